@@ -1,0 +1,137 @@
+r"""What is about to happen, frozen: its exact bytes, and the digest that stands for them.
+
+`freeze` turns a tool's input into canonical JSON: keys sorted, no blanks, ASCII only. Only what reads back exactly
+is accepted, so that no conversion stands between what was shown and what runs. Every part is checked by its type, not
+by `==`, for which `1`, `1.0` and `True` are the same.
+
+The digest binds tenant, session, event, tool and input:
+
+    SHA-256( "amplifier-hooks/action/1\n", then of each of the five: length as 8 bytes, big-endian, and the bytes )
+
+Text is UTF-8. Lengths make it unambiguous whatever the fields hold; the first line keeps it apart from every other
+hash, and names the version should the encoding ever change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from amplifier_hooks.errors import InputNotFreezable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["MAX_DEPTH", "Action", "freeze", "thaw"]
+
+MAX_DEPTH: Final = 64
+_DOMAIN: Final = b"amplifier-hooks/action/1\n"
+_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+
+
+def freeze(value: object) -> bytes:
+    """Canonical JSON. Raises `InputNotFreezable`, naming the part (`$.files[3]`).
+
+    Accepted: None, bool, int, finite float, str, list, and dict with str keys, at most 64 deep. Subclasses of dict
+    pass, for a read-only view is still that input; other subclasses would come back as something else.
+    """
+    try:
+        flaw = _flaw(value, 0)
+        if flaw is None:
+            return _encode(value).encode("ascii")
+    except (TypeError, ValueError, RuntimeError) as problem:  # another thread changed it while it was read
+        raise InputNotFreezable(str(problem)) from problem
+    path, what = flaw
+    raise InputNotFreezable(f"${path} {what}")
+
+
+def thaw(data: bytes) -> object:
+    """A fresh copy of what was frozen; changing it changes nothing else."""
+    return json.loads(data)
+
+
+@attrs.frozen
+class Action:
+    """One call, exactly. Same digest: same tenant, session, event, tool and input bytes."""
+
+    tenant: str
+    session: str
+    event: str
+    tool: str
+    input_bytes: bytes = attrs.field(validator=attrs.validators.instance_of(bytes))  # a bytearray could still change
+    digest: str = attrs.field(init=False)
+
+    @digest.default
+    def _hash(self) -> str:
+        # surrogatepass: an odd tool name must get a digest too, and still one of its own
+        texts = [text.encode("utf-8", "surrogatepass") for text in (self.tenant, self.session, self.event, self.tool)]
+        hashed = hashlib.sha256(_DOMAIN)
+        for field in (*texts, self.input_bytes):
+            hashed.update(len(field).to_bytes(8, "big"))
+            hashed.update(field)
+        return hashed.hexdigest()
+
+    @property
+    def short(self) -> str:
+        """The digest's beginning, for people to compare."""
+        return self.digest[:12]
+
+    def input(self) -> object:
+        """A fresh copy of the input."""
+        return thaw(self.input_bytes)
+
+
+# Two halves of one character become that character when JSON is read; alone, each survives.
+_SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_MAX_INT_BITS: Final = 14_000  # 4,215 digits; Python refuses to print more than 4,300
+
+
+def _text_flaw(value: str) -> str:
+    whole = value.isascii() or _SURROGATE_PAIR.search(value) is None
+    return "" if whole else "holds a character split into two surrogates"
+
+
+_SCALARS: Final[dict[type, Callable[[Any], str]]] = {  # the problem with a value of this type, or nothing
+    str: _text_flaw,
+    bool: lambda _: "",
+    NoneType: lambda _: "",
+    int: lambda value: "" if value.bit_length() <= _MAX_INT_BITS else "is an integer too long to write",
+    float: lambda value: "" if math.isfinite(value) else f"is {value}, which JSON cannot hold",
+}
+
+
+def _flaw(value: object, depth: int) -> tuple[str, str] | None:
+    """Where below `value`, and why, it would not read back the same; None when it would."""
+    check = _SCALARS.get(type(value))
+    if check is not None:
+        problem = check(value)
+        return ("", problem) if problem else None
+    parts: Iterable[tuple[Any, Any]]
+    if type(value) is list:
+        parts = enumerate(value)
+    elif isinstance(value, dict):
+        for key in value:
+            if type(key) is not str or _text_flaw(key):
+                return "", f"has the key {key!r:.40}, and JSON keys are text"
+        parts = value.items()
+    else:
+        return "", f"is of type {type(value).__name__}"
+    if depth == MAX_DEPTH:
+        return "", f"is nested deeper than {MAX_DEPTH}"
+    for step, item in parts:
+        flaw = _flaw(item, depth + 1)
+        if flaw is not None:  # only now is the path worth its cost
+            path, problem = flaw
+            return f"{_step(step)}{path}", problem
+    return None
+
+
+def _step(step: str | int) -> str:
+    plain = isinstance(step, str) and step.isascii() and step.isidentifier()
+    return f".{step:.40}" if plain else f"[{json.dumps(step)[:40]}]"

@@ -1,0 +1,3 @@
+"""The `amplifier-hooks` command."""
+__all__: list[str] = []
+def main() -> None: ...

@@ -1,0 +1,1 @@
+"""What an answer does to the world: one file for each kind of effect."""

@@ -1,0 +1,158 @@
+"""Everything this package raises, and whose turn it is when it does.
+
+```
+HookError                             base of all; catch it to catch any of ours
+├── HookUsageError                    the code that called us is wrong; mend it there
+│   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
+│   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
+│   ├── UnknownEvent (ValueError)     an event name that is not declared while strict_events is on
+│   ├── InvalidPayload (TypeError)    an event's data is not a mapping
+│   └── OperationRanTwice             an around hook called call_next a second time
+├── HookRefused                       the rules of this registry say no; ask whoever runs it
+│   ├── PrivilegeRequired (PermissionError)  a plugin or tenant at a point it was not granted
+│   ├── TooManyHooks                  the limit of hooks for one event is reached
+│   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
+├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
+├── HookAbortError                    an around hook stopped the operation; its reason is for the user
+├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
+├── InjectionTooLarge (ValueError)    one injection is over the size limit
+└── ApprovalTimeout (TimeoutError)    an approver says its time is up; nobody decided
+EventNameWarning (UserWarning)        an event name that looks misspelt; nothing is refused
+```
+
+Each carries the facts as fields and builds its sentence from them: what happened, where, how to put it right.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ApprovalTimeout",
+    "EmitTooDeep",
+    "EventNameWarning",
+    "HookAbortError",
+    "HookError",
+    "HookRefused",
+    "HookUnavailable",
+    "HookUsageError",
+    "InjectionTooLarge",
+    "InputNotFreezable",
+    "InvalidPayload",
+    "InvalidRegistration",
+    "InvalidResult",
+    "OperationRanTwice",
+    "PrivilegeRequired",
+    "TooManyHooks",
+    "UnknownEvent",
+]
+
+
+class HookError(Exception):
+    """Base of every error this package raises."""
+
+
+class HookUsageError(HookError):
+    """The calling code asked for something that cannot work; the message says what to write instead."""
+
+
+class InvalidResult(HookUsageError, ValueError):
+    """A hook's answer that could not be carried out, refused where it was built or received."""
+
+
+class InvalidRegistration(HookUsageError, ValueError):
+    """A handler, priority, timeout, matcher or event list that cannot work, refused when it is registered."""
+
+
+class UnknownEvent(HookUsageError, ValueError):
+    """An event nobody declared, while the registry was told to accept declared events only."""
+
+    def __init__(self, name: str, likely: str | None = None) -> None:
+        self.name = name
+        self.likely = likely
+        meant = f"did you mean {likely!r}? If not, declare" if likely else "declare"
+        super().__init__(f"unknown event {name!r}: {meant} it with registry.declare({name!r}) before it is used")
+
+
+class EventNameWarning(UserWarning):
+    """An event name that nobody knows and that is one typo away from one that is known."""
+
+
+class InvalidPayload(HookUsageError, TypeError):
+    """An event's data that is not a mapping."""
+
+
+class OperationRanTwice(HookUsageError):
+    """An around hook called `call_next` again; an operation runs at most once."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        super().__init__(f"around hook {hook!r} called call_next twice; keep the first call's result instead")
+
+
+class HookRefused(HookError):
+    """This registry's rules do not allow it; whoever runs the registry can."""
+
+
+class PrivilegeRequired(HookRefused, PermissionError):
+    """A plugin's or tenant's hook at a point that only trusted hooks may join."""
+
+    def __init__(self, plugin: str, point: str, permission: str) -> None:
+        self.plugin = plugin
+        self.point = point
+        self.permission = permission
+        super().__init__(f"Plugin {plugin} lacks {permission} permission (needed for {point})")
+
+
+class TooManyHooks(HookRefused):
+    """One event has as many hooks from definitions as its limit allows."""
+
+    def __init__(self, event: str, limit: int) -> None:
+        self.event = event
+        self.limit = limit
+        super().__init__(f"{event} already has {limit} hooks from definitions; remove one or raise max_per_event")
+
+
+class EmitTooDeep(HookRefused, RecursionError):
+    """Hooks emitted events whose hooks emitted events, deeper than the limit."""
+
+    def __init__(self, event: str, limit: int) -> None:
+        self.event = event
+        self.limit = limit
+        super().__init__(
+            f"{event} was emitted by a hook {limit} emits deep; break the cycle or raise max_depth of the registry"
+        )
+
+
+class HookUnavailable(HookError):
+    """A hook that could not be run: its program, server or interpreter is missing, or it is in quarantine."""
+
+
+class HookAbortError(HookError):
+    """An around hook stopped the operation. `reason` is what the user is told."""
+
+    def __init__(self, reason: str, hook: str = "") -> None:
+        self.reason = reason
+        self.hook = hook
+        super().__init__(reason)
+
+
+class InputNotFreezable(HookError, ValueError):
+    """A tool input that JSON cannot hold exactly, so what runs could differ from what was shown."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the input is not plain JSON: {problem}")
+
+
+class InjectionTooLarge(HookError, ValueError):
+    """One injection is over the limit for a single injection."""
+
+    def __init__(self, size: int, limit: int, hook: str = "") -> None:
+        self.size = size
+        self.limit = limit
+        self.hook = hook
+        who = f" of hook {hook!r}" if hook else ""
+        super().__init__(f"the injection{who} has {size:,} bytes, which exceeds the limit of {limit:,}; shorten it")
+
+
+class ApprovalTimeout(HookError, TimeoutError):
+    """An approver's time is up. What that means is the request's default, not the approver's to say."""

@@ -1,0 +1,125 @@
+r"""One escaping per sink: what cannot be seen is shown, nothing is ever removed.
+
+Removing is the trap: what is shown would no longer be what runs. So a character that draws nothing, moves the cursor
+or reorders its neighbours appears as `\u{202E}`, and a text that already holds `\u{` has that backslash escaped too
+(`\u{5C}u{`). Two different texts therefore never look the same after `visible`, `for_log` or `for_model`. A function
+like that cannot leave its own output alone: **call one of them, once, where the text enters its sink.** Text without
+anything to escape comes back unchanged.
+
+| sink            | function       | beyond `visible`                                                       |
+|-----------------|----------------|------------------------------------------------------------------------|
+| any             | `visible`      | newline and tab stay                                                   |
+| terminal        | `for_terminal` | long blank runs become their size, so nothing is pushed off the screen |
+| log line        | `for_log`      | newline and tab are escaped too: one physical line                     |
+| model's context | `for_model`    | the brackets of our own markers are escaped                            |
+
+**Markers.** What the coordinator itself writes into a model's context stands in white square brackets:
+`⟦hook lint · 12 tokens⟧`. Those brackets, and a pair that looks the same, leave `for_model` as `\u{27E6}`. Whatever
+text a hook brings, a raw `⟦` is ours: there is no wording, spacing or nesting to get around. Write one with `marker`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["MARK_CLOSE", "MARK_OPEN", "clip", "for_log", "for_model", "for_terminal", "marker", "visible"]
+
+MARK_OPEN: Final = "⟦"
+MARK_CLOSE: Final = "⟧"
+_LOOK_ALIKES: Final = "〚〛"
+_BETWEEN: Final = "·"
+
+_PRINTABLE_ASCII: Final = bytes(range(0x20, 0x7F))
+
+# Python calls these printable, and they draw nothing. All other invisible ones, every space but the ASCII one
+# included, fail str.isprintable(): categories C* and Z*. Unassigned characters do too, so one that is newer than this
+# Python is shown by its number.
+_BLANK: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    "\U00013441\U00013442\U00016fe4\U0001d159"
+    + "".join(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))  # variation selectors
+)
+
+
+def visible(text: str) -> str:
+    r"""Every invisible character as `\u{202E}`; newline and tab stay."""
+    return _escape(text, keep="\n\t")
+
+
+def for_log(text: str) -> str:
+    """One physical line."""
+    return _escape(text, keep="")
+
+
+def for_model(text: str) -> str:
+    """For a model's context: `visible`, and no raw bracket of our markers."""
+    return _escape(text, keep="\n\t", also=MARK_OPEN + MARK_CLOSE + _LOOK_ALIKES)
+
+
+def marker(*parts: str) -> str:
+    """A line of ours in a model's context; the parts may be untrusted. `⟦hook lint · 12 tokens⟧`."""
+    also = MARK_OPEN + MARK_CLOSE + _LOOK_ALIKES + _BETWEEN
+    return MARK_OPEN + f" {_BETWEEN} ".join(_escape(part, keep="", also=also) for part in parts) + MARK_CLOSE
+
+
+def for_terminal(text: str, *, max_run: int = 64) -> str:
+    """For a terminal: `visible`, and blank runs over `max_run` columns become `⟨1,204 spaces⟩`.
+
+    Spaces, tabs and newlines are one run, else they could take turns. A raw `⟨` is ours, as above. What order the
+    blanks of a collapsed run had is not shown.
+    """
+
+    def collapse(found: re.Match[str]) -> str:
+        run = found[0]
+        counts = {name: run.count(blank) for blank, (name, _) in _RUNS.items()}
+        if sum(counts[name] * columns for name, columns in _RUNS.values()) <= max_run:
+            return run
+        said = ", ".join(f"{count:,} {name}{'s' * (count > 1)}" for name, count in counts.items() if count)
+        return f"⟨{said}⟩" + "\n" * ("\n" in run)
+
+    return _RUN.sub(collapse, _escape(text, keep="\n\t", also="⟨"))
+
+
+_RUN: Final = re.compile(r"[ \t\n]{2,}")
+_RUNS: Final = {"\n": ("newline", 16), "\t": ("tab", 8), " ": ("space", 1)}  # with the columns each is counted as
+
+
+def clip(text: str, limit_bytes: int) -> str:
+    """At most `limit_bytes` of UTF-8, ending in `…(+N bytes)` when something was cut.
+
+    Cuts between characters and never through an escape. A limit too small for the mark leaves `…`, or nothing. A lone
+    surrogate counts as three bytes.
+    """
+    data = _utf8(text)
+    if len(data) <= limit_bytes:
+        return text
+    room = limit_bytes - len(_utf8(_rest(len(data))))
+    if room < 0:
+        return "…" if limit_bytes >= len(_utf8("…")) else ""
+    while room and data[room] >> 6 == _CONTINUES:
+        room -= 1
+    kept = _TORN_ESCAPE.sub("", data[:room].decode("utf-8", "surrogatepass"))
+    return kept + _rest(len(data) - len(_utf8(kept)))
+
+
+_CONTINUES: Final = 0b10  # how a byte of UTF-8 begins when its character began before it
+_TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")
+
+
+def _rest(count: int) -> str:
+    return f"…(+{count:,} bytes)"
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _escape(text: str, *, keep: str, also: str = "") -> str:
+    """`keep` are the control characters that stay, `also` the printable ones (never ASCII) that do not."""
+    text = text.replace("\\u{", "\\u{5C}u{")
+    if text.isascii() and not text.encode().translate(None, _PRINTABLE_ASCII + keep.encode()):
+        return text  # the usual case, in microseconds
+    # Asking per distinct character keeps this linear without a table of all of Unicode.
+    odd = {c for c in set(text) if c not in keep and (not c.isprintable() or c in _BLANK or c in also)}
+    return text.translate({ord(c): f"\\u{{{ord(c):02X}}}" for c in odd}) if odd else text

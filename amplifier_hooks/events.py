@@ -1,0 +1,417 @@
+"""What can happen: one row per event, with every name it goes by.
+
+```
+find("PreToolUse")       the row of tool:pre                  CATALOGUE   all rows, in the order a session meets them
+canonical("onIntake")    "prompt:submit"                      ALL_EVENTS  their canonical names
+likely("tool:pree")      "tool:pre", for a warning            TOOL_PRE …  a constant for each
+spellings("tool:pre")    every name of that event
+payload_model(name)      the pydantic model of its payload, loaded on first use
+```
+
+A row answers what a reader of the table asks: when it fires, what it carries, whether a hook can stop what comes
+next, which answers mean something there, and how five vocabularies spell it. Hooks always receive the canonical name.
+
+Three columns hang together, and a test holds them to it: an event is a gate exactly when `deny` means something
+there, takes a modification exactly when it names the field that is replaced, and can ask only where it can stop.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from amplifier_hooks.payloads import Payload
+
+# -- constants: one per row, named as the event is -------------------------------------------------------------------
+
+SESSION_START: Final = "session:start"
+SESSION_END: Final = "session:end"
+SESSION_FORK: Final = "session:fork"
+SESSION_RESUME: Final = "session:resume"
+PROMPT_SUBMIT: Final = "prompt:submit"
+PROMPT_COMPLETE: Final = "prompt:complete"
+EXECUTION_START: Final = "execution:start"
+EXECUTION_END: Final = "execution:end"
+PLAN_START: Final = "plan:start"
+PLAN_END: Final = "plan:end"
+CONTEXT_ASSEMBLED: Final = "context:assembled"
+CONTEXT_INCLUDE: Final = "context:include"
+CONTEXT_PRE_COMPACT: Final = "context:pre_compact"
+CONTEXT_COMPACTION: Final = "context:compaction"
+CONTEXT_POST_COMPACT: Final = "context:post_compact"
+LLM_PRE: Final = "llm:pre"
+LLM_REQUEST: Final = "llm:request"
+LLM_RESPONSE: Final = "llm:response"
+LLM_POST: Final = "llm:post"
+PROVIDER_RESOLVE: Final = "provider:resolve"
+PROVIDER_REQUEST: Final = "provider:request"
+PROVIDER_RESPONSE: Final = "provider:response"
+PROVIDER_RETRY: Final = "provider:retry"
+PROVIDER_THROTTLE: Final = "provider:throttle"
+PROVIDER_ERROR: Final = "provider:error"
+PROVIDER_TOOL_SEQUENCE_REPAIRED: Final = "provider:tool_sequence_repaired"
+CONTENT_BLOCK_START: Final = "content_block:start"
+CONTENT_BLOCK_DELTA: Final = "content_block:delta"
+CONTENT_BLOCK_END: Final = "content_block:end"
+THINKING_DELTA: Final = "thinking:delta"
+THINKING_FINAL: Final = "thinking:final"
+DECISION_TOOL_RESOLUTION: Final = "decision:tool_resolution"
+TOOL_PRE: Final = "tool:pre"
+TOOL_POST: Final = "tool:post"
+TOOL_ERROR: Final = "tool:error"
+ARTIFACT_READ: Final = "artifact:read"
+ARTIFACT_WRITE: Final = "artifact:write"
+MEMORY_PRE: Final = "memory:pre"
+MEMORY_POST: Final = "memory:post"
+ORCHESTRATOR_COMPLETE: Final = "orchestrator:complete"
+AGENT_PRE: Final = "agent:pre"
+AGENT_POST: Final = "agent:post"
+AGENT_STOP: Final = "agent:stop"
+SUBAGENT_START: Final = "subagent:start"
+SUBAGENT_STOP: Final = "subagent:stop"
+WORKFLOW_PRE: Final = "workflow:pre"
+WORKFLOW_POST: Final = "workflow:post"
+REQUEST_PRE: Final = "request:pre"
+REQUEST_POST: Final = "request:post"
+RUN_START: Final = "run:start"
+RUN_RESULT: Final = "run:result"
+RUN_FINISH: Final = "run:finish"
+RUN_ERROR: Final = "run:error"
+RUN_TIMEOUT: Final = "run:timeout"
+USER_NOTIFICATION: Final = "user:notification"
+POLICY_VIOLATION: Final = "policy:violation"
+APPROVAL_REQUIRED: Final = "approval:required"
+APPROVAL_GRANTED: Final = "approval:granted"
+APPROVAL_DENIED: Final = "approval:denied"
+APPROVAL_EXPIRED: Final = "approval:expired"
+CANCEL_REQUESTED: Final = "cancel:requested"
+CANCEL_COMPLETED: Final = "cancel:completed"
+ERROR_TOOL: Final = "error:tool"
+ERROR_PROVIDER: Final = "error:provider"
+ERROR_ORCHESTRATOR: Final = "error:orchestrator"
+HOOK_START: Final = "hook:start"
+HOOK_COMPLETE: Final = "hook:complete"
+HOOK_FAILED: Final = "hook:failed"
+HOOK_BLOCKED: Final = "hook:blocked"
+HOOK_TIMEOUT: Final = "hook:timeout"
+MODULE_LOAD_FAILED: Final = "module:load_failed"
+MODULE_ON_SESSION_READY_FAILED: Final = "module:on_session_ready_failed"
+
+_EVERYWHERE: Final = ("session_id", "timestamp", "tenant_id", "run_id", "turn", "agent", "event_id", "parent_id")
+_WHICH_ONE: Final = (
+    *("tool_name", "tool_call_id", "parallel_group_id", "agent_id", "agent_name", "workflow_name", "step_id"),
+    *("request_id", "approval_id"),
+)
+IDENTITY_FIELDS: Final = frozenset({*_EVERYWHERE, *_WHICH_ONE})
+"""Payload fields that say who, where and which. A modification that changes one of them is an invalid answer."""
+
+GOES_ON_WHEN_DENIED: Final = frozenset({AGENT_STOP, SUBAGENT_STOP})
+"""Gates in front of a *stop*: denied, the agent goes on with the reason as its instruction.
+
+Whoever denies for safety and not for a reason (an emergency stop, a gate that failed) must leave these out: it would
+set the agent going again.
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """One row of the catalogue.
+
+    `privileged` events carry or change what the model reads and says; they are for built-in hooks and for plugins
+    that were granted `privileged_hooks`. At `llm:pre`, and around the model call, that is asked of whoever can change
+    something there (`on`, `gate`, `register`, `around`); at the others of everybody.
+    """
+
+    name: str
+    """Canonical, `domain:phase`."""
+    fires: str
+    """When, in one sentence."""
+    payload: str = "Payload"
+    """The model in `payloads.py` that describes the data; extra fields are allowed."""
+    gate: bool = False
+    """A hook may stop what comes next."""
+    answers: frozenset[str] = frozenset({"continue"})
+    """The actions of a HookResult that mean something here."""
+    privileged: bool = False
+    replaces: str | None = None
+    """The payload field a modification is about, and the one a bare value stands for."""
+    also_replaces: tuple[str, ...] = ()
+    """More fields it may set."""
+    keeps: frozenset[str] = IDENTITY_FIELDS
+    """Fields it may not change: those of identity, and what else this payload describes. All others are custom."""
+    middleware: tuple[str, ...] = ()
+    loop: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    claude_code: tuple[str, ...] = ()
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every name of this event, the canonical one first."""
+        return (self.name, *self.middleware, *self.loop, *self.run, *self.claude_code)
+
+
+def _row(
+    name: str,
+    payload: str,
+    answers: frozenset[str],
+    fires: str,
+    replaces: str | None = None,
+    *,
+    privileged: bool = False,
+    also: tuple[str, ...] = (),
+    keeps: tuple[str, ...] = (),
+    middleware: tuple[str, ...] = (),
+    loop: tuple[str, ...] = (),
+    run: tuple[str, ...] = (),
+    claude_code: tuple[str, ...] = (),
+) -> Event:
+    """Read one line of the table below; what can be denied is a gate."""
+    return Event(
+        name=name,
+        fires=fires,
+        payload=payload,
+        gate="deny" in answers,
+        answers=answers,
+        privileged=privileged,
+        replaces=replaces,
+        also_replaces=also,
+        keeps=IDENTITY_FIELDS.union(keeps),
+        middleware=middleware,
+        loop=loop,
+        run=run,
+        claude_code=claude_code,
+    )
+
+
+# What a hook can do at an event, from least to most. Messages for the user are heard everywhere.
+_LISTEN: Final = frozenset({"continue"})
+_TELL: Final = _LISTEN | {"inject_context"}
+_STOP: Final = _TELL | {"deny"}
+_ASK: Final = _STOP | {"ask_user"}
+_ALL: Final = _ASK | {"modify"}
+_CHANGE: Final = _TELL | {"modify"}  # what is over cannot be stopped any more
+# The same outside a session, where there is no context to add to and nobody to ask.
+_ADMIT: Final = frozenset({"continue", "deny"})
+_ADMIT_CHANGED: Final = _ADMIT | {"modify"}
+_ANSWER: Final = frozenset({"continue", "modify"})
+
+# A table, kept by hand: name, payload, what a hook can do there, when it fires, the field it replaces, other names.
+# fmt: off
+CATALOGUE: Final[tuple[Event, ...]] = (
+    # session: never a gate, as in every program we speak with; prompt:submit is the first thing that can be stopped
+    _row(SESSION_START, "SessionPayload", _TELL, "When a session begins, before its first prompt.",
+         claude_code=("SessionStart",)),
+    _row(SESSION_END, "SessionPayload", _LISTEN, "When a session ends, before its record is closed.",
+         claude_code=("SessionEnd",)),
+    _row(SESSION_FORK, "SessionForkPayload", _TELL, "When a session starts as the child of another."),
+    _row(SESSION_RESUME, "SessionPayload", _TELL, "When an earlier session is continued."),
+
+    # prompt: the two ends of a turn
+    _row(PROMPT_SUBMIT, "PromptPayload", _ALL, "Before a prompt enters the context and a turn begins.", "prompt",
+         loop=("onIntake",), claude_code=("UserPromptSubmit",)),
+    _row(PROMPT_COMPLETE, "PromptCompletePayload", _TELL, "Last in a turn, after the turn is stored.",
+         loop=("onTurnComplete",)),
+    _row(EXECUTION_START, "ExecutionPayload", _TELL, "When an orchestrator starts working on a prompt."),
+    _row(EXECUTION_END, "ExecutionPayload", _TELL, "When an orchestrator stops working on a prompt."),
+    _row(PLAN_START, "PlanPayload", _TELL, "When an orchestrator starts to plan."),
+    _row(PLAN_END, "PlanPayload", _TELL, "When a plan is ready."),
+
+    # context: what the model will read
+    _row(CONTEXT_ASSEMBLED, "MessagesPayload", _ALL, "When the messages for a model call are put together.", "messages",
+         privileged=True, loop=("onContextAssembled",)),
+    _row(CONTEXT_INCLUDE, "ContextIncludePayload", _TELL, "When a file or another source becomes part of the context."),
+    _row(CONTEXT_PRE_COMPACT, "CompactionPayload", _STOP, "Before the context is shortened.",
+         claude_code=("PreCompact",)),
+    _row(CONTEXT_COMPACTION, "CompactionPayload", _TELL, "When the context is being shortened."),
+    _row(CONTEXT_POST_COMPACT, "CompactionPayload", _TELL, "After the context was shortened.",
+         claude_code=("PostCompact",)),
+
+    # llm: one model call. request and response are what went over the wire, told after it can be changed or stopped
+    _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
+         privileged=True, keeps=("model",), middleware=("llm.call.pre",)),
+    _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
+    _row(LLM_RESPONSE, "ProviderPayload", _LISTEN, "When a model's API has answered."),
+    _row(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",
+         privileged=True, keeps=("model", "usage", "duration_ms"), middleware=("llm.call.post",),
+         loop=("onModelResponse",)),
+
+    # provider: the same call as seen by loops that talk to providers. Their request event is where they let hooks
+    # add context or stop the iteration, so it is a gate here as it is there
+    _row(PROVIDER_RESOLVE, "ProviderPayload", _LISTEN, "When a provider and model are chosen."),
+    _row(PROVIDER_REQUEST, "ProviderPayload", _ASK, "Before an orchestrator turns to its provider."),
+    _row(PROVIDER_RESPONSE, "ProviderPayload", _TELL, "When a provider has answered."),
+    _row(PROVIDER_RETRY, "ProviderErrorPayload", _LISTEN, "Before a failed provider call is tried again."),
+    _row(PROVIDER_THROTTLE, "ProviderPayload", _LISTEN, "When a provider asks to slow down."),
+    _row(PROVIDER_ERROR, "ProviderErrorPayload", _TELL, "When a provider call failed."),
+    _row(PROVIDER_TOOL_SEQUENCE_REPAIRED, "ProviderPayload", _LISTEN,
+         "When a provider mended a history whose tool calls and results did not match."),
+
+    # content_block and thinking: many a second, so nobody may make them wait
+    _row(CONTENT_BLOCK_START, "StreamPayload", _LISTEN, "When a model starts a content block."),
+    _row(CONTENT_BLOCK_DELTA, "StreamPayload", _LISTEN, "When a piece of a content block arrives."),
+    _row(CONTENT_BLOCK_END, "StreamPayload", _LISTEN, "When a content block is complete."),
+    _row(THINKING_DELTA, "StreamPayload", _LISTEN, "When a piece of the model's thinking arrives."),
+    _row(THINKING_FINAL, "StreamPayload", _LISTEN, "When the model's thinking is complete."),
+
+    # tool: one call. Which calls a response holds is told first; each is then stopped or let through by itself
+    _row(DECISION_TOOL_RESOLUTION, "ToolResolutionPayload", _TELL, "When it is known which tools a response calls."),
+    _row(TOOL_PRE, "ToolPayload", _ALL, "Before a tool runs.", "tool_input",
+         middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
+    _row(TOOL_POST, "ToolResultPayload", _CHANGE, "After a tool ran, before the model sees the result.", "result",
+         keeps=("tool_input", "duration_ms"), middleware=("tool.execute.post",), loop=("onToolResult",),
+         claude_code=("PostToolUse",)),
+    _row(TOOL_ERROR, "ToolErrorPayload", _TELL, "When a tool raised, before the model is told.",
+         claude_code=("PostToolUseFailure",)),
+
+    # artifact and memory: what an agent keeps
+    _row(ARTIFACT_READ, "ArtifactPayload", _ASK, "Before a stored artifact is read."),
+    _row(ARTIFACT_WRITE, "ArtifactPayload", _ASK, "Before an artifact is stored."),
+    _row(MEMORY_PRE, "MemoryPayload", _ALL, "Before something is stored in memory.", "content",
+         keeps=("key", "metadata"), middleware=("memory.store.pre",)),
+    _row(MEMORY_POST, "MemoryResultPayload", _TELL, "After something was stored in memory.",
+         middleware=("memory.store.post",)),
+
+    # agent: a whole loop. A stop can be refused, a start is refused at agent:pre
+    _row(ORCHESTRATOR_COMPLETE, "OrchestratorPayload", _TELL, "When an orchestrator has finished a turn."),
+    _row(AGENT_PRE, "AgentPayload", _ALL, "Before an agent is invoked, with its checked inputs.", "inputs",
+         also=("system_prompt",), keeps=("agent_definition", "model"), middleware=("agent.invoke.pre",)),
+    _row(AGENT_POST, "AgentResultPayload", _TELL, "After an agent was invoked.", middleware=("agent.invoke.post",)),
+    _row(AGENT_STOP, "AgentStopPayload", _STOP, "When an agent wants to stop.", claude_code=("Stop", "AgentStop")),
+    _row(SUBAGENT_START, "SubagentPayload", _TELL, "When a sub-agent's session begins.",
+         claude_code=("SubagentStart",)),
+    _row(SUBAGENT_STOP, "SubagentStopPayload", _STOP, "When a sub-agent wants to stop.",
+         claude_code=("SubagentStop",)),
+
+    # workflow: one step, its retries included
+    _row(WORKFLOW_PRE, "WorkflowPayload", _ALL, "Before a workflow step, once for all its retries.", "inputs",
+         keeps=("step_action", "state"), middleware=("workflow.step.pre",)),
+    _row(WORKFLOW_POST, "WorkflowResultPayload", _TELL, "After a workflow step, its retries included.",
+         middleware=("workflow.step.post",)),
+
+    # request: HTTP, where there may be no session
+    _row(REQUEST_PRE, "RequestPayload", _ADMIT, "Before an HTTP request is handled, once its user is known.",
+         middleware=("request.pre",)),
+    _row(REQUEST_POST, "ResponsePayload", _ANSWER, "Before an HTTP response is sent.", "response_headers",
+         also=("status_code",), keeps=("method", "path", "headers", "body", "duration_ms"),
+         middleware=("request.post",)),
+
+    # run: from the queue to the result
+    _row(RUN_START, "RunPayload", _ADMIT_CHANGED, "When a run is claimed, before a runner gets it.", "parameters",
+         run=("on_run_start",)),
+    _row(RUN_RESULT, "RunResultPayload", _LISTEN, "When a runner posts a result, before the run is complete.",
+         run=("on_result",)),
+    _row(RUN_FINISH, "RunResultPayload", _LISTEN, "After a run's result and status are stored.",
+         run=("on_run_finish",)),
+    _row(RUN_ERROR, "RunErrorPayload", _LISTEN, "When a run failed.", run=("on_error",)),
+    _row(RUN_TIMEOUT, "RunErrorPayload", _LISTEN, "When a run's time is up.", run=("on_timeout",)),
+
+    # people: who needs to know, and who decides. A hook may answer "no" before a person is asked, never "yes"
+    _row(USER_NOTIFICATION, "NotificationPayload", _TELL, "When the user is needed or should know something.",
+         claude_code=("Notification",)),
+    _row(POLICY_VIOLATION, "PolicyViolationPayload", _TELL, "When a policy stopped something."),
+    _row(APPROVAL_REQUIRED, "ApprovalPayload", _ADMIT, "Before a person is asked to approve an action.",
+         claude_code=("PermissionRequest",)),
+    _row(APPROVAL_GRANTED, "ApprovalDecisionPayload", _TELL, "When an action was approved."),
+    _row(APPROVAL_DENIED, "ApprovalDecisionPayload", _TELL, "When an action was refused.",
+         claude_code=("PermissionDenied",)),
+    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When nobody decided in time."),
+    _row(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When somebody wants the session to stop."),
+    _row(CANCEL_COMPLETED, "CancelPayload", _LISTEN, "When a cancelled session has stopped."),
+
+    # error: what went wrong, whoever noticed
+    _row(ERROR_TOOL, "ErrorPayload", _TELL, "When a tool failed."),
+    _row(ERROR_PROVIDER, "ErrorPayload", _TELL, "When a turn broke off because its provider failed.",
+         claude_code=("StopFailure",)),
+    _row(ERROR_ORCHESTRATOR, "ErrorPayload", _TELL, "When the orchestrator itself failed."),
+
+    # hook and module: the system about itself, told to observers only, so that it cannot go in circles
+    _row(HOOK_START, "HookPayload", _LISTEN, "When a hook starts.", run=("hook_start",)),
+    _row(HOOK_COMPLETE, "HookCompletePayload", _LISTEN, "When a hook has answered.", run=("hook_complete",)),
+    _row(HOOK_FAILED, "HookFailedPayload", _LISTEN, "When a hook failed or answered nonsense.", run=("hook_failed",)),
+    _row(HOOK_BLOCKED, "HookBlockedPayload", _LISTEN, "When a hook stopped something.", run=("hook_blocked",)),
+    _row(HOOK_TIMEOUT, "HookFailedPayload", _LISTEN, "When a hook's time is up.", run=("hook_timeout",)),
+    _row(MODULE_LOAD_FAILED, "ModuleFailedPayload", _LISTEN, "When a module could not be loaded."),
+    _row(MODULE_ON_SESSION_READY_FAILED, "ModuleFailedPayload", _LISTEN,
+         "When a module failed as its session became ready."),
+)
+# fmt: on
+
+ALL_EVENTS: Final[tuple[str, ...]] = tuple(event.name for event in CATALOGUE)
+"""The canonical names, in the catalogue's order."""
+
+_ROWS: Final[Mapping[str, Event]] = {spelling: event for event in CATALOGUE for spelling in event.spellings}
+_CANONICAL: Final[Mapping[str, str]] = {spelling: event.name for spelling, event in _ROWS.items()}
+
+
+def canonical(name: str) -> str:
+    """Return the canonical name of an event in any spelling; a name nobody knows is its own."""
+    return _CANONICAL.get(name, name)
+
+
+def find(name: str) -> Event | None:
+    """Return the row of an event in any spelling."""
+    return _ROWS.get(name)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return every name of the event meant, the canonical one first; a name nobody knows stands alone."""
+    event = find(name)
+    return event.spellings if event else (name,)
+
+
+def payload_model(name: str) -> type[Payload]:
+    """Return the pydantic model that describes an event's payload; `Payload` for an event nobody knows."""
+    # Here and not above: pydantic takes longer to import than all the rest of the front door.
+    from amplifier_hooks import payloads
+
+    event = find(name)
+    model: type[Payload] = getattr(payloads, event.payload) if event else payloads.Payload
+    return model
+
+
+def likely(name: str, also: Iterable[str] = ()) -> str | None:
+    """Return the spelling that was probably meant, if this one is a single typo away from it.
+
+    A typo is one letter missing, added, changed or swapped with its neighbour; another case or another separator
+    counts for nothing. A known name was meant as it is, and a name further away is somebody's own event.
+    `also` are more names that are known, such as declared ones.
+    """
+    known = (*_ROWS, *also)
+    if name in known:
+        return None
+    typed = _letters(name)
+    near = [spelling for spelling in known if _one_typo_apart(typed, _letters(spelling))]
+    return max(near, key=lambda spelling: SequenceMatcher(a=name, b=spelling).ratio(), default=None)
+
+
+_SHORTEST_TYPO: Final = 6
+"""Below this many letters, one of them makes another word: `Step` is no misspelt `Stop`."""
+_SEPARATORS: Final = str.maketrans("", "", "_:.- ")
+
+
+def _letters(name: str) -> str:
+    """Strip a name of what people mix up between vocabularies: case and separators."""
+    return name.casefold().translate(_SEPARATORS)
+
+
+def _one_typo_apart(typed: str, meant: str) -> bool:
+    """Say whether two words are at most one edit apart (Damerau-Levenshtein)."""
+    if typed == meant:
+        return True
+    if len(meant) < _SHORTEST_TYPO:
+        return False
+    same = 0  # letters in front; the rest is compared from behind
+    while same < min(len(typed), len(meant)) and typed[same] == meant[same]:
+        same += 1
+    typed, meant = typed[same:], meant[same:]
+    return (
+        typed[1:] == meant  # one too many
+        or typed == meant[1:]  # one missing
+        or typed[1:] == meant[1:]  # another one
+        or (typed[:2] == meant[1::-1] and typed[2:] == meant[2:])  # two swapped
+    )

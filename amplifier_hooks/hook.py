@@ -1,0 +1,79 @@
+"""One registered hook, and the hooks of one event in the order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from amplifier_hooks.matching import Matcher
+
+__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "Tier"]
+
+Intent = Literal["register", "on", "gate", "observe", "around"]
+OnError = Literal["continue", "deny"]
+Tier = Literal["built-in", "trusted", "plugin"]
+
+DEFAULT_TIMEOUT: Final = 5.0
+
+
+@define(eq=False, kw_only=True)
+class Hook:
+    """A handler with everything that was said when it was registered.
+
+    The second group is the hook's running state; only the registry and the dispatcher write it. `plain` is derived
+    from the rest: the hook can be called and awaited with nothing else to look at, which is what most hooks are.
+    """
+
+    name: str
+    """Unique among the hooks of an event, so that an answer can be told to its hook."""
+    given_name: str
+    """The name as it was registered; what `unregister`, `enable` and `disable` take."""
+    event: str
+    """Canonical name, or a pattern: `*`, `tool:*`; for `around`, the operation."""
+    intent: Intent
+    handler: Callable[..., Any]
+    """What was registered."""
+    call: Callable[..., Any]
+    """What the dispatcher calls: `(event, data)`."""
+    awaits: bool
+    number: int
+    """Counts registrations; hooks of equal priority run in this order."""
+    priority: int = 0
+    timeout: float = DEFAULT_TIMEOUT
+    on_error: OnError = "continue"
+    match: Matcher | None = None
+    tenant: str = ""
+    tier: Tier = "built-in"
+    owner: str = ""
+    recheck: bool = True
+    concurrent: bool = False
+    budget: float | None = None
+
+    enabled: bool = True
+    timed: bool = False
+    leaks: int = 0
+    quarantined: bool = False
+    plain: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.timed = self.timed or self.intent == "gate" or self.on_error == "deny" or self.budget is not None
+        self.settle()
+
+    def settle(self) -> None:
+        """Derive `plain` anew; called after any change of the running state, so that it takes effect at once."""
+        self.plain = (
+            self.awaits and self.intent != "register" and self.enabled and not self.timed and not self.quarantined
+        )
+
+    @property
+    def place(self) -> tuple[int, bool, int]:
+        """Where it stands: lower priority first, then system before tenants, then in order of registration."""
+        return (self.priority, bool(self.tenant), self.number)
+
+    @property
+    def gates(self) -> bool:
+        """Whether its answer is required: a failure counts as a denial."""
+        return self.on_error == "deny"

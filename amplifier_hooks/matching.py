@@ -1,0 +1,149 @@
+"""Which calls a hook is for: by tool name, and never silently by none.
+
+| written                            | means                                                             |
+|------------------------------------|-------------------------------------------------------------------|
+| `None`, `"*"`                      | every tool                                                        |
+| `"Write"`                          | that tool: the whole name, case and all                           |
+| `"Write|Edit"`, `["Write", "Edit"]`| any of them; each may be a glob                                   |
+| `"mcp__*"`, `"Ba?h"`, `"[A-C]x"`   | a glob over the whole name                                        |
+| `"re:mcp__(a|b)__.+"`, re.compile()| a regular expression over the whole name, run with a time limit   |
+
+A regular expression is one only when it says so. What looks like one and does not, and any other spelling that could
+never match a tool (`"Write, Edit"`, `"a||b"`, `"[z-a]"`), is refused with the way to write it: a gate that matches
+nothing would be an open door that looks closed.
+
+`Matcher` is a spelling and a test. A dialect with rules of its own builds it with those.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+
+from amplifier_hooks.errors import HookError, InvalidRegistration
+
+__all__ = ["ANY", "MAX_PATTERN_LENGTH", "MatchTimedOut", "Matcher", "compile_matcher"]
+
+MAX_PATTERN_LENGTH: Final = 512
+_TIME_LIMIT: Final = 0.05  # seconds for one match
+# The engine copies a repeated part as often as it must occur, `+` included, and nested repeats multiply: 25 characters
+# such as ((a{500}){500}){500} took all memory at compile time, where no time limit holds.
+_MAX_COPIED: Final = 2**18
+
+
+class MatchTimedOut(HookError):
+    """A regular expression did not come to an end in time; whoever asked treats it as a failure of the hook."""
+
+    def __init__(self, spec: str, limit: float) -> None:
+        self.spec = spec
+        self.limit = limit
+        super().__init__(f"matcher {spec!r} gave no answer within {limit * 1000:g} ms; simplify the pattern")
+
+
+@attrs.frozen
+class Matcher:
+    """Decides by tool name. `spec` is how it was written."""
+
+    spec: str
+    _test: Callable[[str], bool] = attrs.field(eq=False, repr=False)
+
+    def matches(self, tool_name: str) -> bool:
+        """Whether the hook is for this tool. Raises `MatchTimedOut`."""
+        return self._test(tool_name)
+
+
+ANY: Final = Matcher("*", lambda _name: True)
+
+
+def compile_matcher(spec: str | Iterable[str] | re.Pattern[str] | None) -> Matcher:
+    """The matcher for one of the spellings above. Raises `InvalidRegistration`."""
+    if spec is None or spec == "*":
+        return ANY
+    if isinstance(spec, re.Pattern):
+        return _from_regex(f"re:{spec.pattern!s}", spec.pattern, spec.flags)
+    if isinstance(spec, str):
+        return _from_regex(spec, spec[3:]) if spec.startswith("re:") else _from_names(spec)
+    try:
+        names = "|".join(spec)
+    except TypeError:
+        raise InvalidRegistration(f"matcher {spec!r} is not text, a list of text, a compiled pattern or None") from None
+    return _from_names(names)
+
+
+_PART: Final = r"(?:[\w.:/@*?-]|\[!?[\w.:/@ -]+\])+"
+_NAMES: Final = re.compile(rf"{_PART}(?:\|{_PART})*")
+_MISTAKES: Final = [  # the first that is found is named, so the more telling ones come first
+    (re.compile(pattern), advice)
+    for pattern, advice in (
+        (
+            r"[\^$(){}+\\]|\.[*?]",
+            "looks like a regular expression; write {as_regex!r} to mean one, 'Write*' for a glob, '[.]*' after a dot",
+        ),
+        (r",", "has a comma; separate names by '|', as in 'Write|Edit'"),
+        (r"\A\Z|\A\||\|\Z|\|\|", "has an empty name in it; remove that, or write '*' for every tool"),
+        (r"(?<!\[)\s(?!\])", "has a space; names are listed as 'Write|Edit', and one with a space is 'My[ ]tool'"),
+        (r"(?:\A|\|)re:", "has a regular expression in a list; write one regular expression for all of it"),
+    )
+]
+
+
+def _from_names(spec: str) -> Matcher:
+    for mistake, advice in _MISTAKES:
+        if mistake.search(spec):
+            raise InvalidRegistration(f"matcher {spec!r} {advice.format(as_regex='re:' + spec)}")
+    parts = spec.split("|")
+    if not _NAMES.fullmatch(spec):
+        raise InvalidRegistration(f"matcher {spec!r} is no tool name, list or glob; write {'re:' + spec!r} for a regex")
+    if max(map(len, parts)) > MAX_PATTERN_LENGTH:
+        raise InvalidRegistration(f"matcher {spec[:40]!r}… has a name of more than {MAX_PATTERN_LENGTH} characters")
+    names = frozenset(part for part in parts if not set(part) & set("*?["))
+    globs = [part for part in parts if part not in names]
+    if not globs:
+        return Matcher(spec, names.__contains__)
+    matches_glob = _glob_test(spec, globs)
+    return Matcher(spec, lambda name: name in names or matches_glob(name))
+
+
+def _glob_test(spec: str, globs: list[str]) -> Callable[[str], bool]:
+    from wcmatch import fnmatch  # most registries have no glob
+
+    patterns, _ = fnmatch.translate(globs, flags=fnmatch.CASE | fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
+    for glob, pattern in zip(globs, patterns, strict=True):
+        if "(?!)" in pattern:  # how the translation says that nothing can match
+            raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around")
+    return _regex_test(spec, "|".join(patterns), 0)  # many stars backtrack like any regex: same engine, same limit
+
+
+def _from_regex(spec: str, pattern: str | bytes, flags: int = 0) -> Matcher:
+    if not isinstance(pattern, str) or not pattern or pattern != pattern.strip():
+        raise InvalidRegistration(f"matcher {spec!r} needs a pattern of text after 're:', with no spaces around it")
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise InvalidRegistration(f"matcher {spec[:40]!r}… is longer than {MAX_PATTERN_LENGTH} characters; shorten it")
+    repeats = 2 ** pattern.count("+") * math.prod(int(n) or 1 for n in re.findall(r"\{\s*(\d+)", pattern))
+    if len(pattern) * repeats > _MAX_COPIED:
+        raise InvalidRegistration(f"matcher {spec!r} repeats too much; use '*' for '+', and smaller counts in braces")
+    return Matcher(spec, _regex_test(spec, pattern, flags))
+
+
+def _regex_test(spec: str, pattern: str, flags: int) -> Callable[[str], bool]:
+    import regex  # most registries have no pattern
+
+    # By name: re.ASCII has the number of another flag there.
+    known = ("ASCII", "IGNORECASE", "MULTILINE", "DOTALL", "VERBOSE")
+    translated = sum(getattr(regex, name) for name in known if flags & getattr(re, name))
+    try:
+        compiled = regex.compile(pattern, translated)
+    except (regex.error, OverflowError, RecursionError, ValueError) as problem:
+        raise InvalidRegistration(f"matcher {spec!r} is not a regular expression: {problem}") from None
+
+    def test(name: str) -> bool:
+        try:
+            return compiled.fullmatch(name, timeout=_TIME_LIMIT) is not None
+        except TimeoutError:
+            raise MatchTimedOut(spec, _TIME_LIMIT) from None
+
+    return test

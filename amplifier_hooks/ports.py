@@ -1,0 +1,163 @@
+"""What a session needs from its host, as small protocols, and the values that pass through them.
+
+Every port has a working default, so a host supplies only what it has: a context of its own, a way to ask a person, a
+screen, a record. Methods may be plain or async where the protocol says `Awaitable[…] | …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from attrs import frozen
+
+from amplifier_hooks.result import Default, Level, Role
+
+__all__ = [
+    "ApprovalBackend",
+    "ApprovalRequest",
+    "AuditSink",
+    "Clock",
+    "ContextManager",
+    "Decision",
+    "DisplaySystem",
+    "Option",
+    "OptionKind",
+    "Question",
+]
+
+OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+@frozen(kw_only=True)
+class Option:
+    """One answer a person can give. Its kind says what it means; the label is what they read."""
+
+    id: str
+    label: str
+    kind: OptionKind
+
+    @property
+    def allows(self) -> bool:
+        """Whether choosing it lets the operation happen."""
+        return self.kind in ("allow_once", "allow_always")
+
+
+@frozen(kw_only=True)
+class Question:
+    """Why a person is asked: one hook and its words."""
+
+    hook: str
+    prompt: str
+
+
+@frozen(kw_only=True)
+class ApprovalRequest:
+    """One action, waiting for a person.
+
+    `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session
+    and the tenant: what is shown here is what runs.
+    """
+
+    id: str
+    tenant: str
+    session: str
+    agent: str
+    event: str
+    tool: str
+    arguments: Mapping[str, Any]
+    digest: str
+    questions: tuple[Question, ...]
+    options: tuple[Option, ...]
+    default: Default
+    created: datetime
+    expires: datetime
+    risk: Literal["low", "medium", "high"] = "medium"
+
+    @property
+    def prompt(self) -> str:
+        """Every question, one a line."""
+        return "\n".join(question.prompt for question in self.questions)
+
+
+@frozen(kw_only=True)
+class Decision:
+    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up."""
+
+    option: str
+    by: str
+    channel: str
+    message: str | None = None
+
+
+class ApprovalBackend(Protocol):
+    """Where a person (or several, or a rule) decides.
+
+    The session enforces the deadline whatever a backend does. A backend that cannot ask raises; the request is then
+    denied and recorded as unavailable, never as somebody's refusal.
+    """
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Ask, and wait for the answer.
+
+        Raises `ApprovalTimeout` when its own time is up. Cancelling it withdraws the question from wherever it is
+        shown; a later answer changes nothing.
+        """
+        ...
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Take the approval for running the action, right before it runs. True once, for the digest approved."""
+        ...
+
+    async def settle(self, request_id: str, outcome: Literal["done", "failed"]) -> None:
+        """Say what became of the action that was claimed. Twice is harmless."""
+        ...
+
+    async def withdraw(self, request_id: str, reason: str) -> None:
+        """The question is no longer asked. For one that is unknown or decided this does nothing."""
+        ...
+
+
+@runtime_checkable
+class ContextManager(Protocol):
+    """The messages an agent's model will read."""
+
+    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> Awaitable[None] | None:
+        """Append one message."""
+        ...
+
+    def get_messages(self) -> Awaitable[Sequence[Any]] | Sequence[Any]:
+        """Every message, in order."""
+        ...
+
+
+class DisplaySystem(Protocol):
+    """What the person at the screen sees. Never read by the agent."""
+
+    def show_message(self, message: str, level: Level, source: str) -> Awaitable[None] | None:
+        """Show one message. A failure is logged and goes no further."""
+        ...
+
+
+class AuditSink(Protocol):
+    """Where the record goes."""
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record; with `durable`, return only once it would survive a power cut.
+
+        Raises `OSError` when it cannot; what is waiting for a durable record is then denied.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish. Twice is harmless."""
+        ...
+
+
+class Clock(Protocol):
+    """The time of day, handed in so that a test can move it."""
+
+    def now(self) -> datetime:
+        """Now, in UTC."""
+        ...

@@ -1,0 +1,122 @@
+"""Plain functions off the event loop, in a few daemon threads of their own.
+
+Not `concurrent.futures`, and so not `asyncio.to_thread`: the interpreter waits for those threads when it exits, so one
+hung hook would hold the process; and they serve the whole program, so a few hung hooks would stop its file writes and
+name look-ups with them.
+
+A thread cannot be stopped. Giving up on a call leaves it running, its result is dropped, and it keeps its thread until
+it returns: a pool whose threads all hang takes no more calls, and its callers wait until their own deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, Final, ParamSpec, TypeVar
+
+import attrs
+
+__all__ = ["DaemonPool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_IDLE_SECONDS: Final = 10.0  # how long a thread without work stays
+
+
+@attrs.define(eq=False)
+class _Call:
+    function: Callable[[], Any]
+    context: Context
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[tuple[Any, BaseException | None]]
+
+    def carry_out(self) -> None:
+        """In the thread. Nothing the function raises may end the thread, not even SystemExit."""
+        result, error = None, None
+        try:
+            result = self.context.run(self.function)
+        except BaseException as raised:  # noqa: BLE001  it is raised where the call is awaited
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self.loop.call_soon_threadsafe(self._deliver, (result, error))
+        del self, error  # as in `run` below
+
+    def _deliver(self, answer: tuple[Any, BaseException | None]) -> None:
+        if not self.answer.done():  # cancelled while this was on its way
+            self.answer.set_result(answer)
+
+
+class DaemonPool:
+    """At most `limit` threads, started on demand and ended when idle. Any number of event loops may share one."""
+
+    def __init__(self, limit: int = 4, name: str = "amplifier-hooks") -> None:
+        if limit < 1:
+            raise ValueError(f"a pool needs at least one thread, not {limit}")
+        self._limit = limit
+        self._name = name
+        self._changed = threading.Condition()  # guards all below
+        self._waiting: deque[_Call] = deque()
+        self._threads = 0
+        self._idle = 0
+        self._abandoned = 0
+
+    @property
+    def abandoned(self) -> int:
+        """How many calls were given up while they ran, since the pool exists."""
+        return self._abandoned
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call it in a thread, in a copy of the current context; return its result or raise what it raised.
+
+        Cancelling: a call that has not begun never will; one that has is abandoned.
+        """
+        loop = asyncio.get_running_loop()
+        call = _Call(lambda: function(*args, **kwargs), copy_context(), loop, loop.create_future())
+        self._submit(call)
+        try:
+            result, error = await call.answer
+        except BaseException:  # cancelled, or this coroutine was closed
+            self._give_up(call)
+            raise
+        try:
+            if error is not None:
+                raise error
+            return result  # type: ignore[no-any-return]
+        finally:
+            del call, error  # the traceback holds this frame: without this, a cycle for the collector
+
+    def _submit(self, call: _Call) -> None:
+        with self._changed:
+            if self._idle <= len(self._waiting) and self._threads < self._limit:
+                # May raise when the system has no thread left; nothing is counted or queued then.
+                threading.Thread(target=self._work, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
+                self._threads += 1
+            self._waiting.append(call)
+            self._changed.notify()
+
+    def _give_up(self, call: _Call) -> None:
+        with self._changed:
+            if call in self._waiting:
+                self._waiting.remove(call)
+            else:
+                self._abandoned += 1
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call.carry_out()
+            del call  # else the last call's arguments live as long as the thread waits
+
+    def _next(self) -> _Call | None:
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._waiting, timeout=_IDLE_SECONDS)
+            self._idle -= 1
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads -= 1
+            return None

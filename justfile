@@ -1,0 +1,44 @@
+# One word per task; `just` alone runs the gate. Without just on the machine: uv run just TASK
+
+uv := env("UV", "uv")
+everyday := "not agents and not chromium and not postgres and not slow"
+
+# the gate: what holds before a commit
+[default]
+check: lint test
+
+# format, lint, types, import contracts
+lint:
+    {{ uv }} run ruff format --check
+    {{ uv }} run ruff check
+    {{ uv }} run mypy
+    {{ uv }} run lint-imports
+
+# the everyday tests
+test *ARGS:
+    {{ uv }} run pytest -m "{{ everyday }}" {{ ARGS }}
+
+# every test, with coverage; a missing server, browser or agent program is skipped with its reason
+all:
+    {{ uv }} run --all-extras --group agents --group browser pytest --cov
+
+# format, and fix what ruff can fix
+format:
+    {{ uv }} run ruff check --fix
+    {{ uv }} run ruff format
+
+# run the examples and compare what they print
+examples:
+    {{ uv }} run pytest tests/test_examples.py
+
+# change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/merge.py
+mutants MODULE *ARGS:
+    {{ uv }} run --group mutants scripts/mutants.py {{ MODULE }} {{ ARGS }}
+
+# run one file of benchmarks/
+bench NAME:
+    {{ uv }} run benchmarks/{{ NAME }}.py
+
+# pin the whole dependency tree in pyproject.toml: just pin, or just pin --upgrade
+pin *ARGS:
+    {{ uv }} run --no-project scripts/pin.py {{ ARGS }}

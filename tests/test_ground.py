@@ -1,0 +1,118 @@
+"""What the distribution promises before any of its code runs."""
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import amplifier_hooks
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = ["amplifier_hooks", "approval_backends"]
+
+PURE = [
+    "amplifier_hooks.action",
+    "amplifier_hooks.budget",
+    "amplifier_hooks.events",
+    "amplifier_hooks.matching",
+    "amplifier_hooks.merge",
+    "amplifier_hooks.provenance",
+    "amplifier_hooks.result",
+    "approval_backends.lifecycle",
+    "approval_backends.wire",
+]
+HEAVY = [
+    "amplifier_hooks.payloads",
+    "asyncpg",
+    "fastapi",
+    "prompt_toolkit",
+    "structlog",
+    "tiktoken",
+    "typer",
+    "websockets",
+]
+# Paths of one machine and hosts of one mirror: here, and wherever the next checkout lies.
+MACHINE = re.compile(
+    "|".join(
+        [
+            r"/(?:root|work|workspace)/",
+            r"(?:files\.pythonhosted|pypi)\.org",
+            r"registry\.(?:npmjs|yarnpkg)\.\w+",
+            *(re.escape(str(path)) for path in (ROOT, Path.home()) if path != Path(path.anchor)),
+        ]
+    )
+)
+
+
+@pytest.mark.rule("PKG-1")
+def test_version() -> None:
+    """The package, its metadata and pyproject.toml state one version."""
+    assert amplifier_hooks.__version__ == PYPROJECT["project"]["version"]
+    assert importlib.metadata.version("amplifier-hooks") == PYPROJECT["project"]["version"]
+
+
+@pytest.mark.rule("PKG-1")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_typed(package: str) -> None:
+    """Both packages tell type checkers that they are typed."""
+    assert files(package).joinpath("py.typed").is_file()
+
+
+@pytest.mark.rule("PKG-1")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_light_import(package: str) -> None:
+    """Everything at a front door can be imported without loading a heavy library."""
+    program = f"from {package} import *\nimport sys\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert set(run.stdout.split()).isdisjoint(HEAVY)
+
+
+def test_no_machine_in_files() -> None:
+    """No file to be committed names a path of one machine or the host of a registry."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = [
+        f"{name}: {match.group()}"
+        for name in filter(None, listing.stdout.split("\0"))
+        if (ROOT / name).is_file()
+        for match in MACHINE.finditer((ROOT / name).read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert not found
+
+
+def test_every_pure_module_is_under_contract() -> None:
+    """A module that was declared pure is checked for it as soon as it exists."""
+    contracts = {contract["id"]: contract for contract in PYPROJECT["tool"]["importlinter"]["contracts"]}
+    there = [name for name in PURE if importlib.util.find_spec(name)]
+    assert contracts["pure"]["source_modules"] == there
+
+
+def test_whole_tree_is_pinned() -> None:
+    """Every direct dependency, of every extra and group, has its version in the list of pins."""
+    groups = [
+        PYPROJECT["project"]["dependencies"],
+        *PYPROJECT["project"]["optional-dependencies"].values(),
+        *PYPROJECT["dependency-groups"].values(),
+    ]
+    named = {
+        re.split(r"[^\w-]", requirement, maxsplit=1)[0]
+        for group in groups
+        for requirement in group
+        if isinstance(requirement, str)
+    }
+    pinned = {pin.partition("==")[0] for pin in PYPROJECT["tool"]["uv"]["constraint-dependencies"]}
+    assert named - {"amplifier-hooks"} <= pinned
