@@ -2,13 +2,19 @@
 
 The stations, in the order an event passes them:
 
-    1  events        what can happen
-    2  registry      who is told, and in which order
-    3  result        what a hook may answer, and all answers together
-    4  coordinator   carries an outcome to its effects
-    5  effects/      what an answer does to the world: context, approval, display, record
+1. `events`: what can happen. One row for each event, with all its spellings.
+2. `registry`: who is told, and in which order. A `HookRegistry` takes hooks (`on`, `gate`, `observe`, `around`,
+   `HookMatcher` lists) and emits events to them. Around hooks see a `HookContext`: `AgentContext`, `ToolContext`,
+   `WorkflowContext`, `RequestContext`, `ModelContext`.
+3. `result`: what a hook may answer, a `HookResult` with `ContextInjection`s; and all answers together, the `Outcome`.
+4. `coordinator`: a `SessionCoordinator` carries an outcome to its effects and runs tool calls past the hooks; each
+   ends as a `ToolOutcome`.
+5. `effects`: what an answer does to the world. The host's side of it are small protocols: a `ContextManager` for the
+   model's messages, an `ApprovalBackend` that turns an `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the
+   person at the screen, and an `AuditLog` for the record.
 
-Start with `HookRegistry` and `HookResult`; add a `SessionCoordinator` to have the answers carried out.
+Errors are `HookError`s; `HookAbortError` stops an operation from around it, and a backend raises `ApprovalTimeout`
+when its own time is up.
 """
 
 from amplifier_hooks.around import AgentContext, HookContext, ModelContext, RequestContext, ToolContext, WorkflowContext
@@ -16,8 +22,9 @@ from amplifier_hooks.coordinator import SessionCoordinator, ToolOutcome
 from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
 from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
-from amplifier_hooks.registry import HookMatcher, HookRegistry
+from amplifier_hooks.registry import HookRegistry
 from amplifier_hooks.result import ContextInjection, HookResult, Outcome
+from amplifier_hooks.shapes import HookMatcher
 
 __all__ = [
     "AgentContext",
@@ -43,3 +50,11 @@ __all__ = [
     "ToolOutcome",
     "WorkflowContext",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version  # as slow to import as all the rest
+
+        return version("amplifier-hooks")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

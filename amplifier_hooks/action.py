@@ -118,7 +118,7 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
     elif isinstance(value, dict):
         for key in value:
             if type(key) is not str or _text_flaw(key):
-                return "", f"has the key {key!r:.40}, and JSON keys are text"
+                return "", f"has the key {key!r:.40}, which no JSON key can be"
         parts = value.items()
     else:
         return "", f"is of type {type(value).__name__}"

@@ -7,20 +7,22 @@ each tool name and not once for each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from attrs import evolve, field, frozen
 
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS
-from amplifier_hooks.hook import Hook
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, Event
 from amplifier_hooks.matching import MatchTimedOut
 
 if TYPE_CHECKING:
-    from amplifier_hooks.events import Event
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Chain", "Selection"]
+    from amplifier_hooks.hook import Hook
+
+__all__ = ["Chain", "Selection", "reached", "whose"]
+
+MAX_TICK: Final = 0.05
 
 SELECTIONS_KEPT: Final = 1024
 """Tool names come from models; a model that invents a new one for every call must not fill the memory."""
@@ -33,11 +35,19 @@ class Selection:
     hooks: tuple[Hook, ...]
     names: tuple[str, ...] = field(init=False)
     patience: float = field(init=False)
+    """The shortest time any of them may take, where the clock is not read for each."""
+    tick: float = field(init=False)
+    """How often to look at them while they wait."""
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(hook.name for hook in self.hooks))
         unclocked = (hook.timeout for hook in self.hooks if not hook.timed)
-        object.__setattr__(self, "patience", min(unclocked, default=inf))
+        shortest = min((hook.timeout for hook in self.hooks), default=inf)
+        for name, value in {
+            "names": tuple(hook.name for hook in self.hooks),
+            "patience": min(unclocked, default=inf),
+            "tick": min(MAX_TICK, shortest / 4),
+        }.items():
+            object.__setattr__(self, name, value)  # frozen from here on
 
 
 NOBODY: Final = Selection(())
@@ -54,12 +64,16 @@ class Chain:
     """Somebody must gate here; without a gate for the payload it is denied."""
     stopped: bool = False
     """The registry is under an emergency stop."""
+    reported: bool = False
+    """Somebody observes what becomes of the hooks."""
     name: str = field(init=False)
     keeps: frozenset[str] = field(init=False)
     stoppable: bool = field(init=False)
     """Denying here keeps something from happening (and does not keep an agent from stopping)."""
     careful: bool = field(init=False)
     """There is more to do after the hooks have answered."""
+    watched: bool = field(init=False)
+    """Somebody is to be told of the outcome."""
     silent: bool = field(init=False)
     """Nobody listens and nobody has to."""
     everybody: Selection | None = field(init=False)
@@ -75,6 +89,7 @@ class Chain:
             "keeps": self.event.keeps or IDENTITY_FIELDS,
             "stoppable": stoppable,
             "careful": gated or self.required,
+            "watched": bool(self.observers) or (self.reported and heard),
             "silent": not heard and not self.required and not (self.stopped and stoppable),
             "everybody": _of_all(self.participants),
             "watched_by_all": _of_all(self.observers),
@@ -90,8 +105,7 @@ class Chain:
         return self.watched_by_all or self._select(data)[1]
 
     def _select(self, data: Mapping[str, Any]) -> tuple[Selection, Selection]:
-        tool = data.get("tool_name")
-        key = (data.get("tenant_id") or "", tool if isinstance(tool, str) else None)
+        key = whose(data)
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= SELECTIONS_KEPT:
@@ -99,6 +113,12 @@ class Chain:
             found = (_selected(self.participants, *key), _selected(self.observers, *key))
             self._kept[key] = found
         return found
+
+
+def whose(data: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The tenant a payload is about, and its tool, as far as it says so in text."""
+    tenant, tool = data.get("tenant_id"), data.get("tool_name")
+    return (tenant if isinstance(tenant, str) else "", tool if isinstance(tool, str) else None)
 
 
 def _of_all(hooks: tuple[Hook, ...]) -> Selection | None:
@@ -131,8 +151,8 @@ def reached(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
         return evolve(hook, call=_failing(error), awaits=False)
 
 
-def _failing(error: MatchTimedOut) -> Any:
-    def fail(_event: str, _data: object) -> None:
+def _failing(error: MatchTimedOut) -> Callable[[str, object], NoReturn]:
+    def fail(_event: str, _data: object) -> NoReturn:
         raise error
 
     return fail

@@ -1,48 +1,32 @@
 """One chain, run: hooks in order, each on its own deadline, none able to harm the caller or the next.
 
 `walk` is the hot loop. A `Run` drives it, and takes its first step by hand: when no hook suspends, the event loop is
-never touched and no timer, task or lock exists. When one does, the caller's task waits inside `Run.finish`, and the
-loop's `Watchdog` (one timer, set to the earliest deadline there is) interrupts the run when the hook's time is up.
+never touched and no timer, task or lock exists. What happens when one does is in `waiting.py`.
 
-An interrupted walk always ends at the hook it is in: the hooks still to come are taken out of its hands first, so
-whatever the hook then does (raise, return, swallow the cancellation and go on) nothing follows. What it answers is
-discarded, and the rest goes on in a new walk. The same move serves a hook that changed context variables: the next
-hook gets a walk in a clean context.
-
-Two things are deliberately not done. No hook runs in a task of its own, because a task costs more than the whole
-chain. And no running coroutine is handed to another task, because an `asyncio.timeout` it has entered would cancel
-the wrong one.
+A hook that changed context variables ends its walk, too: the next hook gets a walk in a clean context.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import Context, ContextVar, copy_context
-from math import inf
+from operator import length_hint
 from time import monotonic as clock
-from types import coroutine
-from typing import Any, Final, Literal
-from weakref import WeakKeyDictionary, ref
+from typing import Any, Final
 
 import msgspec
 
+from amplifier_hooks.chain import Selection
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
-from amplifier_hooks.events import IDENTITY_FIELDS
 from amplifier_hooks.hook import Hook
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.matching import MatchTimedOut
 from amplifier_hooks.merge import merge
 from amplifier_hooks.result import CONTINUE, Answer, HookResult, Outcome, Status, as_result
 from amplifier_hooks.view import DataView
+from amplifier_hooks.waiting import THROUGH, Wait
 
-__all__ = ["CURRENT", "GRACE", "LEAKS_ALLOWED", "Run", "meet_cancellation"]
-
-GRACE: Final = 0.1
-"""Seconds a cancelled hook is given to clean up before it is closed and left behind."""
-
-LEAKS_ALLOWED: Final = 3
-"""How often a hook may be left behind before it is quarantined."""
+__all__ = ["CURRENT", "Run"]
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
 """The run around the running code; an emit made by a hook finds the depth it is at here."""
@@ -54,122 +38,85 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (BaseException, "error"),
 )
 
-LEFT_BEHIND: Final[list[Coroutine[Any, Any, None]]] = []
-"""Walks whose hook refused to be closed. Kept, because the interpreter would try to close them again, and complain."""
-
 log = get_logger(__name__)
 
 
 class Run(msgspec.Struct, eq=False):
     """One chain under way: `start` it; if that returns False, await `finish`; then ask for the `outcome`.
 
-    A struct because one is made for every emit. The first group says what to run, the second what has come of it, the
-    rest where it stands.
+    A struct, because one is made for every emit. The first group says what to run, the second what has come of it,
+    the third where it stands.
     """
 
     event: str
-    hooks: tuple[Hook, ...]
-    names: tuple[str, ...]
+    picked: Selection
     data: Mapping[str, Any]
     view: Any
-    keeps: frozenset[str] = IDENTITY_FIELDS
-    patience: float = inf
-    timing: bool = False
-    recheck: bool = False
+    keeps: frozenset[str]
     outer: Any = None
     depth: int = 1
+    recheck: bool = False
 
-    answers: list[Answer] = []
+    answers: list[Answer] | None = None
     modifier: Hook | None = None
     denied: Hook | None = None
 
-    started: float = 0.0
-    mark: float = 0.0
-    marked: Hook | None = None
-    spent: float = 0.0
-
-    hook: Any = None
+    wait: Wait | None = None
+    hooks: tuple[Hook, ...] = ()
     todo: Any = None
-    outside: Any = None
+    """Of the walk under way: its hooks, and the iterator over those still to come."""
     context: Any = None
+    coroutine: Any = None
     walking: Any = None
     waiting: Any = None
+    torn: bool = False
+    """The walk had to end because a hook changed its context."""
     attend: bool = False
-    suspended: Hook | None = None
-
-    task: Any = None
-    watchdog: Any = None
-    deadline: float = inf
-    cancels: int = 0
-    ours: int = 0
-    own: int = 0
-    rest: tuple[Hook, ...] = ()
-    interrupted: Literal["timeout", "caller"] | None = None
-    closing: bool = False
+    """The hook whose turn it is has its clock read, also when it has nothing to say."""
+    started: float = 0.0
+    mark: float = 0.0
+    """When the clock was last read: where the time of `marked` began, or the hook before ended."""
+    marked: Hook | None = None
+    spent: float = 0.0
+    """Of the chain's budget."""
     paused: bool = False
 
     # -- what callers use ----------------------------------------------------------------------------------------
 
     def start(self) -> bool:
         """Run to the end, or to the first hook that suspends. True when the chain is through."""
-        self.outside = copy_context()
+        context = copy_context()
+        todo = iter(self.picked.hooks)
+        coroutine = walk(self, todo, context)
+        walking = coroutine.__await__()
         self.started = self.mark = clock()
-        self._begin(self.hooks)
-        return self._go(self.walking.send, None)
+        waiting = context.run(next, walking, THROUGH)  # asked this way, the end costs no exception
+        if waiting is THROUGH and not self.torn:
+            return True
+        self.hooks, self.todo = self.picked.hooks, todo
+        self.context, self.coroutine, self.walking, self.waiting = context, coroutine, walking, waiting
+        return waiting is THROUGH and self.again()
 
-    @coroutine
-    def finish(self) -> Generator[Any, Any, None]:
-        """Go on until the chain is through.
-
-        Cancelling the caller cancels the hook that is running, gives it `GRACE` to clean up, and raises
-        `CancelledError`; no further hook runs.
-        """
-        task = self.task = asyncio.current_task()
-        if task is None:
-            message = "a hook that waits needs an asyncio task to wait in"
-            raise RuntimeError(message)
-        # A cancellation requested but not yet delivered when we came counts as one that comes while we run.
-        self.cancels = task.cancelling() - pending(task)
-        self.watchdog = Watchdog.of(task.get_loop())
-        self.watchdog.live.add(self)
-        try:
-            through = False
-            while not through:
-                self._watch()
-                try:
-                    sent = yield self.waiting
-                except GeneratorExit:  # the caller's own coroutine is being closed
-                    self._interrupt("caller")
-                    self._close()
-                    raise
-                except BaseException as error:  # it belongs to the hook that waits, whatever it is
-                    if task.cancelling() > self.cancels + self.ours:
-                        self._interrupt("caller")
-                    through = self._go(self._end if self.closing else self.walking.throw, error)
-                else:
-                    through = self._go(self.walking.send, sent)
-            if self.interrupted == "caller" or task.cancelling() > self.cancels + self.ours:
-                if pending(task):
-                    yield  # it is delivered here, and not at the caller's next await
-                raise asyncio.CancelledError
-        finally:
-            self.watchdog.live.discard(self)
-            self._uncancel()
-            self.context = None
+    async def finish(self) -> None:
+        """Go on until the chain is through; what cancelling does is told at `Wait.through`."""
+        self.wait = Wait(self)
+        await self.wait.through()
 
     def outcome(self) -> Outcome:
         """What the hooks said."""
-        elapsed = clock() - self.started
-        if elapsed >= self.patience:
-            self._suspect(elapsed)
-        if not self.answers:
-            return Outcome(self.event, self.data, ran=self.names, total_duration_ms=elapsed * 1e3)
+        now = clock()
+        elapsed = now - self.started
+        picked = self.picked
+        if now - self.mark >= picked.patience:
+            self._suspect(now - self.mark)
+        if self.answers is None:
+            return Outcome(self.event, self.data, picked.names, elapsed * 1e3)
         changed = self.modifier is not None
         return merge(
             self.event,
             dict(self.view) if changed else self.data,
             self.answers,
-            ran=self.names if self.denied is None else self.names[: self.hooks.index(self.denied) + 1],
+            ran=picked.names if self.denied is None else picked.names[: picked.hooks.index(self.denied) + 1],
             modified=changed,
             duration_ms=elapsed * 1e3,
         )
@@ -177,176 +124,103 @@ class Run(msgspec.Struct, eq=False):
     async def once_more(self, hooks: tuple[Hook, ...]) -> Outcome:
         """Let these gates look at the data as it has become; only what they object to counts."""
         second = Run(
-            self.event, hooks, tuple(hook.name for hook in hooks), self.view, self.view, self.keeps, self.patience,
-            self.timing, True, self.outer, self.depth, self.answers,
+            self.event, Selection(hooks), self.view, self.view, self.keeps, self.outer, self.depth,
+            recheck=True, answers=self.answers, spent=self.spent,
         )  # fmt: skip
-        second.modifier = None
         if not second.start():
             await second.finish()
-        self.answers = second.answers
         return self.outcome()
-
-    # -- driving the walk ----------------------------------------------------------------------------------------
-
-    def _begin(self, hooks: tuple[Hook, ...]) -> None:
-        self.todo = iter(hooks)
-        self.context = self.outside.copy()
-        self.walking = walk(self)
-
-    def _go(self, how: Callable[[Any], Any], value: object) -> bool:
-        """One step, and where it ends a walk, on into the next. True when the chain is through."""
-        while True:
-            try:
-                self.waiting = self.context.run(how, value)
-            except StopIteration:
-                rest = self._left()
-                if not rest:
-                    self.context = self.walking = None  # they refer back to us
-                    return True
-                self._begin(rest)
-                how, value = self.walking.send, None
-            else:
-                return False
-
-    def _left(self) -> tuple[Hook, ...]:
-        """The hooks still to run when a walk has ended, by itself or because it was interrupted."""
-        if self.interrupted is None:
-            rest = tuple(self.todo)
-        elif self.interrupted == "caller":
-            return ()
-        else:
-            rest, self.rest = self.rest, ()
-            self.interrupted, self.closing = None, False
-            self._uncancel()
-            now, hook = clock(), self.hook
-            duration = now - self.mark
-            self._settle(hook, now, duration)
-            self.failed(hook, "timeout", overdue(hook), duration)
-        return rest if self.denied is None else ()
-
-    def _watch(self) -> None:
-        """Note from when on the hook that waits is waiting, the first time it does."""
-        hook = self.hook
-        if self.suspended is not hook and self.interrupted is None:
-            self.suspended, self.attend = hook, True
-            if self.marked is not hook and not self.paused:
-                self.mark, self.marked = clock(), hook
-            self._until(self.mark + hook.timeout)
-
-    def _until(self, deadline: float) -> None:
-        self.deadline = inf if self.paused else deadline
-        self.watchdog.expect(self.deadline)
 
     def pause(self) -> None:
         """An around hook called on: from here the time is the operation's."""
-        self.paused, self.deadline = True, inf
-        self.mark -= clock()  # as long ago, when it is added again
+        self.paused = True
+        self.mark -= clock()  # as much ago as it will be when the clock is added again
 
     def resume(self) -> None:
         """The operation came back: the hook's time goes on where it stopped."""
         self.paused = False
         self.mark += clock()
-        if self.interrupted is not None:
-            self._until(clock() + GRACE)
-        elif self.suspended is not None:
-            self._until(self.mark + self.hook.timeout)
+        if self.wait is not None:
+            self.wait.resume()
 
-    # -- interrupting it -----------------------------------------------------------------------------------------
+    @property
+    def hook(self) -> Hook:
+        """The hook whose turn it is; the walk is too busy to say so for each."""
+        return self.hooks[len(self.hooks) - length_hint(self.todo) - 1]
 
-    def expire(self) -> None:
-        """The watchdog says the time is up: the hook's own, or that of its grace."""
-        if self.interrupted is None:
-            self._interrupt("timeout")
-        else:
-            self.closing, self.deadline = True, inf
-        self.own += 1
-        for run in self._lineage():
-            run.ours += 1
-        self.task.cancel()
+    # -- driving the walk ----------------------------------------------------------------------------------------
 
-    def _interrupt(self, by: Literal["timeout", "caller"]) -> None:
-        """Take the hooks still to come out of the walk's hands; it ends where it is."""
-        if self.interrupted is None:
-            self.rest = tuple(self.todo)
-            self._until(clock() + GRACE)
-        self.interrupted = by
+    def again(self) -> bool:
+        """A walk has ended: begin another where hooks are left. True when the chain is through."""
+        while rest := self._left():
+            self.context, self.torn = copy_context(), False  # we are outside of it here
+            self.hooks, self.todo = rest, iter(rest)
+            self.coroutine = walk(self, self.todo, self.context)
+            self.walking = self.coroutine.__await__()
+            self.waiting = self.context.run(next, self.walking, THROUGH)
+            if self.waiting is not THROUGH:
+                return False
+        self.context = self.coroutine = self.walking = None  # they refer back to us
+        return True
 
-    def _end(self, _error: object) -> None:
-        """The step that ends a walk whose hook would not."""
-        self._close()
-        raise StopIteration
-
-    def _close(self) -> None:
-        """Close the hook and leave it behind, whatever it makes of that."""
-        hook, walking = self.hook, self.walking
-        try:
-            walking.close()
-        except BaseException:  # it ignored GeneratorExit, or raised at it: either way nobody waits for it any more
-            LEFT_BEHIND.append(walking)
-        hook.leaks += 1
-        hook.quarantined = hook.leaks >= LEAKS_ALLOWED
-        hook.settle()
-        log.warning("hook_left_behind", hook=hook.name, hook_event=self.event, times=hook.leaks)
-
-    def _uncancel(self) -> None:
-        """Take back the cancellations the watchdog sent for us."""
-        for _ in range(self.own):
-            self.task.uncancel()
-        for run in self._lineage():
-            run.ours -= self.own
-        self.own = 0
-
-    def _lineage(self) -> Iterator[Run]:
-        """This run and those around it in the same task: they all see a cancellation sent for this one."""
-        run: Run | None = self
-        while run is not None and run.task is self.task:
-            yield run
-            run = run.outer
+    def _left(self) -> tuple[Hook, ...]:
+        rest = tuple(self.todo) if self.wait is None else self.wait.left()
+        return rest if self.denied is None else ()
 
     # -- what the walk reports -----------------------------------------------------------------------------------
 
     def ready(self, hook: Hook) -> bool:
         """Whether a hook that is not plain may be called; if not, it is on record why."""
-        if not hook.enabled:
-            self._record(hook, status="disabled")
-            return False
-        if hook.quarantined:
-            self.failed(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
-            return False
-        if hook.budget is not None and self.spent >= hook.budget:
-            self.failed(hook, "timeout", f"the chain's budget of {hook.budget:g} s was used up before it")
-            return False
+        if not hook.able:
+            if not hook.enabled:
+                self._record(Answer(hook.name, CONTINUE, "disabled"))
+                return False
+            if hook.quarantined:
+                self.failed(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
+                return False
+            if hook.budget is not None and self.spent >= hook.budget:
+                self.failed(hook, "timeout", f"the hooks before it used up the {hook.budget:g} s they share")
+                return False
         if hook.timed:
-            self.mark, self.marked, self.attend = clock(), hook, True
+            now = clock()
+            if now - self.mark >= self.picked.patience:
+                self._suspect(now - self.mark)  # whoever came before
+            self.mark = now
+            self.marked = hook
+            self.attend = True
         return True
 
     def took(self, hook: Hook, answer: object) -> bool:
         """Put an answer on record and act on it. True when no hook may follow in this walk."""
-        if self.interrupted is not None:
+        wait = self.wait
+        if wait is not None and wait.over:
             return True
-        now, waited = clock(), self.suspended is hook
+        now = clock()
         duration = now - self.mark
-        late = now >= self.deadline if waited else duration >= hook.timeout and self._alone(hook, duration)
+        if duration >= self.allowance(hook) and (wait is not None or self._alone(hook, duration)):
+            self._settle(hook, now, duration)
+            return self.failed(hook, "timeout", untimely(hook), duration)
         self._settle(hook, now, duration)
-        if late:
-            return self.failed(hook, "timeout", overdue(hook), duration)
+        if answer is CONTINUE or answer is None:
+            if wait is not None or hook.timing:
+                self._record(Answer(hook.name, CONTINUE, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
+            return False
         try:
-            result = as_result(answer)
+            result = answer if type(answer) is HookResult else as_result(answer)
+            action = result.action
+            if action == "modify" and not self.recheck:
+                self._modify(hook, result)
         except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
             return self.failed(hook, "invalid", describe(error), duration)
-        if result is CONTINUE and not waited and not self.timing:
-            return False
-        problem = self._modify(hook, result) if result.action == "modify" and not self.recheck else None
-        if problem:
-            return self.failed(hook, "invalid", problem, duration)
-        self._record(hook, result=result, duration_ms=duration * 1e3)
-        if result.action == "deny":
+        self._record(Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
+        if action == "deny":
             self.denied = hook
-        return self.denied is not None
+            return True
+        return False
 
     def raised(self, hook: Hook, error: BaseException) -> bool:
         """The same for a hook that raised."""
-        if self.interrupted is not None:
+        if self.wait is not None and self.wait.over:
             return True
         now = clock()
         duration = now - self.mark
@@ -354,37 +228,54 @@ class Run(msgspec.Struct, eq=False):
         status = next(status for kind, status in STATUS_OF if isinstance(error, kind))
         return self.failed(hook, status, describe(error), duration)
 
+    def overdue(self, hook: Hook) -> None:
+        """The same for a hook that was interrupted."""
+        now = clock()
+        duration = now - self.mark
+        self._settle(hook, now, duration)
+        self.failed(hook, "timeout", untimely(hook), duration)
+
     def failed(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
         """Put on record that a hook gave no answer. At a gate that is a denial."""
-        self._record(
-            hook, status=status, error=error, denies=hook.gates, duration_ms=None if duration is None else duration * 1e3
-        )
+        spent = None if duration is None else duration * 1e3
+        self._record(Answer(hook.name, CONTINUE, status, error, spent, hook.gates, self.recheck))
         log.warning("hook_failed", hook=hook.name, hook_event=self.event, status=status, error=error)
         if hook.gates:
             self.denied = hook
         return self.denied is not None
 
-    def _record(self, hook: Hook, **said: Any) -> None:
-        self.answers.append(Answer(hook_name=hook.name, recheck=self.recheck, **said))
+    def _record(self, answer: Answer) -> None:
+        if self.answers is None:
+            self.answers = [answer]
+        else:
+            self.answers.append(answer)
 
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
         """The next hook's time begins where this one's ended."""
-        self.attend, self.suspended, self.marked = False, None, None
         self.mark = now
+        self.marked = None
+        self.attend = self.wait is not None
         if hook.budget is not None:
             self.spent += duration
 
-    def _modify(self, hook: Hook, result: HookResult) -> str | None:
-        """Merge the answer's data over the payload; what is wrong with it, if it may not be."""
+    def _modify(self, hook: Hook, result: HookResult) -> None:
+        """Merge the answer's data over the payload.
+
+        Raises `InvalidResult` where it changes what is not for hooks to change.
+        """
         changes = result.data or {}
-        view = self.view
-        for name in changes:
-            if name in self.keeps and (name not in view or changes[name] != view[name]):
-                return f"modify changes {name!r}, which is not for hooks to change at {self.event}"
-        self.view = DataView(view)
-        dict.update(self.view, changes)
-        self.modifier = hook
-        return None
+        view, keeps = self.view, self.keeps
+        if not keeps.isdisjoint(changes):
+            for name in keeps.intersection(changes):
+                if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
+                    raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
+        changed = DataView(view)
+        dict.update(changed, changes)
+        self.view, self.modifier = changed, hook
+
+    def allowance(self, hook: Hook) -> float:
+        """Seconds this hook may take: its own time, or what is left of the chain's."""
+        return hook.timeout if hook.budget is None else min(hook.timeout, hook.budget - self.spent)
 
     # -- who was late --------------------------------------------------------------------------------------------
 
@@ -394,13 +285,13 @@ class Run(msgspec.Struct, eq=False):
         Hooks that gate have the clock read on both sides. The others are not worth two readings each until a chain
         has once run over a deadline without suspending; from then on those that may have done it are, too.
         """
-        if self.marked is hook or len(self.hooks) == 1:
+        if self.marked is hook or len(self.picked.hooks) == 1:
             return True
         self._suspect(duration)
         return False
 
     def _suspect(self, elapsed: float) -> None:
-        unclocked = [hook for hook in self.hooks if not hook.timed and elapsed >= hook.timeout]
+        unclocked = [hook for hook in self.picked.hooks if not hook.timed and elapsed >= hook.timeout]
         for hook in unclocked:
             hook.timed = True
             hook.settle()
@@ -409,13 +300,12 @@ class Run(msgspec.Struct, eq=False):
             log.warning("hooks_blocked_the_loop", hook_event=self.event, hooks=names, seconds=elapsed)
 
 
-async def walk(run: Run) -> None:
+async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
     """Call the hooks in turn. Ends early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
-    event, view, context = run.event, run.view, run.context
+    event, view = run.event, run.view
     clean = context.copy()
-    for hook in run.todo:
-        run.hook = hook
+    for hook in todo:
         try:
             if hook.plain:
                 answer = await hook.call(event, view)
@@ -429,71 +319,33 @@ async def walk(run: Run) -> None:
                 return
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # a hook may raise anything and must not harm the caller
+        except BaseException as error:  # noqa: BLE001  # a hook may raise anything, and harm nobody with it
             over = run.raised(hook, error)
         else:
-            if (answer is CONTINUE or answer is None) and not run.attend and context == clean:
-                continue
+            if (answer is CONTINUE or answer is None) and not run.attend:
+                try:
+                    if context == clean:
+                        continue
+                except Exception:  # noqa: BLE001, S110  # values that cannot be compared are not the same
+                    pass
             over = run.took(hook, answer)
-        if over or context != clean:
+        if differ(context, clean):
+            run.torn = over = True
+        if over:
             return
         view = run.view
 
 
-class Watchdog:
-    """One timer for an event loop, set to the earliest deadline of the runs that wait in it."""
-
-    _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Watchdog] = WeakKeyDictionary()
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = ref(loop)  # weak: a dictionary value that held its key would keep every loop alive
-        self.live: set[Run] = set()
-        self.timer: asyncio.TimerHandle | None = None
-        self.next = inf
-
-    @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Watchdog:
-        """The watchdog of this loop."""
-        watchdog = cls._of_loop.get(loop)
-        if watchdog is None:
-            watchdog = cls._of_loop[loop] = cls(loop)
-        return watchdog
-
-    def expect(self, deadline: float) -> None:
-        """See to it that somebody looks at this time, or earlier."""
-        if deadline < self.next:
-            if self.timer is not None:
-                self.timer.cancel()
-            self.next = deadline
-            if (loop := self.loop()) is not None:
-                self.timer = loop.call_later(deadline - clock(), self.look, context=Context())
-
-    def look(self) -> None:
-        """Interrupt every run that is past its deadline; set the timer for the next one."""
-        self.timer, self.next = None, inf
-        now = clock()
-        for run in tuple(self.live):
-            if now >= run.deadline:
-                run.expire()
-        if self.live:
-            self.expect(min(run.deadline for run in self.live))
+def differ(one: Context, other: Context) -> bool:
+    """Whether a context variable was set. To a value equal to the one before does not count."""
+    try:
+        return one != other
+    except Exception:  # noqa: BLE001  # values that cannot be compared are not the same
+        return True
 
 
-async def meet_cancellation() -> None:
-    """Raise `CancelledError` now if the running task has been cancelled and has not met it yet."""
-    task = asyncio.current_task()
-    if task is not None and pending(task):
-        await asyncio.sleep(0)
-
-
-def pending(task: asyncio.Task[Any]) -> bool:
-    """Whether a cancellation was requested that the task has not met yet. asyncio keeps this to itself, in every
-    version; without it, a hook that awaits something cancelled could not be told from a caller that is."""
-    return bool(getattr(task, "_must_cancel", False))
-
-
-def overdue(hook: Hook) -> str:
-    """The sentence for a hook whose time was up."""
+def untimely(hook: Hook) -> str:
+    """The sentence for a hook whose time is up."""
     return f"no answer within {hook.timeout:g} s"
 
 

@@ -5,6 +5,7 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookUsageError                    the code that called us is wrong; mend it there
 │   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
+│   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
 │   ├── UnknownEvent (ValueError)     an event name that is not declared while strict_events is on
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
 │   └── OperationRanTwice             an around hook called call_next a second time
@@ -25,6 +26,8 @@ Each carries the facts as fields and builds its sentence from them: what happene
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 __all__ = [
     "ApprovalTimeout",
     "EmitTooDeep",
@@ -36,6 +39,7 @@ __all__ = [
     "HookUsageError",
     "InjectionTooLarge",
     "InputNotFreezable",
+    "InvalidLimit",
     "InvalidPayload",
     "InvalidRegistration",
     "InvalidResult",
@@ -47,7 +51,17 @@ __all__ = [
 
 
 class HookError(Exception):
-    """Base of every error this package raises."""
+    """Base of every error this package raises. Copied, or sent to another process, it keeps its sentence and facts."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._rebuilt, self.args, self.__dict__
+
+    @classmethod
+    def _rebuilt(cls, *args: object) -> Self:
+        """The same error again, past an `__init__` that takes facts instead of the sentence."""
+        error = cls.__new__(cls)
+        error.args = args
+        return error
 
 
 class HookUsageError(HookError):
@@ -60,6 +74,16 @@ class InvalidResult(HookUsageError, ValueError):
 
 class InvalidRegistration(HookUsageError, ValueError):
     """A handler, priority, timeout, matcher or event list that cannot work, refused when it is registered."""
+
+
+class InvalidLimit(HookUsageError, ValueError):
+    """A limit that makes no sense, refused where it is set. `wanted` says what it may be."""
+
+    def __init__(self, name: str, value: object, wanted: str) -> None:
+        self.name = name
+        self.value = value
+        self.wanted = wanted
+        super().__init__(f"{name} is {value!r}; pass {wanted}")
 
 
 class UnknownEvent(HookUsageError, ValueError):

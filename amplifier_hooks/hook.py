@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import define, field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amplifier_hooks.matching import Matcher
 
-__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "Tier"]
+__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "Source", "Tier"]
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
 OnError = Literal["continue", "deny"]
 Tier = Literal["built-in", "trusted", "plugin"]
+Source = Literal["code", "definition"]
 
 DEFAULT_TIMEOUT: Final = 5.0
 
@@ -51,22 +53,27 @@ class Hook:
     recheck: bool = True
     concurrent: bool = False
     budget: float | None = None
+    timing: bool = False
+    source: Source = "code"
 
     enabled: bool = True
     timed: bool = False
     leaks: int = 0
     quarantined: bool = False
     plain: bool = field(default=False, init=False)
+    able: bool = field(default=False, init=False)
+    """It can be called, and shares no budget that may be used up."""
 
     def __attrs_post_init__(self) -> None:
-        self.timed = self.timed or self.intent == "gate" or self.on_error == "deny" or self.budget is not None
+        self.timed = (
+            self.timed or self.timing or self.intent == "gate" or self.on_error == "deny" or self.budget is not None
+        )
         self.settle()
 
     def settle(self) -> None:
-        """Derive `plain` anew; called after any change of the running state, so that it takes effect at once."""
-        self.plain = (
-            self.awaits and self.intent != "register" and self.enabled and not self.timed and not self.quarantined
-        )
+        """Derive the flags anew, after any change of the running state, so that it takes effect at once."""
+        self.able = self.enabled and not self.quarantined and self.budget is None
+        self.plain = self.awaits and self.intent != "register" and self.able and not self.timed
 
     @property
     def place(self) -> tuple[int, bool, int]:

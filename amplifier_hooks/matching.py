@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from amplifier_hooks.errors import HookError, InvalidRegistration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = ["ANY", "MAX_PATTERN_LENGTH", "MatchTimedOut", "Matcher", "compile_matcher"]
 
@@ -111,10 +113,12 @@ def _from_names(spec: str) -> Matcher:
 def _glob_test(spec: str, globs: list[str]) -> Callable[[str], bool]:
     from wcmatch import fnmatch  # most registries have no glob
 
-    patterns, _ = fnmatch.translate(globs, flags=fnmatch.CASE | fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
-    for glob, pattern in zip(globs, patterns, strict=True):
+    patterns = []
+    for glob in globs:
+        [pattern], _ = fnmatch.translate(glob, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
         if "(?!)" in pattern:  # how the translation says that nothing can match
             raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around")
+        patterns.append(pattern)
     return _regex_test(spec, "|".join(patterns), 0)  # many stars backtrack like any regex: same engine, same limit
 
 

@@ -6,27 +6,26 @@ is carried along whatever the action turns out to be, and the data is whatever t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from amplifier_hooks.result import (
-    DEFAULT_OPTIONS,
-    DEFAULT_PROMPT,
-    Answer,
-    Ask,
-    Cause,
-    ContextInjection,
-    Outcome,
-    Status,
-    UserMessage,
-)
+from msgspec.structs import replace
+
+from amplifier_hooks.result import DEFAULT_OPTIONS, DEFAULT_PROMPT, Ask, Outcome, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from amplifier_hooks.result import Action, Answer, Cause, ContextInjection, Status
 
 __all__ = ["CAUSES", "PRECEDENCE", "merge", "refusal", "stricter"]
 
-PRECEDENCE: Final = ("deny", "ask_user", "inject_context", "modify", "continue")
+PRECEDENCE: Final[tuple[Action, ...]] = ("deny", "ask_user", "inject_context", "modify", "continue")
 """From the strictest to the mildest."""
 
 RANK: Final = {action: rank for rank, action in enumerate(PRECEDENCE)}
+
+OBJECTIONS: Final = ("deny", "ask_user")
+"""What counts of a second look at changed data."""
 
 CAUSES: Final[Mapping[Status, Cause]] = {
     "ok": "denied_by_hook",
@@ -38,8 +37,10 @@ CAUSES: Final[Mapping[Status, Cause]] = {
 }
 """Why something was denied, by what became of the hook that denied it."""
 
+Item = TypeVar("Item")
 
-def stricter(one: str, other: str) -> str:
+
+def stricter(one: Action, other: Action) -> Action:
     """Whichever of two actions stands first in the table."""
     return one if RANK[one] <= RANK[other] else other
 
@@ -55,96 +56,85 @@ def merge(
 ) -> Outcome:
     """All answers to one event as one Outcome; `answers` stand in the order they were given.
 
-    Of a second look at changed data only denials and questions count. The first denial is the one that is reported,
-    because it is the one that stopped the others.
+    `ran` names every hook that was reached, silent ones included; without it, the hooks that answered are those.
+    Of a second look at changed data only denials and questions count. Of equally strict answers the first decides,
+    because a denial stops the others; reason, cause and name are its own.
     """
-    counted = [answer for answer in answers if not answer.recheck or answer.action in ("deny", "ask_user")]
-    denial = next((answer for answer in counted if answer.action == "deny"), None)
-    injections = tuple(item for answer in counted for item in _injections(event, answer))
-    strictest = "inject_context" if injections else "continue"
-    for answer in counted:
-        strictest = stricter(strictest, answer.action)
+    injections: list[ContextInjection] = []
+    asks: list[Ask] = []
+    messages: list[UserMessage] = []
+    strictest, decisive = PRECEDENCE[-1], None
+    for answer in answers:
+        action, said = answer.action, answer.said
+        if answer.recheck and action not in OBJECTIONS:
+            continue
+        if said.injects:
+            _add(answer, injections, (_attributed(item, answer, event) for item in said.injections))
+            action = stricter(action, "inject_context")  # it takes effect whatever the answer's own action is
+        if said.action == "ask_user":
+            _add(answer, asks, [_ask(answer)])
+        if said.user_message:
+            _add(answer, messages, [_message(answer, said.user_message)])
+        if decisive is None or RANK[action] < RANK[strictest]:
+            strictest, decisive = action, answer
+    denial = decisive if strictest == "deny" else None
     return Outcome(
         event=event,
         data=data,
-        action=strictest,  # type: ignore[arg-type]  # stricter() returns one of the two actions it was given
-        reason=_reason(denial, counted, strictest),
+        action=strictest,
+        reason=_reason(decisive) if decisive else None,
         denied_by=denial.hook_name if denial else None,
         cause=CAUSES[denial.status] if denial else None,
         modified=modified,
-        injections=injections,
-        asks=_asks(counted),
-        messages=tuple(message for answer in counted for message in _messages(answer)),
+        injections=tuple(injections),
+        asks=tuple(asks),
+        messages=tuple(messages),
         answers=tuple(answers),
-        ran=ran,
+        ran=ran or tuple(dict.fromkeys(answer.hook_name for answer in answers)),
         total_duration_ms=duration_ms,
     )
 
 
 def refusal(outcome: Outcome, cause: Cause, by: str, reason: str) -> Outcome:
     """The same outcome, denied by the registry itself; what the hooks said stays on record."""
-    return Outcome(
-        event=outcome.event,
-        data=outcome.data,
-        action="deny",
-        reason=reason,
-        denied_by=by,
-        cause=cause,
-        modified=outcome.modified,
-        injections=outcome.injections,
-        asks=outcome.asks,
-        messages=outcome.messages,
-        answers=outcome.answers,
-        ran=outcome.ran,
-        total_duration_ms=outcome.total_duration_ms,
+    return replace(outcome, action="deny", reason=reason, denied_by=by, cause=cause)
+
+
+def _reason(answer: Answer) -> str | None:
+    """The reason a hook gave. One that failed gave none; if that denies, what went wrong is the reason."""
+    return answer.error if answer.denies else answer.said.reason
+
+
+def _add(answer: Answer, items: list[Item], new: Iterable[Item]) -> None:
+    """Keep what an answer brought. A second look mostly says again what the first one said; that is kept once."""
+    items += [item for item in new if item not in items] if answer.recheck else new
+
+
+def _attributed(item: ContextInjection, answer: Answer, event: str) -> ContextInjection:
+    """A text with its hook as we know it: what the hook wrote there about itself is overwritten."""
+    return replace(item, hook_name=answer.hook_name, event=event)
+
+
+def _ask(answer: Answer) -> Ask:
+    """A hook's question; what the hook left out has a default here."""
+    said = answer.said
+    return Ask(
+        hook_name=answer.hook_name,
+        prompt=said.approval_prompt or DEFAULT_PROMPT,
+        options=tuple(said.approval_options or DEFAULT_OPTIONS),
+        timeout=said.approval_timeout,
+        default=said.approval_default,
+        scope=said.approval_scope if said.approval_prompt else "action",
+        key=said.approval_key,
     )
 
 
-def _reason(denial: Answer | None, answers: Iterable[Answer], strictest: str) -> str | None:
-    """The denial's reason, else that of the first hook that answered with the reported action."""
-    if denial is not None:
-        return denial.result.reason if denial.status == "ok" else denial.error
-    return next((a.result.reason for a in answers if a.action == strictest and a.result.reason), None)
-
-
-def _injections(event: str, answer: Answer) -> tuple[ContextInjection, ...]:
-    """The texts of one answer, attributed by us: what a hook wrote there about itself is overwritten."""
-    return tuple(
-        ContextInjection(
-            content=item.content,
-            role=item.role,
-            ephemeral=item.ephemeral,
-            append_to_last_tool_result=item.append_to_last_tool_result,
-            hook_name=answer.hook_name,
-            event=event,
-        )
-        for item in answer.result.injections
+def _message(answer: Answer, text: str) -> UserMessage:
+    """A hook's message for the user, and who says so."""
+    said = answer.said
+    return UserMessage(
+        text=text,
+        level=said.user_message_level,
+        hook_name=answer.hook_name,
+        source=f"hook:{said.user_message_source or answer.hook_name}",
     )
-
-
-def _asks(answers: Iterable[Answer]) -> tuple[Ask, ...]:
-    """Every question once: a second look that asks the same again adds nothing."""
-    asks: dict[Ask, None] = {}
-    for answer in answers:
-        result = answer.result
-        if answer.success and result.action == "ask_user":
-            ask = Ask(
-                hook_name=answer.hook_name,
-                prompt=result.approval_prompt or DEFAULT_PROMPT,
-                options=tuple(result.approval_options or DEFAULT_OPTIONS),
-                timeout=result.approval_timeout,
-                default=result.approval_default,
-                scope=result.approval_scope if result.approval_prompt else "action",
-                key=result.approval_key,
-            )
-            asks[ask] = None
-    return tuple(asks)
-
-
-def _messages(answer: Answer) -> tuple[UserMessage, ...]:
-    result = answer.result
-    if result.user_message is None or not answer.success:
-        return ()
-    source = f"hook:{result.user_message_source or answer.hook_name}"
-    level = result.user_message_level
-    return (UserMessage(text=result.user_message, level=level, hook_name=answer.hook_name, source=source),)

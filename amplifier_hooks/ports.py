@@ -6,13 +6,15 @@ screen, a record. Methods may be plain or async where the protocol says `Awaitab
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 from attrs import frozen
 
-from amplifier_hooks.result import Default, Level, Role
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+    from datetime import datetime
+
+    from amplifier_hooks.result import Default, Level, Role
 
 __all__ = [
     "ApprovalBackend",
@@ -25,6 +27,7 @@ __all__ = [
     "Option",
     "OptionKind",
     "Question",
+    "TokenCounter",
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
@@ -123,7 +126,9 @@ class ApprovalBackend(Protocol):
 class ContextManager(Protocol):
     """The messages an agent's model will read."""
 
-    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> Awaitable[None] | None:
+    def add_message(
+        self, role: Role, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> Awaitable[None] | None:
         """Append one message."""
         ...
 
@@ -152,6 +157,17 @@ class AuditSink(Protocol):
 
     async def close(self) -> None:
         """Finish. Twice is harmless."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """How many tokens a text costs a model, as its provider counts them.
+
+    It may fail, hang or be wrong: what it says is checked, and the number of UTF-8 bytes stands in for it.
+    """
+
+    def count(self, text: str) -> Awaitable[SupportsIndex] | SupportsIndex:
+        """A whole number, never less than the model will see. A plain method is called in a thread."""
         ...
 
 

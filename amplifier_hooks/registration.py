@@ -1,31 +1,40 @@
-"""How a handler gets in: five ways, and one check of everything that can be known beforehand.
-
-`Registrar` is what a registry and a plugin's scope of it have in common; `make_hook` turns what was said into a
-`Hook`, or says what is wrong with it.
-"""
+"""From what was said about a handler to a `Hook`, or to what is wrong with it: all that can be known beforehand."""
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from math import inf, isnan
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from amplifier_hooks.around import layer_call
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, OnError
-from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, Source
+from amplifier_hooks.matching import Matcher, compile_matcher
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.threads import DaemonPool
-from amplifier_hooks.trust import Scope
 
-__all__ = ["Handler", "Registrar", "Seen", "Undo", "make_hook", "seconds"]
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+    from types import EllipsisType
 
-Undo = Callable[[], None]
+    from amplifier_hooks.trust import Scope
+
+__all__ = [
+    "DEFINITION_BUDGET",
+    "DEFINITION_PRIORITIES",
+    "Handler",
+    "Seen",
+    "awaits",
+    "check_arguments",
+    "make_hook",
+    "name_of",
+    "seconds",
+]
+
 Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
 
 ARGUMENTS: Final = {
     "register": "(event, data)",
@@ -36,96 +45,12 @@ ARGUMENTS: Final = {
 }
 """What each kind of handler is called with."""
 
+DEFINITION_BUDGET: Final = 0.5
+"""Seconds that the hooks of one chain share which come from definitions and run in this process."""
+
+DEFINITION_PRIORITIES: Final = range(1001)
+
 THREADS_PER_HOOK: Final = 4
-
-
-class Registrar(ABC):
-    """The five ways in. Each returns its undo, which may be called any number of times; all but `register` are
-    decorators when no handler is given.
-
-    Options of all: `priority` (lower runs first), `name`, `timeout` in seconds (`None`: never), `tenant`, and
-    `match` (which tools it is for). Raises `InvalidRegistration` for what cannot work, `UnknownEvent` under
-    strict_events, `PrivilegeRequired` where the registrar may not be.
-    """
-
-    @abstractmethod
-    def _add(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo: ...
-
-    def register(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo:
-        """Take part as a handler of the upstream kernel does: it gets a copy of the data and runs exactly once.
-
-        A failure is skipped, unless `on_error="deny"` or the registry says otherwise. `thread=True` runs a plain
-        function in a small pool of its own.
-        """
-        return self._add("register", event, handler, priority=priority, name=name, **options)
-
-    @overload
-    def on(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
-    @overload
-    def on(self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any) -> Undo: ...
-    def on(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
-        """Take part, with a read-only view of the data. A failure is skipped (`on_error="deny"`: it denies)."""
-        return self._join("on", event, handler, priority=priority, name=name, **options)
-
-    @overload
-    def gate(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
-    @overload
-    def gate(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def gate(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
-        """Take part and fail closed: an error, a timeout, or an answer that is none denies.
-
-        A gate sees changed data a second time; `recheck=False` is for those that count, such as rate limits.
-        """
-        return self._join("gate", event, handler, priority=priority, name=name, **options)
-
-    @overload
-    def observe(
-        self, event: str, *, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Callable[[H], H]: ...
-    @overload
-    def observe(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def observe(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
-        """Be told of the event and its outcome, last and always, without a say. `"*"` is every event but `hook:*`.
-
-        `concurrent=True` lets it run beside the other observers that say so.
-        """
-        return self._join("observe", event, handler, priority=priority, name=name, **options)
-
-    @overload
-    def around(
-        self, operation: str, *, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Callable[[H], H]: ...
-    @overload
-    def around(
-        self, operation: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def around(
-        self, operation: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
-        """Wrap an operation: agent, tool, workflow, request or model. Time spent inside `call_next` does not count."""
-        return self._join("around", operation, handler, priority=priority, name=name, **options)
-
-    def _join(self, intent: Intent, event: str, handler: Handler | None, **options: Any) -> Any:
-        if handler is not None:
-            return self._add(intent, event, handler, **options)
-
-        def decorate(function: H) -> H:
-            self._add(intent, event, function, **options)
-            return function
-
-        return decorate
 
 
 class Seen(NamedTuple):
@@ -138,20 +63,22 @@ class Seen(NamedTuple):
 def make_hook(
     intent: Intent,
     event: str,
-    handler: Handler,
+    handler: object,
     scope: Scope,
     number: int,
     *,
-    priority: int = 0,
+    chain_timeout: float,
+    priority: object = 0,
     name: str | None = None,
-    match: Any = None,
-    timeout: float | None = DEFAULT_TIMEOUT,
-    on_error: OnError | None = None,
-    tenant: str = "",
+    match: str | Iterable[str] | re.Pattern[str] | Matcher | None = None,
+    timeout: object = DEFAULT_TIMEOUT,
+    on_error: object = None,
+    tenant: object = "",
     thread: bool = False,
     recheck: bool = True,
     concurrent: bool = False,
-    budget: float | None = None,
+    source: Source = "code",
+    budget: float | EllipsisType | None = ...,
     timing: bool = False,
 ) -> Hook:
     """A hook from what was said about it.
@@ -160,18 +87,22 @@ def make_hook(
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function {ARGUMENTS[intent]}")
-    name = name or getattr(handler, "__name__", None) or type(handler).__name__
-    _check_signature(intent, name, handler)
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidRegistration(f"{name}: priority {priority!r} is not an integer; lower numbers run first")
+    name = name or name_of(handler)
+    check_arguments(name, handler, ARGUMENTS[intent])
+    place = _priority(name, priority, source)
     if on_error not in ("continue", "deny", None):
         raise InvalidRegistration(f"{name}: on_error {on_error!r} is neither 'continue' nor 'deny'")
     if intent == "observe" and on_error == "deny":
         raise InvalidRegistration(f"{name}: an observer has no say, so it cannot deny; use gate")
     if not isinstance(tenant, str):
-        raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str")
-    awaits = _awaits(handler)
-    if thread and awaits:
+        raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
+    if budget is ...:
+        budget = DEFINITION_BUDGET if source == "definition" else None
+    shared = min(seconds(budget, f"{name}: budget"), chain_timeout)
+    is_async = awaits(handler)
+    if intent == "around" and not is_async:
+        raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
+    if thread and is_async:
         raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
     return Hook(
         name=name,
@@ -179,24 +110,35 @@ def make_hook(
         event=event,
         intent=intent,
         handler=handler,
-        call=_call(intent, handler, awaits=awaits, thread=thread, name=name),
-        awaits=awaits or thread or intent in ("observe", "around"),
+        call=_call(intent, handler, is_async=is_async, thread=thread, name=name),
+        awaits=is_async or thread or intent == "observe",
         number=number,
-        priority=priority,
+        priority=place,
         timeout=seconds(timeout, f"{name}: timeout"),
         on_error=on_error or ("deny" if intent == "gate" else "continue"),
-        match=None if match is None else compile_matcher(match),
+        match=match if match is None or isinstance(match, Matcher) else compile_matcher(match),
         tenant=tenant,
         tier=scope.tier,
         owner=scope.owner,
         recheck=recheck and intent == "gate",
         concurrent=concurrent,
-        budget=budget,
-        timed=timing,
+        budget=None if shared == inf else shared,
+        timing=timing,
+        source=source,
     )
 
 
-def seconds(value: float | None, what: str) -> float:
+def _priority(name: str, priority: object, source: object) -> int:
+    if source not in {"code", "definition"}:
+        raise InvalidRegistration(f"{name}: source {source!r} is neither 'code' nor 'definition'")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidRegistration(f"{name}: priority {priority!r} is not an integer; lower numbers run first")
+    if source == "definition" and priority not in DEFINITION_PRIORITIES:
+        raise InvalidRegistration(f"{name}: priority {priority} of a definition is not within 0 to 1000")
+    return priority
+
+
+def seconds(value: object, what: str) -> float:
     """A timeout as the dispatcher takes it; `None` never ends.
 
     Raises `InvalidRegistration` for what is not a positive number.
@@ -208,8 +150,18 @@ def seconds(value: float | None, what: str) -> float:
     return float(value)
 
 
-def _check_signature(intent: Intent, name: str, handler: Handler) -> None:
-    expected = ARGUMENTS[intent]
+def name_of(handler: object) -> str:
+    """What a handler is called where nobody named it: as its function, or as its class."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return getattr(handler, "__name__", None) or type(handler).__name__
+
+
+def check_arguments(name: str, handler: Handler, expected: str) -> None:
+    """Refuse a handler that cannot be called with `expected`, as in "(event, data)".
+
+    Raises `InvalidRegistration`.
+    """
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some callables written in C do not say what they take
@@ -218,24 +170,23 @@ def _check_signature(intent: Intent, name: str, handler: Handler) -> None:
         signature.bind(*expected.split(","))
     except TypeError:
         raise InvalidRegistration(f"{name}{signature} cannot be called with {expected}") from None
-    if intent == "around" and not _awaits(handler):
-        raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
 
 
-def _awaits(handler: Handler) -> bool:
+def awaits(handler: object) -> bool:
+    """Whether calling it gives something to await, as far as it says so."""
     while isinstance(handler, partial):
         handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
 
 
-def _call(intent: Intent, handler: Handler, *, awaits: bool, thread: bool, name: str) -> Callable[..., Any]:
+def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, name: str) -> Callable[..., Any]:
     """What the dispatcher calls, decided once: it never asks what a handler is while it runs."""
     if intent == "around":
         return layer_call
     inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
     if intent != "observe":
         return inner
-    if awaits or thread:
+    if is_async or thread:
 
         async def watch(event: str, seen: Seen) -> HookResult:
             await inner(event, seen.data, seen.outcome)

@@ -7,56 +7,47 @@ observers are shown it, whatever it is. Both run over the registrations as they 
 from __future__ import annotations
 
 import asyncio
-import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from time import monotonic as clock
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from amplifier_hooks import events
-from amplifier_hooks.around import HookContext, context_class, run_around
-from amplifier_hooks.chain import Chain, Selection, reached
-from amplifier_hooks.dispatch import CURRENT, Run, meet_cancellation
-from amplifier_hooks.errors import (
-    EmitTooDeep,
-    EventNameWarning,
-    HookRefused,
-    InvalidPayload,
-    InvalidRegistration,
-    UnknownEvent,
-)
+from amplifier_hooks.around import HookContext, operation_of, run_around
+from amplifier_hooks.chain import Chain, Selection, whose
+from amplifier_hooks.dispatch import CURRENT, Run
+from amplifier_hooks.errors import EmitTooDeep, HookAbortError, HookRefused, InvalidPayload, InvalidRegistration
 from amplifier_hooks.events import Event
-from amplifier_hooks.hook import Hook, Intent, OnError
+from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import refusal
-from amplifier_hooks.registration import Handler, Registrar, Seen, Undo, make_hook, seconds
-from amplifier_hooks.result import Outcome
-from amplifier_hooks.trust import BUILT_IN, Scope, check_access, check_operation
+from amplifier_hooks.registrar import Registrar, Undo
+from amplifier_hooks.registration import Handler, Seen, make_hook, name_of, seconds
+from amplifier_hooks.reports import reports
+from amplifier_hooks.result import Answer, Outcome
+from amplifier_hooks.roster import Change, Roster
+from amplifier_hooks.scope import RegistryScope
+from amplifier_hooks.shapes import HookMatcher
+from amplifier_hooks.trust import BUILT_IN, Scope, check_access, check_operation, check_tenant
 from amplifier_hooks.view import DataView
+from amplifier_hooks.vocabulary import Vocabulary, applies, is_pattern
+from amplifier_hooks.waiting import LEAKS_ALLOWED, cancelled_itself
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from amplifier_hooks.discovery import Discovered
+    from amplifier_hooks.explain import Explanation
+    from amplifier_hooks.hook import Hook, Intent, OnError
+    from amplifier_hooks.payloads import Payload
+    from amplifier_hooks.result import Cause
 
 __all__ = ["Change", "HookMatcher", "HookRegistry", "RegistryScope"]
 
 NAMES_KEPT: Final = 4096
 """Chains kept by event name; whoever emits made-up names must not fill the memory."""
 
-
-@frozen(kw_only=True)
-class Change:
-    """One thing that happened to the registry, for whoever keeps the record."""
-
-    what: str
-    """registered, unregistered, enabled, disabled, refused, declared, required, stopped, resumed."""
-    hook: str = ""
-    event: str = ""
-    detail: str = ""
-
-
-@frozen
-class HookMatcher:
-    """Hooks for the tools a matcher names, as agent SDKs write them; no matcher means every tool."""
-
-    matcher: str | None = None
-    hooks: Sequence[Handler] = ()
-    timeout: float | None = None
+log = get_logger(__name__)
 
 
 class HookRegistry(Registrar):
@@ -75,6 +66,7 @@ class HookRegistry(Registrar):
 
     # One constant for each event: HookRegistry.TOOL_POST == "tool:post".
     # fmt: off
+    # isort: off
     from amplifier_hooks.events import (
         AGENT_POST, AGENT_PRE, AGENT_STOP, APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED,
         ARTIFACT_READ, ARTIFACT_WRITE, CANCEL_COMPLETED, CANCEL_REQUESTED, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END,
@@ -89,6 +81,7 @@ class HookRegistry(Registrar):
         THINKING_DELTA, THINKING_FINAL, TOOL_ERROR, TOOL_POST, TOOL_PRE, USER_NOTIFICATION, WORKFLOW_POST,
         WORKFLOW_PRE,
     )
+    # isort: on
     # fmt: on
 
     def __init__(
@@ -103,57 +96,56 @@ class HookRegistry(Registrar):
     ) -> None:
         if register_on_error not in ("continue", "deny"):
             raise InvalidRegistration(f"register_on_error {register_on_error!r} is neither 'continue' nor 'deny'")
-        self._strict = strict_events
         self._register_on_error = register_on_error
         self._max_depth = max_depth
         self._max_per_event = max_per_event
-        self._budget = None if chain_timeout is None else seconds(chain_timeout, "chain_timeout")
+        self._chain_timeout = seconds(chain_timeout, "chain_timeout")
         self._timing = timing
-        self._hooks: list[Hook] = []
+        self._vocabulary = Vocabulary(strict=strict_events)
+        self._roster = Roster(self._changed)
         self._number = 0
         self._chains: dict[str, Chain] = {}
-        self._declared: dict[str, Event] = {}
+        self._layers: dict[str, Chain] = {}
         self._defaults: dict[str, Any] = {}
-        self._required: dict[str, int] = {}
+        self._required: list[str] = []
+        self._stops: list[str] = []
         self._stopped: str | None = None
         self._listeners: list[Callable[[Change], None]] = []
 
     # -- emitting ------------------------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
+    async def emit(self, event: str, data: Mapping[str, Any], *, notify: bool = True) -> Outcome:
         """Tell every hook of this event, and return what they said together.
 
         The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` is what the hooks
-        made of it. Cancelling it cancels the hook that is running; no further hook runs.
+        made of it. Without `notify` the observers are left for later. Cancelling it cancels the hook that is running;
+        no further hook runs.
 
         Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events, `EmitTooDeep` when
         hooks emit in circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
         if chain.silent:
-            return Outcome(chain.event.name, data)
-        run = self._run(chain, data)
+            return Outcome(chain.name, data)
+        # `_run` for the common case, written out: a call costs as much as half of what it does.
+        if data.__class__ is dict and not self._defaults and CURRENT.get() is None:
+            run = Run(chain.name, chain.everybody or chain.pick(data), data, DataView(data), chain.keeps)
+        else:
+            run = self._run(chain, data)
         if not run.start():
             await run.finish()
+        if chain.stoppable and cancelled_itself():
+            await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
         outcome = run.outcome()
         if chain.careful or self._stopped is not None:
             outcome = await self._conclude(chain, run, outcome)
-        if chain.observers:
+        if notify and chain.watched:
             await self._notify(chain, outcome)
         return outcome
 
-    async def decide(self, event: str, data: Mapping[str, Any]) -> Outcome:
+    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """The first half of `emit`: ask the participants. Follow it with `notify`, once the effects are known."""
-        chain = self._chains.get(event) or self._chain(event)
-        if chain.silent:
-            return Outcome(chain.event.name, data)
-        run = self._run(chain, data)
-        if not run.start():
-            await run.finish()
-        outcome = run.outcome()
-        if chain.careful or self._stopped is not None:
-            outcome = await self._conclude(chain, run, outcome)
-        return outcome
+        return self.emit(event, data, notify=False)
 
     async def notify(self, outcome: Outcome) -> None:
         """The second half of `emit`: show the observers an outcome, as it stands after its effects.
@@ -162,7 +154,7 @@ class HookRegistry(Registrar):
         failures are logged and go no further.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
-        if chain.observers:
+        if chain.watched:
             await self._notify(chain, outcome)
 
     async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
@@ -173,187 +165,277 @@ class HookRegistry(Registrar):
         chain = self._chains.get(event) or self._chain(event)
         limit = seconds(timeout, "timeout")
         collected: list[dict[str, Any]] = []
-        for hook in chain.pick(data).hooks:
-            alone = evolve(hook, timeout=min(hook.timeout, limit), timed=True)
+        for hook in self._run(chain, data).picked.hooks:
+            alone = evolve(hook, timeout=min(hook.timeout, limit), leaks=0)
             run = self._run(chain, data, Selection((alone,)))
-            if not run.start():
-                await run.finish()
-            collected += [dict(answer.data) for answer in run.answers if answer.success and answer.data is not None]
+            try:
+                if not run.start():
+                    await run.finish()
+            finally:
+                if alone.leaks:  # it is the registered hook that was left behind
+                    hook.leaks += alone.leaks
+                    hook.quarantined = hook.leaks >= LEAKS_ALLOWED
+                    hook.settle()
+            answers = run.answers or ()
+            collected += [dict(answer.data) for answer in answers if answer.success and answer.data is not None]
         return collected
 
     def set_default_fields(self, **fields: Any) -> None:
-        """Merge these fields into the data of every emit from now on; the event's own data wins. Replaces the last set."""
+        """Merge these fields into the data of every emit from now on; the event's own data wins.
+
+        Replaces the last set.
+        """
         self._defaults = fields
 
     # -- around operations ---------------------------------------------------------------------------------------
 
     async def wrap(
         self, operation: str, context: HookContext, call: Callable[[], Awaitable[Any]], *, tool: str | None = None
-    ) -> Any:
+    ) -> Any:  # a layer may return anything in its place
         """Run `call` inside the around hooks of this operation and return its result.
 
-        Raises what `call` raises, and `HookAbortError` when a hook stopped it.
+        `tool` is what matchers look at; where it is not given, the context's `tool_name`. Raises what `call` raises,
+        and `HookAbortError` when a hook or an emergency stop kept it from running.
         """
-        layers = self._wrapping(operation, context.tenant_id, tool)
-        return await run_around(layers, operation, context, call)
-
-    def _wrapping(self, operation: str, tenant: str, tool: str | None) -> tuple[Hook, ...]:
-        layers = (hook for hook in self._hooks if hook.intent == "around" and hook.event == operation and hook.enabled)
-        chosen = (reached(hook, tenant, tool) for hook in sorted(layers, key=lambda hook: hook.place))
-        return tuple(hook for hook in chosen if hook is not None)
+        if self._stopped is not None:
+            raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
+        layers = self._layers.get(operation) or self._wrapping(operation)
+        about = {"tenant_id": context.tenant_id, "tool_name": tool or getattr(context, "tool_name", None)}
+        began = clock()
+        try:
+            return await run_around(layers.pick(about).hooks, operation, context, call)
+        finally:
+            if layers.reported and context.results:
+                await self._report(operation, about, context.results, (clock() - began) * 1e3)
 
     # -- registering ---------------------------------------------------------------------------------------------
 
-    def _add(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo:
-        return self.add_scoped(BUILT_IN, intent, event, handler, **options)
-
-    def add_scoped(self, scope: Scope, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo:
-        """Register on somebody's behalf; what every way in comes down to."""
-        tenant = options.get("tenant") or ""
-        if intent == "around":
-            context_class(event)
-            name = event
-        else:
-            name = self._known(event)
-        try:
-            if intent == "around":
-                check_operation(scope, name)
-            elif not is_pattern(name):
-                check_access(scope, self._row(name), intent, tenant)
-        except HookRefused as refused:
-            self._tell(Change(what="refused", event=name, detail=str(refused)))
-            raise
-        row_gates = intent == "register" and self._row(name).gate
-        if row_gates and options.get("on_error") is None and name not in events.GOES_ON_WHEN_DENIED:
-            options["on_error"] = self._register_on_error
-        options.setdefault("budget", self._budget)
-        self._number += 1
-        hook = make_hook(intent, name, handler, scope, self._number, timing=self._timing, **options)
-        hook.name = self._unique(hook)
-        self._hooks.append(hook)
-        self._chains = {}
-        self._tell(Change(what="registered", hook=hook.name, event=name, detail=intent))
-
-        def undo() -> None:
-            self._remove([hook])
-
-        return undo
-
-    def unregister(self, name: str) -> int:
-        """Remove every hook registered under this name; takes effect with the next emit. Returns how many."""
-        return self._remove(self._named(name))
-
-    def disable(self, name: str) -> int:
-        """Stop calling the hooks of this name, at once: also in an emit that is under way. Returns how many.
-
-        A gate that is disabled denies nothing; where one is required (`require`), its absence does.
-        """
-        return self._switch(name, enabled=False)
-
-    def enable(self, name: str) -> int:
-        """Call them again, also out of quarantine. Returns how many."""
-        return self._switch(name, enabled=True)
-
-    def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
-        """The names of the hooks by event, in the order they run; only those of one event where one is named."""
-        wanted = None if event is None else events.canonical(event)
-        listed: dict[str, list[str]] = {}
-        for hook in sorted(self._hooks, key=lambda hook: hook.place):
-            if wanted is None or applies(hook.event, wanted):
-                listed.setdefault(wanted or hook.event, []).append(hook.name)
-        return listed
-
     def hooks(self) -> tuple[Hook, ...]:
-        """Every hook, in the order they were registered. To look at; change them through the registry."""
-        return tuple(self._hooks)
+        """Every hook, in the order they were registered. To look at; to change one, go through its name."""
+        return tuple(self._roster)
 
-    def count(self) -> int:
-        """How many hooks are registered."""
-        return len(self._hooks)
+    def scoped(
+        self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = (), tenant: str = ""
+    ) -> RegistryScope:
+        """What a plugin gets instead of the registry: it can register, within its permissions, and undo its own.
+
+        With a `tenant`, everything it registers is for that tenant alone.
+        """
+        scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant)
+        return RegistryScope(scope, self._roster, self._admit, self._row)
+
+    def discover(
+        self,
+        enabled: Iterable[str],
+        *,
+        permissions: Mapping[str, Iterable[str]] | None = None,
+        required: bool = False,
+    ) -> tuple[Discovered, ...]:
+        """Load hooks that come with installed packages: those named here, and no others.
+
+        Each registers in a scope of its own, as a plugin with the `permissions` given for its name; those that ship
+        with this package are built-in. One that is broken is reported and skipped, unless they are `required`.
+
+        Raises `HookUnavailable` for a required one that cannot be used.
+        """
+        from amplifier_hooks.discovery import discover
+
+        if isinstance(enabled, str):
+            raise InvalidRegistration(f"enabled {enabled!r} is one text; pass a list of names")
+        granted = permissions or {}
+
+        def scoped(name: str, *, ours: bool) -> RegistryScope:
+            return self.scoped(name, built_in=ours, permissions=granted.get(name, ()))
+
+        results = discover(enabled, scoped, required=required)
+        for result in results:
+            if result.error is not None:
+                self._changed(Change(what="broken", hook=result.name, owner=result.package, detail=result.error))
+        return results
 
     def declare(
-        self, name: str, *, gate: bool = False, fires: str = "", replaces: str | None = None, payload: str = "Payload"
+        self,
+        name: str,
+        *,
+        gate: bool = False,
+        fires: str = "",
+        replaces: str | None = None,
+        payload: type[Payload] | None = None,
     ) -> None:
-        """Make a custom event known: strict registries accept it then, and typos of it are noticed."""
-        if is_pattern(name) or not name or events.find(name):
-            raise InvalidRegistration(f"{name!r} is no name for a custom event: choose one nobody uses, as 'domain:phase'")
-        row = Event(name=name, fires=fires or f"When somebody emits {name}.", gate=gate, replaces=replaces, payload=payload)
-        self._declared[name] = row
-        self._chains = {}
-        self._tell(Change(what="declared", event=name))
+        """Make a custom event known: strict registries accept it then, and typos of it are noticed.
+
+        `replaces` is the field of the payload a modification is about, `payload` the model that describes it. Twice
+        the same is harmless.
+        """
+        answers = {"continue", "inject_context"}
+        if gate:
+            answers |= {"deny", "ask_user"}
+        if replaces:
+            answers |= {"modify"}
+        row = Event(
+            name=name,
+            fires=fires or f"When somebody emits {name}.",
+            payload=payload.__name__ if payload else "Payload",
+            gate=gate,
+            answers=frozenset(answers),
+            replaces=replaces,
+        )
+        self._vocabulary.declare(row, payload)
+        self._changed(Change(what="declared", event=name))
+
+    def payload_model(self, event: str) -> type[Payload]:
+        """The model of an event's payload, from the catalogue or as it was declared."""
+        return self._vocabulary.payload_model(event)
+
+    # -- in charge -----------------------------------------------------------------------------------------------
 
     def require(self, event: str) -> Undo:
-        """Deny this event, as `no_policy`, whenever no gate looks at it. Returns the undo."""
-        name = self._known(event)
-        self._required[name] = self._required.get(name, 0) + 1
-        self._chains = {}
-        self._tell(Change(what="required", event=name))
-        open_ = [True]
+        """Deny this event, as `no_policy`, whenever no gate looks at it. Returns the undo.
 
-        def undo() -> None:
-            if open_:
-                open_.clear()
-                self._required[name] -= 1
-                self._chains = {}
+        Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop.
+        """
+        name = self._vocabulary.known(event)
+        row = events.find(name)
+        if name in events.GOES_ON_WHEN_DENIED or (row is not None and not row.gate):
+            raise InvalidRegistration(f"{name} cannot require a gate: denying it would keep nothing from happening")
+        self._required.append(name)
+        self._changed(Change(what="required", event=name))
 
-        return undo
+        def relax() -> None:
+            self._required.remove(name)
+            self._changed(Change(what="relaxed", event=name))
+
+        return _once(relax)
 
     def emergency_stop(self, reason: str) -> Undo:
-        """Deny every event that can be stopped, at once, without asking a hook. Returns what lifts it.
+        """Deny every event that can be stopped, and every operation, at once and without asking a hook.
 
-        A refusal to let an agent stop (`agent:stop`, `subagent:stop`) would set it going again, so those are left out.
+        Returns what lifts it; of several stops each has to be lifted. A refusal to let an agent stop (`agent:stop`,
+        `subagent:stop`) would set it going again, so those are left out.
         """
-        self._stopped = reason
-        self._chains = {}
-        self._tell(Change(what="stopped", detail=reason))
+        self._stops.append(reason)
+        self._stopped = self._stops[0]
+        self._changed(Change(what="stopped", detail=reason))
 
         def lift() -> None:
-            if self._stopped is not None:
-                self._stopped = None
-                self._chains = {}
-                self._tell(Change(what="resumed", detail=reason))
+            self._stops.remove(reason)
+            self._stopped = self._stops[0] if self._stops else None
+            self._changed(Change(what="resumed", detail=reason))
 
-        return lift
+        return _once(lift)
+
+    def explain(self, event: str, data: Mapping[str, Any] | None = None) -> Explanation:
+        """What an emit of this event would do, as things stand: who has a turn, who has not, and why. Runs no hook."""
+        from amplifier_hooks.explain import explain
+
+        chain = self._chain(event)
+        payload = {**self._defaults, **(data or {})}
+        refused: Cause | None = None
+        if self._stopped is not None and chain.stoppable:
+            refused = "emergency_stop"
+        elif chain.required and not _gated(chain.pick(payload).hooks):
+            refused = "no_policy"
+        return explain(chain, self._roster, *whose(payload), refused)
 
     def watch(self, listener: Callable[[Change], None]) -> Undo:
-        """Be told of every change to the registry itself; this is how it gets on record. Returns the undo."""
+        """Be told of every change to the registry itself; this is how it gets on record. Returns the undo.
+
+        A listener that raises is logged, and changes nothing.
+        """
         self._listeners.append(listener)
+        return _once(lambda: self._listeners.remove(listener))
 
-        def undo() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+    # -- letting a hook in ---------------------------------------------------------------------------------------
 
-        return undo
+    def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
+        return self._admit(BUILT_IN, intent, event, handler, **options)
 
-    def scoped(self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = ()) -> RegistryScope:
-        """What a plugin gets instead of the registry: it can register, within its permissions, and undo its own."""
-        return RegistryScope(self, Scope(owner=plugin, built_in=built_in, permissions=permissions))
+    def _admit(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
+        """Register on somebody's behalf; what every way in comes down to."""
+        tenant = options.setdefault("tenant", scope.tenant)
+        around = operation_of(event) if intent == "around" else None
+        name = events.canonical(event) if around else self._vocabulary.known(event, patterns=True)
+        try:
+            check_tenant(scope, tenant)
+            if around:
+                check_operation(scope, around, tenant)
+            elif not is_pattern(name):
+                check_access(scope, self._row(name), intent, tenant)
+            if options.get("on_error") is None:
+                options["on_error"] = self._on_failure(intent, name)
+            self._number += 1
+            hook = make_hook(
+                intent,
+                name,
+                handler,
+                scope,
+                self._number,
+                chain_timeout=self._chain_timeout,
+                timing=self._timing,
+                **options,
+            )
+            self._roster.add(hook, self._max_per_event)
+        except HookRefused as refused:
+            who = options.get("name") or name_of(handler)
+            self._changed(
+                Change(what="refused", hook=who, event=name, owner=scope.owner, tenant=tenant, detail=str(refused))
+            )
+            raise
+        return hook
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    def _on_failure(self, intent: Intent, name: str) -> OnError | None:
+        """What a failure means where nobody said; None is what the intent stands for."""
+        if name in events.GOES_ON_WHEN_DENIED:
+            return "continue"  # a denial there would set an agent going again
+        if intent == "register" and any(row.gate and applies(name, row.name) for row in self._vocabulary):
+            return self._register_on_error
+        return None
+
+    # -- chains --------------------------------------------------------------------------------------------------
 
     def _chain(self, event: str) -> Chain:
-        """The chain of an event in any spelling, made when it is first asked for after a registration."""
-        name = self._known(event)
+        """The chain of an event in any spelling, made when it is first asked for after a change."""
+        name = self._vocabulary.known(event)
         chain = self._chains.get(name)
         if chain is None:
-            row = self._row(name)
-            hooks = sorted(
-                (hook for hook in self._hooks if hook.enabled and hook.intent != "around" and joins(hook, row)),
-                key=lambda hook: hook.place,
-            )
+            hooks = self._roster.told(self._row(name))
             chain = Chain(
-                row,
+                self._row(name),
                 tuple(hook for hook in hooks if hook.intent != "observe"),
                 tuple(hook for hook in hooks if hook.intent == "observe"),
-                required=bool(self._required.get(name)),
+                required=name in self._required,
                 stopped=self._stopped is not None,
+                reported=not name.startswith("hook:") and self._roster.watches_hooks(),
             )
-        if len(self._chains) < NAMES_KEPT:
-            self._chains[name] = self._chains[event] = chain
+        if len(self._chains) >= NAMES_KEPT:
+            self._chains = {}
+        self._chains[name] = self._chains[event] = chain
         return chain
 
+    def _wrapping(self, operation: str) -> Chain:
+        """The same for the layers of an operation."""
+        name = operation_of(operation)
+        layers = tuple(self._roster.wrapping(name))
+        chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
+        self._layers[operation] = chain
+        return chain
+
+    def _row(self, event: str) -> Event:
+        return self._vocabulary.row(event)
+
+    def _changed(self, change: Change) -> None:
+        """Something is different from now on: for the next emit, and for whoever listens."""
+        self._chains, self._layers = {}, {}
+        for listener in tuple(self._listeners):
+            try:
+                listener(change)
+            except Exception:  # a broken record must not leave a hook half registered
+                log.exception("registry_listener_failed", change=change.what, hook=change.hook)
+
+    # -- running them --------------------------------------------------------------------------------------------
+
     def _run(self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None) -> Run:
-        if not isinstance(data, Mapping):
+        if data.__class__ is not dict and not isinstance(data, Mapping):
             raise InvalidPayload(f"{chain.name}: data of type {type(data).__name__}; pass a mapping of field to value")
         if self._defaults:
             data = {**self._defaults, **data}
@@ -363,126 +445,73 @@ class HookRegistry(Registrar):
             raise EmitTooDeep(chain.name, self._max_depth)
         if picked is None:
             picked = chain.everybody or chain.pick(data)
-        return Run(
-            chain.name, picked.hooks, picked.names, data, DataView(data), chain.keeps, picked.patience, self._timing,
-            False, outer, depth,
-        )  # fmt: skip
+        return Run(chain.name, picked, data, DataView(data), chain.keeps, outer, depth)
 
     async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
         """What follows the first pass, where anything does."""
         if run.modifier is not None and run.denied is None:
-            earlier = run.hooks[: run.hooks.index(run.modifier)]
+            earlier = run.picked.hooks[: run.picked.hooks.index(run.modifier)]
             again = tuple(hook for hook in earlier if hook.recheck and hook.enabled)
             if again:
                 outcome = await run.once_more(again)
-        await meet_cancellation()
-        if chain.required and not any(hook.intent == "gate" and hook.enabled for hook in run.hooks):
+        if chain.required and not _gated(run.picked.hooks):
             outcome = refusal(outcome, "no_policy", "registry", f"no gate looks at this {chain.name}, and one must")
         if self._stopped is not None and chain.stoppable:
             outcome = refusal(outcome, "emergency_stop", "registry", f"emergency stop: {self._stopped}")
         return outcome
 
     async def _notify(self, chain: Chain, outcome: Outcome) -> None:
-        watchers = chain.watchers(outcome.data)
-        beside = tuple(hook for hook in watchers.hooks if hook.concurrent)
-        in_turn = tuple(hook for hook in watchers.hooks if not hook.concurrent)
-        rounds = [in_turn, *((hook,) for hook in beside)]
-        told = [self._show(chain, outcome, hooks) for hooks in rounds if hooks]
-        if len(told) == 1:
-            await told[0]
-        else:
-            await asyncio.gather(*told)
+        told = await self._show(chain, outcome)
+        if chain.reported and not _about_hooks():
+            answers = (*outcome.hook_results, *told)
+            await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
 
-    async def _show(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> None:
+    async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
+        """Tell the observers of `hook:*` what became of these hooks."""
+        for name, facts in reports(event, data, answers, chain_ms):
+            chain = self._chains.get(name) or self._chain(name)
+            await self._show(chain, Outcome(name, facts))
+
+    async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
+        """Let the observers see an outcome. Returns what is on record of them."""
+        watchers = chain.watchers(outcome.data).hooks
+        in_turn = tuple(hook for hook in watchers if not hook.concurrent)
+        beside = [(hook,) for hook in watchers if hook.concurrent]
+        if not beside:
+            return await self._show_to(chain, outcome, in_turn)
+        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
+        return tuple(answer for answers in told for answer in answers)
+
+    async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
+        if not hooks:
+            return ()
         run = self._run(chain, outcome.data, Selection(hooks))
         run.view = Seen(run.view, outcome)
         if not run.start():
             await run.finish()
-
-    def _known(self, event: str) -> str:
-        """The canonical name; a misspelt one is warned about, an unknown one refused where only known ones may be."""
-        if not isinstance(event, str) or not event:
-            raise InvalidRegistration(f"event {event!r} is not a name; pass one such as 'tool:pre'")
-        name = events.canonical(event)
-        if name in self._declared or events.find(name) or is_pattern(name):
-            return name
-        likely = events.likely(name, self._declared)
-        if self._strict:
-            raise UnknownEvent(name, likely)
-        if likely:
-            warnings.warn(f"event {name!r} is unknown; did you mean {likely!r}?", EventNameWarning, stacklevel=2)
-        return name
-
-    def _row(self, name: str) -> Event:
-        return events.find(name) or self._declared.get(name) or Event(name=name, fires="")
-
-    def _unique(self, hook: Hook) -> str:
-        """The name an answer is told by: numbered where another hook of that name can be in the same chain."""
-        others = {
-            other.name
-            for other in self._hooks
-            if other.given_name == hook.given_name and (is_pattern(other.event) or is_pattern(hook.event) or other.event == hook.event)
-        }
-        name, number = hook.given_name, 1
-        while name in others:
-            number += 1
-            name = f"{hook.given_name}#{number}"
-        return name
-
-    def _named(self, name: str) -> list[Hook]:
-        return [hook for hook in self._hooks if name in (hook.given_name, hook.name)]
-
-    def _remove(self, hooks: Sequence[Hook]) -> int:
-        there = [hook for hook in hooks if hook in self._hooks]
-        for hook in there:
-            self._hooks.remove(hook)
-            self._tell(Change(what="unregistered", hook=hook.name, event=hook.event))
-        if there:
-            self._chains = {}
-        return len(there)
-
-    def _switch(self, name: str, *, enabled: bool) -> int:
-        hooks = self._named(name)
-        for hook in hooks:
-            hook.enabled = enabled
-            if enabled:
-                hook.leaks, hook.quarantined = 0, False
-            hook.settle()
-            self._tell(Change(what="enabled" if enabled else "disabled", hook=hook.name, event=hook.event))
-        self._chains = {}
-        return len(hooks)
-
-    def _tell(self, change: Change) -> None:
-        for listener in tuple(self._listeners):
-            listener(change)
+        return run.outcome().hook_results if chain.reported else ()
 
 
-class RegistryScope(Registrar):
-    """A plugin's way to a registry: everything it registers is marked as its own and held to its permissions."""
-
-    def __init__(self, registry: HookRegistry, scope: Scope) -> None:
-        self._registry = registry
-        self._scope = scope
-        self._undo: dict[str, list[Undo]] = {}
-
-    def _add(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo:
-        return self._registry.add_scoped(self._scope, intent, event, handler, **options)
+def _gated(hooks: Iterable[Hook]) -> bool:
+    return any(hook.intent == "gate" and hook.enabled for hook in hooks)
 
 
-def is_pattern(event: str) -> bool:
-    """Whether an event name stands for several: `*`, or `domain:*`."""
-    return event.endswith("*")
+def _about_hooks() -> bool:
+    """Whether this is being done by somebody who is being told of hooks: that is not told again."""
+    run = CURRENT.get()
+    while run is not None:
+        if run.event.startswith("hook:"):
+            return True
+        run = run.outer
+    return False
 
 
-def applies(spec: str, event: str) -> bool:
-    """Whether a hook registered for `spec` is for this event. `*` leaves out what the system says about its hooks."""
-    if spec == "*":
-        return not event.startswith("hook:")
-    return spec == event or (is_pattern(spec) and event.startswith(spec[:-1]))
+def _once(action: Callable[[], None]) -> Undo:
+    """The undo of something: the first call does it, any later one nothing."""
+    left = [action]
 
+    def undo() -> None:
+        if left:
+            left.pop()()
 
-def joins(hook: Hook, row: Event) -> bool:
-    """The same, and whether it may: a pattern does not carry a plugin's or tenant's hook to privileged points."""
-    if not applies(hook.event, row.name):
-        return False
-    return not (is_pattern(hook.event) and row.privileged and (hook.tier == "plugin" or hook.tenant))
+    return undo

@@ -3,18 +3,19 @@
 `HookResult` is one hook's answer, `Answer` is that answer on record (who, how long, what went wrong), and `Outcome`
 is everything the hooks of one event said. An Outcome reads like a HookResult, and loses nothing.
 
-The records are frozen msgspec structs: a HookResult is built for every answer of every hook, and this was the
-cheapest checked, immutable record measured (the comparison is in benchmarks/RESULTS.md).
+The records are frozen msgspec structs: a HookResult is built for every answer of every hook, and of the records that
+are checked and cannot be assigned to, this is the cheapest to make (benchmarks/models.py measures it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from math import isfinite
+from reprlib import repr as shortened
 from typing import Any, Final, Literal, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from amplifier_hooks.errors import InvalidResult
 
@@ -53,15 +54,27 @@ Cause = Literal[
     "approval_unavailable",
 ]
 
-ACTIONS: Final[frozenset[str]] = frozenset(get_args(Action))
-ROLES: Final[frozenset[str]] = frozenset(get_args(Role))
-LEVELS: Final[frozenset[str]] = frozenset(get_args(Level))
-DEFAULTS: Final[frozenset[str]] = frozenset(get_args(Default))
-SCOPES: Final[frozenset[str]] = frozenset(get_args(Scope))
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+DEFAULTS: Final[tuple[Default, ...]] = get_args(Default)
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 DEFAULT_PROMPT: Final = "Allow this operation?"
 DEFAULT_OPTIONS: Final = ("Allow", "Deny")
 APPROVAL_TIMEOUT: Final = 300.0
+LONGEST: Final = 1e10
+"""Seconds, some three hundred years; a time without bounds would leave the calendar when it is added to a date."""
+WORD: Final = 64
+"""Bits of the largest number that is written out in an error; Python refuses to write out the largest there are."""
+
+# What `HookResult.__post_init__` compares with: by `is`, so that nothing can pass for a default that is none.
+_ACTION: Final = "continue"
+_ROLE: Final = "system"
+_DEFAULT: Final = "deny"
+_SCOPE: Final = "prompt"
+_LEVEL: Final = "info"
+_NONE: Final = ()
 
 
 class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,12 +88,17 @@ class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
     event: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.content, str) or not self.content:
+        _check_text("content", self.content)
+        if not self.content:
             raise _invalid("an injection without text", "pass content='…' with the text to inject")
-        if self.role not in ROLES:
-            raise _invalid(f"role {self.role!r}", f"use one of {_listed(ROLES)}")
-        _check_flag("ephemeral", self.ephemeral)
-        _check_flag("append_to_last_tool_result", self.append_to_last_tool_result)
+        if self.role is not _ROLE:
+            _check_word("role", self.role, ROLES)
+        if self.ephemeral is not False:
+            _check_flag("ephemeral", self.ephemeral)
+        if self.append_to_last_tool_result is not False:
+            _check_flag("append_to_last_tool_result", self.append_to_last_tool_result)
+        _check_text("hook_name", self.hook_name)
+        _check_text("event", self.event)
 
 
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +106,9 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Field names and defaults are those of the upstream kernel's model, so hooks written for it run unchanged. An
     injection and a user message take effect with any action. `data` is read with `modify` (merged over the payload)
-    and by `emit_and_collect`.
+    and by `emit_and_collect`. Mappings and lists are copied, so changing them later changes nothing here.
 
-    Raises `InvalidResult` for a combination nobody could carry out, `TypeError` for a keyword that does not exist.
+    Raises `InvalidResult` for what nobody could carry out, `TypeError` for a keyword that does not exist.
     """
 
     action: Action = "continue"
@@ -112,71 +130,74 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     user_message_level: Level = "info"
     user_message_source: str | None = None
 
-    def __post_init__(self) -> None:
-        # Written out rather than looped over: a field left at its default costs one `is`, and most are.
-        action = self.action
-        if action != "continue":
-            if action not in ACTIONS:
-                raise _invalid(f"action {action!r}", f"use one of {_listed(ACTIONS)}")
-            if action == "modify" and self.data is None:
-                raise _invalid("modify without data", "pass data={…} with the fields to replace")
-            if action == "inject_context" and not self.context_injection and not self.context_injections:
-                raise _invalid("inject_context without text", "pass context_injection='…' or context_injections=[…]")
-        if self.data is not None and not isinstance(self.data, Mapping):
-            raise _invalid(f"data of type {type(self.data).__name__}", "pass a mapping of field to value")
+    def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table costs three times that
+        if self.data is not None:
+            force_setattr(self, "data", _own_data(self.data))
         if self.reason is not None:
             _check_text("reason", self.reason)
         if self.context_injection is not None:
             _check_text("context_injection", self.context_injection)
-        if self.context_injection_role != "system" and self.context_injection_role not in ROLES:
-            raise _invalid(f"context_injection_role {self.context_injection_role!r}", f"use one of {_listed(ROLES)}")
-        if self.context_injections:
-            _check_injections(self.context_injections)
-        if self.approval_prompt is not None:
-            _check_text("approval_prompt", self.approval_prompt)
-        if self.approval_options is not None:
-            _check_options(self.approval_options)
-        if self.approval_timeout is not APPROVAL_TIMEOUT:
-            _check_timeout(self.approval_timeout)
-        if self.approval_default != "deny" and self.approval_default not in DEFAULTS:
-            raise _invalid(f"approval_default {self.approval_default!r}", f"use one of {_listed(DEFAULTS)}")
-        if self.approval_scope != "prompt" and self.approval_scope not in SCOPES:
-            raise _invalid(f"approval_scope {self.approval_scope!r}", f"use one of {_listed(SCOPES)}")
-        if self.approval_key is not None:
-            _check_text("approval_key", self.approval_key)
-        if self.user_message is not None:
-            _check_text("user_message", self.user_message)
-        if self.user_message_level != "info" and self.user_message_level not in LEVELS:
-            raise _invalid(f"user_message_level {self.user_message_level!r}", f"use one of {_listed(LEVELS)}")
-        if self.user_message_source is not None:
-            _check_text("user_message_source", self.user_message_source)
+        if self.context_injection_role is not _ROLE:
+            _check_word("context_injection_role", self.context_injection_role, ROLES)
         if self.ephemeral is not False:
             _check_flag("ephemeral", self.ephemeral)
         if self.append_to_last_tool_result is not False:
             _check_flag("append_to_last_tool_result", self.append_to_last_tool_result)
+        if self.context_injections is not _NONE:
+            force_setattr(self, "context_injections", _own_injections(self.context_injections))
+        if self.approval_prompt is not None:
+            _check_text("approval_prompt", self.approval_prompt)
+        if self.approval_options is not None:
+            force_setattr(self, "approval_options", _own_options(self.approval_options))
+        if self.approval_timeout is not APPROVAL_TIMEOUT:
+            _check_timeout(self.approval_timeout)
+        if self.approval_default is not _DEFAULT:
+            _check_word("approval_default", self.approval_default, DEFAULTS)
+        if self.approval_scope is not _SCOPE:
+            _check_word("approval_scope", self.approval_scope, SCOPES)
+        if self.approval_key is not None:
+            _check_text("approval_key", self.approval_key)
         if self.suppress_output is not False:
             _check_flag("suppress_output", self.suppress_output)
+        if self.user_message is not None:
+            _check_text("user_message", self.user_message)
+        if self.user_message_level is not _LEVEL:
+            _check_word("user_message_level", self.user_message_level, LEVELS)
+        if self.user_message_source is not None:
+            _check_text("user_message_source", self.user_message_source)
+        if self.action is not _ACTION:  # last, when the rest is known to be what it says
+            _check_word("action", self.action, ACTIONS)
+            if self.action == "modify" and self.data is None:
+                raise _invalid("modify without data", "pass data={…} with the fields to replace")
+            if self.action == "inject_context" and not (self.context_injection or self.context_injections):
+                raise _invalid("inject_context without text", "pass context_injection='…' or context_injections=[…]")
+
+    # The short forms. Handing on `**fields` doubles the price of a call, so that is left out where there are none.
 
     @classmethod
-    def proceed(cls, *, user_message: str | None = None, user_message_level: Level = "info") -> HookResult:
+    def proceed(cls, **fields: Any) -> HookResult:
         """Nothing stands against it. Without a message this is the shared `CONTINUE`, which costs nothing."""
-        if user_message is None:
-            return CONTINUE
-        return cls(user_message=user_message, user_message_level=user_message_level)
+        return cls(**fields) if fields else CONTINUE
 
     @classmethod
     def deny(cls, reason: str | None = None, **fields: Any) -> HookResult:
         """It must not happen. The reason is shown to the agent and to the user."""
+        if not fields:
+            return cls(action="deny", reason=reason)
         return cls(action="deny", reason=reason, **fields)
 
     @classmethod
     def modify(cls, data: Mapping[str, Any], *, reason: str | None = None, **fields: Any) -> HookResult:
         """Go on with these fields merged over the payload; the next hook sees them."""
+        if not fields:
+            return cls(action="modify", data=data, reason=reason)
         return cls(action="modify", data=data, reason=reason, **fields)
 
     @classmethod
     def inject(cls, text: str, *, role: Role = "system", **fields: Any) -> HookResult:
         """Put this text into the agent's context, within the budget of the turn."""
+        if not fields:
+            return cls(action="inject_context", context_injection=text, context_injection_role=role)
         return cls(action="inject_context", context_injection=text, context_injection_role=role, **fields)
 
     @classmethod
@@ -202,6 +223,11 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def injects(self) -> bool:
+        """Whether this answer carries any text for the context."""
+        return bool(self.context_injection or self.context_injections)
+
+    @property
     def injections(self) -> tuple[ContextInjection, ...]:
         """Every text of this answer, the single one first."""
         if not self.context_injection:
@@ -218,60 +244,55 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 CONTINUE: Final = HookResult()
 """The answer of a hook that has nothing to say; shared, so that saying nothing costs nothing."""
 
-FIELDS: Final = HookResult.__struct_fields__
-
 
 def as_result(answer: object) -> HookResult:
     """The HookResult a hook's return value stands for: one of ours, None, a mapping, or the upstream kernel's own.
 
     Raises `InvalidResult` for everything else; nothing is guessed, because a guess could turn a denial into a permit.
     """
-    if isinstance(answer, HookResult):
+    if type(answer) is HookResult:
         return answer
     if answer is None:
         return CONTINUE
     if isinstance(answer, Mapping):
-        return _from_mapping(answer)
-    if any(kind.__name__ == "HookResult" and kind.__module__.startswith("amplifier_core.") for kind in type(answer).__mro__):
-        return _from_upstream(answer)
-    raise _invalid(
-        f"a hook returned {type(answer).__name__}", "return HookResult(…), None, or a mapping of its fields"
-    )
-
-
-def _from_mapping(answer: Mapping[Any, Any]) -> HookResult:
-    if not answer:
-        raise _invalid("a hook returned an empty mapping", "return None to continue, or name an action")
-    for key in answer:
-        if key not in FIELDS:
-            near = get_close_matches(str(key), FIELDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(FIELDS)}"
-            raise _invalid(f"unknown field {key!r}", hint)
-    fields = dict(answer)
-    injections = fields.get("context_injections")
-    if isinstance(injections, Sequence) and not isinstance(injections, str):
-        fields["context_injections"] = tuple(_as_injection(item) for item in injections)
-    return HookResult(**fields)
+        fields = _fields_of(answer, HookResult)
+        if not fields:
+            raise _invalid("a hook returned an empty mapping", "return None to continue, or name an action")
+        return HookResult(**fields)
+    if issubclass(type(answer), HookResult) or _is_upstream(answer, "HookResult"):
+        return HookResult(**_attributes_of(answer, HookResult))  # a subclass may have switched the checks off
+    raise _invalid(f"a hook returned {type(answer).__name__}", "return HookResult(…), None, or a mapping of its fields")
 
 
 def _as_injection(item: object) -> ContextInjection:
-    if isinstance(item, ContextInjection):
+    if type(item) is ContextInjection:
         return item
     if isinstance(item, Mapping):
-        fields = item
+        fields = _fields_of(item, ContextInjection)
+    elif isinstance(item, ContextInjection) or _is_upstream(item, "ContextInjection"):
+        fields = _attributes_of(item, ContextInjection)
     else:
-        fields = {name: getattr(item, name) for name in ContextInjection.__struct_fields__ if hasattr(item, name)}
-    try:
-        return ContextInjection(**fields)
-    except TypeError as error:
-        raise _invalid(f"an injection with wrong fields ({error})", "give content, role and the flags") from None
+        raise _invalid(f"context_injections with an item of type {type(item).__name__}", "pass ContextInjection(…)")
+    return ContextInjection(**{"content": "", **fields})
 
 
-def _from_upstream(answer: object) -> HookResult:
-    """Read the fields one by one: the upstream class gains fields over time, and drops none."""
-    fields = {name: getattr(answer, name) for name in FIELDS if hasattr(answer, name)}
-    fields["context_injections"] = tuple(_as_injection(item) for item in fields.get("context_injections") or ())
-    return HookResult(**fields)
+def _is_upstream(value: object, name: str) -> bool:
+    """Whether this is the upstream kernel's class of that name, or a subclass. It is recognised, never imported."""
+    return any(kind.__name__ == name and kind.__module__.startswith("amplifier_core.") for kind in type(value).__mro__)
+
+
+def _attributes_of(value: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields this object has, read one by one: the upstream classes gain fields over time."""
+    return {name: getattr(value, name) for name in kind.__struct_fields__ if hasattr(value, name)}
+
+
+def _fields_of(mapping: Mapping[Any, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """A mapping as keyword arguments. An unknown field is refused: a misspelt one must not be lost."""
+    fields, known = _own("a mapping", mapping), kind.__struct_fields__
+    for name in fields:
+        if name not in known:
+            raise _invalid(f"{kind.__name__} has no field {_shown(name)}", _suggestion(name, known))
+    return fields
 
 
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,7 +316,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct, frozen=True):
     """One hook's answer on record.
 
     `status` tells answers from failures: `error` (it raised), `timeout`, `invalid` (it returned something that is
@@ -317,14 +338,19 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "ok"
 
     @property
+    def said(self) -> HookResult:
+        """What counts of the answer: all of it, or nothing if the hook failed."""
+        return self.result if self.status == "ok" else CONTINUE
+
+    @property
     def action(self) -> Action:
         """What this answer amounts to: its own action, or `deny` for a failed gate."""
-        return "deny" if self.denies else self.result.action
+        return "deny" if self.denies else self.result.action if self.status == "ok" else "continue"
 
     @property
     def data(self) -> Mapping[str, Any] | None:
         """The data the hook answered with."""
-        return self.result.data
+        return self.said.data
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=False):
@@ -337,6 +363,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     event: str
     data: Mapping[str, Any]
+    ran: tuple[str, ...] = ()
+    total_duration_ms: float = 0.0
     action: Action = "continue"
     reason: str | None = None
     denied_by: str | None = None
@@ -346,8 +374,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     asks: tuple[Ask, ...] = ()
     messages: tuple[UserMessage, ...] = ()
     answers: tuple[Answer, ...] = ()
-    ran: tuple[str, ...] = ()
-    total_duration_ms: float = 0.0
 
     @property
     def denied(self) -> bool:
@@ -372,11 +398,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     @property
     def hook_results(self) -> tuple[Answer, ...]:
         """One record for every hook that was reached, in the order they ran; second looks last."""
-        if not self.answers:
-            return tuple(Answer(hook_name=name) for name in self.ran)
-        said = {answer.hook_name: answer for answer in self.answers if not answer.recheck}
-        first = tuple(said.get(name) or Answer(hook_name=name) for name in self.ran)
-        return first + tuple(answer for answer in self.answers if answer.recheck)
+        spoke = {answer.hook_name for answer in self.answers if not answer.recheck}
+        silent = (Answer(hook_name=name) for name in self.ran if name not in spoke)
+        place = {name: number for number, name in enumerate(self.ran)}
+        last = len(place)
+        return tuple(
+            sorted(
+                (*self.answers, *silent),
+                key=lambda answer: (answer.recheck, last if answer.recheck else place.get(answer.hook_name, last)),
+            )
+        )
 
     @property
     def hook_count(self) -> int:
@@ -442,9 +473,20 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
         return "allow" if self.asks and all(ask.default == "allow" for ask in self.asks) else "deny"
 
     @property
+    def approval_scope(self) -> Scope:
+        """`action` as soon as one asking hook says so."""
+        return "action" if any(ask.scope == "action" for ask in self.asks) else "prompt"
+
+    @property
+    def approval_key(self) -> str | None:
+        """The key, if all asking hooks give the same."""
+        keys = {ask.key for ask in self.asks}
+        return keys.pop() if len(keys) == 1 else None
+
+    @property
     def suppress_output(self) -> bool:
         """Whether any hook asked for its own output to be hidden."""
-        return any(answer.result.suppress_output for answer in self.answers)
+        return any(answer.said.suppress_output for answer in self.answers)
 
     @property
     def user_message(self) -> str | None:
@@ -454,49 +496,93 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     @property
     def user_message_level(self) -> Level:
         """The most serious level among the messages."""
-        levels = {message.level for message in self.messages}
-        return "error" if "error" in levels else "warning" if "warning" in levels else "info"
+        return max((message.level for message in self.messages), key=LEVELS.index, default="info")
 
     @property
     def user_message_source(self) -> str | None:
-        """The first message's source."""
-        return self.messages[0].source if self.messages else None
+        """The first message's source, as a HookResult has it."""
+        return self.messages[0].source.removeprefix("hook:") if self.messages else None
 
 
-def _invalid(what: str, remedy: str) -> InvalidResult:
-    return InvalidResult(f"{what}: {remedy}")
-
-
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names))
+# -- the checks; each raises InvalidResult ---------------------------------------------------------------------------
 
 
 def _check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
-        raise _invalid(f"{field} of type {type(value).__name__}", "pass a str")
+        raise _invalid(f"{field} {_shown(value)}", "pass a str")
 
 
 def _check_flag(field: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise _invalid(f"{field} of type {type(value).__name__}", "pass True or False")
+        raise _invalid(f"{field} {_shown(value)}", "pass True or False")
+
+
+def _check_word(field: str, value: object, words: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in words:
+        raise _invalid(f"{field} {_shown(value)}", _suggestion(value, words))
 
 
 def _check_timeout(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _invalid(f"approval_timeout of type {type(value).__name__}", "pass seconds as a number")
-    if not isfinite(value) or value < 0:
-        raise _invalid(f"approval_timeout {value}", "pass a finite number of seconds, 0 or more")
+        raise _invalid(f"approval_timeout {_shown(value)}", "pass seconds as a number")
+    if not 0 <= value <= LONGEST:  # which NaN is not either
+        raise _invalid(f"approval_timeout {_shown(value)}", f"pass seconds from 0 to {LONGEST:.0f}")
 
 
-def _check_options(value: object) -> None:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise _invalid(f"approval_options {value!r}", "pass a list with at least one label")
-    if not all(isinstance(label, str) and label.strip() for label in value):
-        raise _invalid(f"approval_options {value!r}", "every label is a str that is not blank")
-    if len(set(value)) != len(value):
-        raise _invalid(f"approval_options {value!r}", "no label may stand there twice")
+def _own_injections(value: object) -> tuple[ContextInjection, ...]:
+    return tuple(_as_injection(item) for item in _items("context_injections", value))
 
 
-def _check_injections(value: object) -> None:
-    if not isinstance(value, Sequence) or not all(isinstance(item, ContextInjection) for item in value):
-        raise _invalid("context_injections", "pass a list of ContextInjection")
+def _own_options(value: object) -> tuple[str, ...]:
+    labels = _items("approval_options", value)
+    if not labels:
+        raise _invalid("approval_options without a label", "name at least one, or leave them out")
+    for label in labels:
+        if not isinstance(label, str) or not label.strip():
+            raise _invalid(f"approval_options with the label {_shown(label)}", "every label is a str and not blank")
+    if len(set(labels)) != len(labels):
+        raise _invalid("approval_options with the same label twice", "give every option its own")
+    return labels
+
+
+def _own_data(value: object) -> dict[str, Any]:
+    data = value.copy() if type(value) is dict else _own("data", value)
+    for name in data:
+        if not isinstance(name, str):
+            raise _invalid(f"data with a field {_shown(name)}", "fields are named by a str")
+    return data
+
+
+def _items(field: str, value: object) -> tuple[Any, ...]:
+    """A list as a tuple, so that nothing of it can fail or change later."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise _invalid(f"{field} {_shown(value)}", "pass a list")
+    try:
+        return tuple(value)
+    except Exception as error:
+        raise _invalid(f"{field} that cannot be read ({type(error).__name__})", "pass a plain list") from error
+
+
+def _own(what: str, value: object) -> dict[Any, Any]:
+    """The same of a mapping as a dict."""
+    if not isinstance(value, Mapping):
+        raise _invalid(f"{what} {_shown(value)}", "pass a mapping of field to value")
+    try:
+        return dict(value)
+    except Exception as error:
+        raise _invalid(f"{what} that cannot be read ({type(error).__name__})", "pass a plain dict") from error
+
+
+def _shown(value: object) -> str:
+    """A value in an error's sentence: short, and no strange object is asked to describe itself."""
+    plain = isinstance(value, (str, float)) or (isinstance(value, int) and value.bit_length() <= WORD)
+    return shortened(value) if plain else f"of type {type(value).__name__}"
+
+
+def _suggestion(word: object, known: Sequence[str]) -> str:
+    near = get_close_matches(word[:40], known, n=1, cutoff=0.75) if isinstance(word, str) else ()
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+
+
+def _invalid(what: str, remedy: str) -> InvalidResult:
+    return InvalidResult(f"{what}: {remedy}")

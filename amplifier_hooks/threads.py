@@ -14,11 +14,13 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["DaemonPool"]
 

@@ -12,7 +12,10 @@ __all__ = ["DataView"]
 
 
 class DataView(dict[str, Any]):
-    """A read-only dict. `copy()`, `copy.copy`, `copy.deepcopy` and pickling give plain dicts to work on."""
+    """A read-only dict. `copy()`, `|`, `copy.copy`, `copy.deepcopy` and pickling give plain dicts to work on.
+
+    It stops what hooks do by habit or mistake. Whoever calls the methods of `dict` itself on it gets past it.
+    """
 
     __slots__ = ()
 
@@ -27,8 +30,6 @@ class DataView(dict[str, Any]):
     def copy(self) -> dict[str, Any]:
         """A plain dict with the same items, free to change."""
         return dict(self)
-
-    __copy__ = copy
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)

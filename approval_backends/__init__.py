@@ -1,11 +1,13 @@
 """Where people decide, and where decisions live.
 
-    terminal        a person at the terminal
+    terminal        TerminalApprovals: a person at the terminal
+    base            InProcessBackend: what backends that decide inside this process share
+    errors          BackendUnavailable: nobody can be asked here
 
 Heavy parts load on first use: importing this package brings no terminal library.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from approval_backends.base import InProcessBackend
 from approval_backends.errors import BackendUnavailable
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BackendUnavailable", "InProcessBackend", "TerminalApprovals"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "TerminalApprovals":
         from approval_backends.terminal import TerminalApprovals
 

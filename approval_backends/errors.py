@@ -8,7 +8,10 @@ __all__ = ["BackendUnavailable"]
 
 
 class BackendUnavailable(HookError):
-    """Nobody can be asked through this backend now; the reason says why. The request is denied, and nobody denied it."""
+    """Nobody can be asked through this backend now; the reason says why.
+
+    The request is denied, and it is on record that nobody denied it.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -1,3 +1,61 @@
-"""The `amplifier-hooks` command."""
-__all__: list[str] = []
-def main() -> None: ...
+"""The `amplifier-hooks` command.
+
+    __init__    the command itself: what it is called with, and how it ends
+    demo        `amplifier-hooks demo`; one file for each command
+    story       what the demo tells
+
+A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
+asked for goes to standard output, messages about it to standard error. Exit codes: 0 it worked, 1 it found something
+or could not go on, 2 it was called wrongly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from amplifier_hooks.cli import demo
+
+__all__ = ["main"]
+
+HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and what it does.
+
+\b
+Examples:
+  amplifier-hooks demo               a tour; asks you once, in this terminal
+  amplifier-hooks demo --no-input    the same tour, asking nobody
+"""
+ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # it prints local variables, which hold what tools and hooks were given
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(help=demo.HELP)(demo.demo)
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position
+    """Print the version and end, if that is what was asked for."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"amplifier-hooks {version('amplifier-hooks')}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP, epilog=ENDING)
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before the name of a command."""
+
+
+def main() -> None:
+    """Run the command; the entry point of the distribution."""
+    app(prog_name="amplifier-hooks")

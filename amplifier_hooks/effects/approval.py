@@ -3,46 +3,72 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import uuid4
 
-from amplifier_hooks.action import Action
-from amplifier_hooks.effects.audit import Recorder
-from amplifier_hooks.errors import ApprovalTimeout
+from attrs import frozen
+
+from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
+from amplifier_hooks.errors import ApprovalTimeout, HookError
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Clock, Decision, Option, OptionKind, Question
-from amplifier_hooks.result import Ask, Outcome
+from amplifier_hooks.view import DataView
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from amplifier_hooks.action import Action
+    from amplifier_hooks.result import Ask, Outcome
 
 __all__ = ["Approval", "Approver", "as_options"]
 
 KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
     "allow": "allow_once",
     "allow once": "allow_once",
+    "approve": "allow_once",
+    "approve once": "allow_once",
+    "yes": "allow_once",
     "allow always": "allow_always",
+    "always allow": "allow_always",
+    "approve always": "allow_always",
     "deny": "reject_once",
+    "deny once": "reject_once",
+    "reject": "reject_once",
+    "no": "reject_once",
+    "deny always": "reject_always",
+    "always deny": "reject_always",
+    "reject always": "reject_always",
+    "never": "reject_always",
 }
 """What a plain label means. Any other is a rejection: a word nobody knows must not become a permit."""
 
+LONGEST_WAIT: Final = 366 * 86_400.0
+"""Seconds. A hook may name any finite time; dates end sooner."""
+
+CARE: Final = 5.0
+"""Seconds a backend has for what needs no person: claim, settle, withdraw."""
+
+GRACE: Final = 0.1
+"""Seconds a cancelled backend is given to clean up before it is left behind."""
+
+LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
+"""Calls of backends that swallow their cancellation. Kept: a task that nobody holds may vanish while it runs."""
+
 log = get_logger(__name__)
+T = TypeVar("T")
 
 
 @frozen(kw_only=True)
 class Approval:
-    """What became of a request."""
+    """What became of a request. `allowed` is not the same as `approved`: a default may allow what nobody answered."""
 
-    status: Literal["allowed", "denied", "expired", "unavailable"]
+    status: Literal["approved", "denied", "expired", "unavailable", "cancelled"]
+    allowed: bool = False
     reason: str
-    request: ApprovalRequest | None = None
+    request: ApprovalRequest
     decision: Decision | None = None
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the action may run."""
-        return self.status == "allowed"
 
 
 def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
@@ -62,20 +88,54 @@ class Approver:
         self._clock = clock
         self._agent = agent
 
-    async def ask(self, outcome: Outcome, action: Action, arguments: Mapping[str, Any]) -> Approval:
+    async def ask(self, outcome: Outcome, action: Action) -> Approval:
         """One request for everything the hooks asked, and what became of it.
 
-        Cancelling it withdraws the request and records that nobody decided.
+        Cancelling it withdraws the request and records that nobody decided. Raises `RecordUnavailable`.
         """
+        wait = min(outcome.approval_timeout, LONGEST_WAIT)
+        request = self._request(outcome, action, wait)
         if self._backend is None:
-            return await self._settled(Approval(status="unavailable", reason="No approval system available"))
-        request = self._request(outcome, action, arguments)
-        await self._recorder.write("approval.requested", described(request), durable=True)
-        approval = await self._answer(self._backend, request, outcome.approval_timeout)
-        return await self._settled(approval)
+            approval = Approval(status="unavailable", reason="No approval system available", request=request)
+        else:
+            await self._recorder.write("approval.requested", described(request))
+            approval = await self._answer(self._backend, request, wait)
+        try:
+            await self._recorder.write("approval.decided", decided(approval))
+        except RecordUnavailable:
+            await self.withdraw(request, "the record cannot be written")
+            raise
+        return approval
 
-    def _request(self, outcome: Outcome, action: Action, arguments: Mapping[str, Any]) -> ApprovalRequest:
+    async def claim(self, approval: Approval) -> bool:
+        """Take somebody's approval for running the action, right before it runs."""
+        if self._backend is None or approval.decision is None:
+            return approval.allowed  # a default has nothing to claim
+        try:
+            return await within(CARE, self._backend.claim(approval.request.id, approval.request.digest)) is True
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything; what is not claimed does not run
+            log.warning("approval_claim_failed", error=describe(error))
+            return False
+
+    async def settle(self, approval: Approval | None, became: Literal["done", "failed"]) -> None:
+        """Say what became of the action that was claimed. A failure is logged: it has run."""
+        if self._backend is not None and approval is not None and approval.decision is not None:
+            try:
+                await within(CARE, self._backend.settle(approval.request.id, became))
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything
+                log.warning("approval_settle_failed", error=describe(error))
+
+    async def withdraw(self, request: ApprovalRequest, why: str) -> None:
+        """Take the question, or what was answered to it, back."""
+        if self._backend is not None:
+            try:
+                await within(CARE, self._backend.withdraw(request.id, why))
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything
+                log.warning("approval_withdraw_failed", error=describe(error))
+
+    def _request(self, outcome: Outcome, action: Action, wait: float) -> ApprovalRequest:
         now = self._clock.now()
+        arguments = action.input()
         return ApprovalRequest(
             id=uuid4().hex,
             tenant=action.tenant,
@@ -83,55 +143,66 @@ class Approver:
             agent=self._agent,
             event=action.event,
             tool=action.tool,
-            arguments=arguments,
+            arguments=DataView(arguments) if isinstance(arguments, dict) else DataView(),
             digest=action.digest,
             questions=tuple(Question(hook=ask.hook_name, prompt=ask.prompt) for ask in outcome.asks),
-            options=as_options(offered(outcome.asks)),
+            options=offered(outcome.asks),
             default=outcome.approval_default,
             created=now,
-            expires=now + timedelta(seconds=outcome.approval_timeout),
+            expires=now + timedelta(seconds=wait),
         )
 
     async def _answer(self, backend: ApprovalBackend, request: ApprovalRequest, wait: float) -> Approval:
         try:
-            async with asyncio.timeout(wait):
-                decision = await backend.request(request)
-        except (ApprovalTimeout, TimeoutError):
-            await backend.withdraw(request.id, "expired")
-            allowed = request.default == "allow"
-            reason = f"Timeout - {'allowed' if allowed else 'denied'} by default"
-            return Approval(status="allowed" if allowed else "expired", reason=reason, request=request)
+            decision: object = await within(wait, backend.request(request))
+        except (TooLate, ApprovalTimeout):
+            return await self._expired(request)
+        except asyncio.CancelledError:
+            await self.withdraw(request, "cancelled")
+            approval = Approval(status="cancelled", reason="cancelled before anybody decided", request=request)
+            await self._recorder.note("approval.decided", decided(approval))
+            raise
         except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
-            log.warning("approval_unavailable", error=f"{type(error).__name__}: {error}")
-            return Approval(status="unavailable", reason=f"Approval unavailable: {error}", request=request)
+            return self._unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
+        if self._clock.now() >= request.expires:
+            return await self._expired(request)  # the answer came while nobody could look at the clock
+        return self._counted(request, decision)
+
+    def _counted(self, request: ApprovalRequest, decision: object) -> Approval:
+        """What an answer comes to. It counts only if it is one of those that were offered."""
+        if not isinstance(decision, Decision):
+            return self._unavailable(request, f"the answer was of type {type(decision).__name__}")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
-            reason = f"Approval unavailable: {decision.option!r} was not offered"
-            return Approval(status="unavailable", reason=reason, request=request)
-        reason = f"User denied: {request.prompt}" if not chosen.allows else f"Allowed by {decision.by}"
-        status: Literal["allowed", "denied"] = "allowed" if chosen.allows else "denied"
-        return Approval(status=status, reason=reason, request=request, decision=decision)
+            return self._unavailable(request, f"{decision.option!r} was not offered")
+        if chosen.allows:
+            reason = f"Allowed by {decision.by}"
+            return Approval(status="approved", allowed=True, reason=reason, request=request, decision=decision)
+        return Approval(status="denied", reason=f"User denied: {request.prompt}", request=request, decision=decision)
 
-    async def _settled(self, approval: Approval) -> Approval:
-        request, decision = approval.request, approval.decision
-        facts = {
-            "status": approval.status,
-            "reason": approval.reason,
-            "request": request.id if request else None,
-            "digest": request.digest if request else None,
-            "by": decision.by if decision else None,
-            "channel": decision.channel if decision else None,
-        }
-        await self._recorder.write("approval.decided", facts, durable=True)
-        return approval
+    async def _expired(self, request: ApprovalRequest) -> Approval:
+        """Nobody answered in time, so the default holds; here, and nowhere else, that may be to allow."""
+        await self.withdraw(request, "expired")
+        allowed = request.default == "allow"
+        reason = f"Timeout - {'allowed' if allowed else 'denied'} by default"
+        return Approval(status="expired", allowed=allowed, reason=reason, request=request)
+
+    def _unavailable(self, request: ApprovalRequest, problem: str) -> Approval:
+        log.warning("approval_unavailable", error=problem)
+        return Approval(status="unavailable", reason=f"Approval unavailable: {problem}", request=request)
 
 
-def offered(asks: Iterable[Ask]) -> tuple[str, ...]:
-    """The labels every asking hook offers; a refusal is always among them."""
-    first, *rest = asks
-    shared = tuple(label for label in first.options if all(label in ask.options for ask in rest))
-    refusals = [option for option in as_options(shared) if not option.allows]
-    return shared if refusals else (*shared, "Deny")
+def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
+    """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
+    first, *rest = (as_options(ask.options) for ask in asks)
+    shared = [option.label for option in first if all(option.kind in kinds_of(other) for other in rest)]
+    refusable = any(not option.allows for option in as_options(shared))
+    return as_options(shared if refusable else [*shared, "Deny"])
+
+
+def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
+    """The kinds there are among these options."""
+    return {option.kind for option in options}
 
 
 def described(request: ApprovalRequest) -> dict[str, Any]:
@@ -146,3 +217,57 @@ def described(request: ApprovalRequest) -> dict[str, Any]:
         "options": [option.label for option in request.options],
         "expires": request.expires.isoformat(),
     }
+
+
+def decided(approval: Approval) -> dict[str, Any]:
+    """The end of a request as the record has it."""
+    decision = approval.decision
+    return {
+        "status": approval.status,
+        "allowed": approval.allowed,
+        "reason": approval.reason,
+        "request": approval.request.id,
+        "digest": approval.request.digest,
+        "by": decision.by if decision else None,
+        "channel": decision.channel if decision else None,
+    }
+
+
+# -- waiting, but not for ever -----------------------------------------------------------------------------------------
+
+
+class TooLate(Exception):
+    """The time was up before there was a result."""
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns, if it does so in time.
+
+    It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
+    that comes late. Cancelling it cancels the work. Raises `TooLate`, and what the work raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        await _stop(task)
+        raise
+    if not done:
+        await _stop(task)
+        raise TooLate
+    if task.cancelled():
+        raise RuntimeError("it cancelled itself")
+    return task.result()
+
+
+async def _stop(task: asyncio.Future[Any]) -> None:
+    LEFT_BEHIND.add(task)
+    task.add_done_callback(_forget)
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    LEFT_BEHIND.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, or asyncio would complain that nobody did

@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from amplifier_hooks.ports import AuditSink, Clock
+from amplifier_hooks.errors import HookError
+from amplifier_hooks.logs import get_logger
 
-__all__ = ["AuditLog", "NoRecord", "Recorder"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.ports import AuditSink, Clock
+
+__all__ = ["AuditLog", "NoRecord", "RecordUnavailable", "Recorder"]
+
+log = get_logger(__name__)
+
+
+class RecordUnavailable(HookError):
+    """The record could not be written, so what it was to precede does not happen. Never leaves the session."""
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+        super().__init__(f"audit_unavailable, the record cannot be written ({type(problem).__name__}: {problem})")
 
 
 class NoRecord:
@@ -74,11 +89,25 @@ class Recorder:
         self._tenant = tenant
         self._number = 0
 
-    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one record.
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
+        """Put a decision on record before it takes effect. Without `durable`, a later durable one carries it along.
 
-        Raises `OSError` when it cannot be written.
+        Raises `RecordUnavailable`, whatever the sink raised: what was to follow is then denied.
         """
+        try:
+            await self._append(kind, facts, durable=durable)
+        except Exception as error:
+            log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+            raise RecordUnavailable(error) from error
+
+    async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Put on record what is so already. A failure is logged: there is nothing left to hold back."""
+        try:
+            await self._append(kind, facts, durable=durable)
+        except Exception as error:  # noqa: BLE001  # a sink may raise anything
+            log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+
+    async def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> None:
         self._number += 1
         head = {
             "number": self._number,

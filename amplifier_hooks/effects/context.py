@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from amplifier_hooks.effects.audit import Recorder
+from amplifier_hooks.budget import MAX_INJECTION_SIZE
 from amplifier_hooks.errors import InjectionTooLarge
 from amplifier_hooks.escape import for_model, marker
-from amplifier_hooks.ports import Clock, ContextManager
 from amplifier_hooks.provenance import Provenance
-from amplifier_hooks.result import ContextInjection, Role
 
-__all__ = ["MAX_INJECTION_SIZE", "InMemoryContext", "Injector"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-MAX_INJECTION_SIZE: Final = 10_240
-"""Bytes of UTF-8 one injection may have, inclusive."""
+    from amplifier_hooks.effects.audit import Recorder
+    from amplifier_hooks.ports import Clock, ContextManager
+    from amplifier_hooks.result import ContextInjection, Role
+
+__all__ = ["InMemoryContext", "Injector"]
 
 
 class InMemoryContext:
@@ -36,7 +37,7 @@ class InMemoryContext:
 
 
 class Injector:
-    """Puts injections into one session's context."""
+    """Puts injections where one session's model reads them: into the context, or into a denial."""
 
     def __init__(self, context: ContextManager, recorder: Recorder, clock: Clock, tenant: str) -> None:
         self._context = context
@@ -44,29 +45,54 @@ class Injector:
         self._clock = clock
         self._tenant = tenant
 
-    async def inject(self, injections: Sequence[ContextInjection]) -> None:
-        """Write each text as a message of its role, under a heading that names its hook.
+    async def inject(self, item: ContextInjection) -> None:
+        """Write the text as a message of its role, under a heading that names its hook.
 
-        Raises `InjectionTooLarge` for the first that is over the limit, before any is written.
+        Raises `InjectionTooLarge` before anything is written, and what the context raises.
         """
-        for item in injections:
-            size = len(item.content.encode("utf-8", "surrogatepass"))
-            if size > MAX_INJECTION_SIZE:
-                raise InjectionTooLarge(size, MAX_INJECTION_SIZE, item.hook_name)
-        for item in injections:
-            await self._write(item)
+        size = checked(item)
+        tag = self._tag(item)
+        added = self._context.add_message(item.role, as_read(item), tag)
+        if inspect.isawaitable(added):
+            await added
+        await self._recorder.note("injection", {**tag, "role": item.role, "size": size, "within": "context"})
 
-    async def _write(self, item: ContextInjection) -> None:
-        raw = item.content.encode("utf-8", "surrogatepass")
-        tag = Provenance(
+    async def quote(self, item: ContextInjection) -> str:
+        """The text as it stands inside a denial; the context does not get it.
+
+        Raises `InjectionTooLarge`.
+        """
+        size = checked(item)
+        facts = {**self._tag(item), "role": item.role, "size": size, "within": "denial"}
+        await self._recorder.note("injection", facts)
+        return as_read(item)
+
+    def _tag(self, item: ContextInjection) -> dict[str, Any]:
+        return Provenance(
             hook=item.hook_name,
             event=item.event,
             timestamp=self._clock.now().isoformat(),
             tenant=self._tenant,
-            digest=hashlib.sha256(raw).hexdigest(),
-        )
-        text = f"{marker('hook ' + item.hook_name)}\n{for_model(item.content)}"
-        added = self._context.add_message(item.role, text, tag.metadata())
-        if inspect.isawaitable(added):
-            await added
-        await self._recorder.write("injection", {**tag.metadata(), "role": item.role, "size": len(raw)})
+            digest=hashlib.sha256(utf8(item.content)).hexdigest(),
+        ).metadata()
+
+
+def as_read(item: ContextInjection) -> str:
+    """A text as the model reads it: whose it is, then what it says."""
+    return f"{marker('hook ' + item.hook_name)}\n{for_model(item.content)}"
+
+
+def checked(item: ContextInjection) -> int:
+    """The size in bytes.
+
+    Raises `InjectionTooLarge` when it is over the limit.
+    """
+    size = len(utf8(item.content))
+    if size > MAX_INJECTION_SIZE:
+        raise InjectionTooLarge(size, MAX_INJECTION_SIZE, item.hook_name)
+    return size
+
+
+def utf8(text: str) -> bytes:
+    """The text's bytes; a lone surrogate has some, too."""
+    return text.encode("utf-8", "surrogatepass")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from amplifier_hooks.escape import for_log
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import DisplaySystem
-from amplifier_hooks.result import Level, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amplifier_hooks.ports import DisplaySystem
+    from amplifier_hooks.result import Level, UserMessage
 
 __all__ = ["CollectingDisplay", "LogDisplay", "show"]
 
@@ -32,7 +36,7 @@ class LogDisplay:
     def show_message(self, message: str, level: Level, source: str) -> None:
         """Log the message on one line."""
         method = {"info": log.info, "warning": log.warning, "error": log.error}[level]
-        method("user_message", message=for_log(message), source=source)
+        method("user_message", text=for_log(message), source=for_log(source))
 
 
 async def show(display: DisplaySystem, messages: Iterable[UserMessage]) -> None:

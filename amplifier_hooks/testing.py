@@ -1,0 +1,197 @@
+"""Stand-ins for what a session needs from its host: small, real, and with a script. For tests, yours and ours.
+
+    RecordingContext     keeps messages; can be told to fail
+    ScriptedApprover     answers by label, in order; can hang, fail, run out of time
+    CollectingDisplay    keeps what the person at the screen would see
+    CollectingAudit      keeps the record; can be told to fail
+    ManualClock          stands still until it is moved
+
+```python
+approver = ScriptedApprover("Allow", HANG, RuntimeError("line is down"))
+session = SessionCoordinator(approvals=approver, audit=CollectingAudit(), clock=ManualClock())
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import frozen
+
+from amplifier_hooks.effects.display import CollectingDisplay
+from amplifier_hooks.ports import ApprovalRequest, Decision
+
+if TYPE_CHECKING:
+    from amplifier_hooks.result import Role
+
+__all__ = [
+    "HANG",
+    "CollectingAudit",
+    "CollectingDisplay",
+    "Hang",
+    "ManualClock",
+    "Message",
+    "Record",
+    "RecordingContext",
+    "ScriptedApprover",
+]
+
+
+class ManualClock:
+    """A clock that shows the time it was set to; `advance` moves it. Deadlines that somebody waits for are not its."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        """The time it was set to."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move it, also back: real clocks do that, too."""
+        self._now += timedelta(seconds=seconds)
+
+
+@frozen
+class Message:
+    """One message as a context was given it."""
+
+    role: Role
+    content: str
+    metadata: Mapping[str, Any]
+
+
+class RecordingContext:
+    """Keeps messages. While `error` is set, adding one raises it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.error: Exception | None = None
+
+    async def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:
+        """Append one message."""
+        if self.error is not None:
+            raise self.error
+        self.messages.append(Message(role, content, dict(metadata or {})))
+
+    async def get_messages(self) -> list[Message]:
+        """Every message, in order."""
+        return list(self.messages)
+
+    @property
+    def texts(self) -> list[str]:
+        """What the messages say."""
+        return [message.content for message in self.messages]
+
+
+@frozen
+class Record:
+    """One record as a sink was given it."""
+
+    kind: str
+    facts: Mapping[str, Any]
+    durable: bool
+
+
+class CollectingAudit:
+    """Keeps the record. While `error` is set, writing raises it; with `only`, for records of that kind alone."""
+
+    def __init__(self, error: Exception | None = None, *, only: str | None = None) -> None:
+        self.records: list[Record] = []
+        self.error = error
+        self.only = only
+        self.closed = False
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record."""
+        if self.error is not None and self.only in (None, kind):
+            raise self.error
+        self.records.append(Record(kind, dict(facts), durable))
+
+    async def close(self) -> None:
+        """Say that it was closed."""
+        self.closed = True
+
+    @property
+    def kinds(self) -> list[str]:
+        """What kinds of record there are, in order."""
+        return [record.kind for record in self.records]
+
+    def facts(self, kind: str) -> list[Mapping[str, Any]]:
+        """The facts of every record of one kind."""
+        return [record.facts for record in self.records if record.kind == kind]
+
+
+class Hang(Enum):
+    """The type of `HANG`."""
+
+    HANG = "hang"
+
+
+HANG: Final = Hang.HANG
+"""In a script: wait for ever, or until cancelled."""
+
+Answer = str | Hang | Exception | Callable[[ApprovalRequest], Awaitable[Decision]]
+Step = tuple[Literal["request", "claim", "settle", "withdraw"], str]
+
+
+class ScriptedApprover:
+    """Answers requests from a script, in order.
+
+    Each entry is the label of an option, `HANG`, an exception to raise (`ApprovalTimeout()` for one whose time is up),
+    or an async function of the request whose result is given as it is. A label that was not offered is answered all
+    the same, and when the script has ended, asking raises `IndexError`: neither may become a permit.
+
+    `requests` has what was asked and `steps` what a session did with it; `asked` is set with the first request.
+    """
+
+    def __init__(self, *script: Answer, by: str = "Robin", channel: str = "script") -> None:
+        self._script = list(script)
+        self._by = by
+        self._channel = channel
+        self._approved: dict[str, str] = {}
+        self.requests: list[ApprovalRequest] = []
+        self.steps: list[Step] = []
+        self.asked = asyncio.Event()
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Give the next answer of the script."""
+        self.requests.append(request)
+        self.steps.append(("request", request.id))
+        self.asked.set()
+        answer = self._script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is HANG:
+            await asyncio.Event().wait()
+        if callable(answer):
+            decision = await answer(request)
+        else:
+            chosen = next((option.id for option in request.options if option.label == answer), str(answer))
+            decision = Decision(option=chosen, by=self._by, channel=self._channel)
+        if any(option.allows for option in request.options if option.id == getattr(decision, "option", None)):
+            self._approved[request.id] = request.digest
+        return decision
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Give out an approval: once, and for the digest it was given for."""
+        self.steps.append(("claim", request_id))
+        return self._approved.pop(request_id, None) == digest
+
+    async def settle(self, request_id: str, outcome: Literal["done", "failed"]) -> None:  # noqa: ARG002  # the port's
+        """Note that the action is over."""
+        self.steps.append(("settle", request_id))
+
+    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # the port's
+        """Note that nobody needs to answer any more; an approval that was given is void."""
+        self._approved.pop(request_id, None)
+        self.steps.append(("withdraw", request_id))
+
+    @property
+    def did(self) -> list[str]:
+        """The steps without the ids."""
+        return [step for step, _ in self.steps]
