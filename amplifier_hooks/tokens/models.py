@@ -1,0 +1,95 @@
+"""Which yardstick a model's tokens are measured with.
+
+| model                  | measured with                                | exact |
+|------------------------|----------------------------------------------|-------|
+| none named             | o200k_base                                   | yes   |
+| known to tiktoken      | its encoding                                 | yes   |
+| Claude, ctok installed | ctok                                         | no    |
+| Claude from 4.7 on     | o200k_base, times 1.8                        | no    |
+| Claude up to 4.6       | o200k_base, times 1.3                        | no    |
+| Gemini                 | o200k_base, times 1.15                       | no    |
+| any other              | o200k_base, times 1.3, named `unknown-model` | no    |
+
+The name of an encoding, or `bytes`, counts as a model. Prefixes of routers (`openai/…`, `us.anthropic.…`) are
+understood. Anthropic and Google publish no tokenizer that could be had here, so theirs are estimates.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import Final
+
+from attrs import frozen
+
+from amplifier_hooks.tokens.encodings import ENCODINGS
+
+__all__ = ["BYTES", "Yardstick", "yardstick"]
+
+
+@frozen
+class Yardstick:
+    """What to count with, and how many hundredths of that a token of the model is taken to be."""
+
+    tokenizer: str
+    percent: int = 100
+    family: str = ""
+
+    @property
+    def method(self) -> str:
+        """How it appears in a `TokenCount`: `tiktoken:o200k_base`, `estimate:claude:o200k_base*1.8`, `bytes`."""
+        if self == BYTES:
+            return "bytes"
+        if not self.family:
+            return f"tiktoken:{self.tokenizer}"
+        times = f"*{self.percent / 100:g}" if self.percent != 100 else ""  # noqa: PLR2004  a hundred percent
+        return f"estimate:{self.family}:{self.tokenizer}{times}"
+
+
+BYTES: Final = Yardstick("bytes")
+
+_DEFAULT: Final = "o200k_base"
+_SAME_TEXT_SAME_TOKENS: Final = {"o200k_harmony": "o200k_base"}  # they differ in special tokens, which text never is
+_CLAUDE: Final = re.compile(r"(?<![a-z])(?:claude|opus|sonnet|haiku)(?![a-z])")
+_VERSION: Final = re.compile(r"(?<!\d)(\d{1,2})(?:[.-](\d{1,2}))?(?!\d)")  # 4-5, 4.7, 5; not the date 20250514
+_NEWER: Final = (4, 7)  # the first with the tokenizer that gives about 30 % more
+_GEMINI: Final = re.compile(r"(?<![a-z])gem(?:ini|ma)(?![a-z])")
+
+
+def yardstick(model: str | None) -> Yardstick:
+    """The row of the table for this model."""
+    if model is None:
+        return Yardstick(_DEFAULT)
+    name = model.strip().lower()
+    if name == BYTES.tokenizer:
+        return BYTES
+    if found := _CLAUDE.search(name):
+        return _claude(name[found.end() :])
+    if _GEMINI.search(name):
+        return Yardstick(_DEFAULT, 115, "gemini")
+    encoding = _encoding(name.rpartition("/")[2])
+    return Yardstick(encoding) if encoding else Yardstick(_DEFAULT, 130, "unknown-model")
+
+
+def _claude(rest: str) -> Yardstick:
+    """By what follows `claude`. Without a version it is the newest."""
+    found = _VERSION.search(rest)
+    version = (int(found[1]), int(found[2] or 0)) if found else (99, 0)
+    ctok = find_spec("ctok")
+    if ctok and ctok.origin:  # else it is just a folder of that name
+        family = "4.8" if version > _NEWER else "4.7" if version == _NEWER else "3.0"
+        return Yardstick(f"ctok-{family}", family="claude")
+    return Yardstick(_DEFAULT, 180 if version >= _NEWER else 130, "claude")
+
+
+def _encoding(name: str) -> str | None:
+    """The encoding that ships here and that tiktoken gives the model."""
+    if name not in ENCODINGS and name not in _SAME_TEXT_SAME_TOKENS:
+        try:
+            from tiktoken.model import encoding_name_for_model  # a table; loads and downloads nothing
+
+            name = encoding_name_for_model(name)
+        except (ImportError, KeyError):
+            return None
+    name = _SAME_TEXT_SAME_TOKENS.get(name, name)
+    return name if name in ENCODINGS else None
