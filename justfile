@@ -35,9 +35,9 @@ examples:
 mutants MODULE *ARGS:
     {{ uv }} run --group mutants scripts/mutants.py {{ MODULE }} {{ ARGS }}
 
-# run one file of benchmarks/
-bench NAME:
-    {{ uv }} run benchmarks/{{ NAME }}.py
+# list the benchmarks, or run one: just bench dispatch
+bench *ARGS:
+    {{ uv }} run python -m benchmarks {{ ARGS }}
 
 # pin the whole dependency tree in pyproject.toml: just pin, or just pin --upgrade
 pin *ARGS:

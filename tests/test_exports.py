@@ -1,10 +1,12 @@
 """What each module offers."""
 
+import ast
 import contextlib
 import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import amplifier_hooks
 import approval_backends
 
+ROOT = Path(__file__).parent.parent
 PACKAGES = [amplifier_hooks, approval_backends]
 # Installed only with extras.
 OPTIONAL = {"agent_hooks", "agents", "asyncpg", "claude_agent_sdk", "ctok", "fastapi", "langchain", "opentelemetry"}
@@ -37,20 +40,26 @@ def load(name: str) -> ModuleType:
 @pytest.mark.rule("PKG-1")
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_front_door_is_documented(package: ModuleType) -> None:
-    """Every name at a front door exists, says what it is, and is mentioned in the docstring of the front door."""
-    words = set(re.findall(r"\w+", inspect.getdoc(package) or ""))
-    for name in package.__all__:
-        assert name.startswith("__") or name in words, f"{package.__name__} does not mention {name}"
-        thing = getattr(package, name)
-        if callable(thing):
-            assert inspect.getdoc(thing), f"{name} has no docstring"
+    """Every name at a front door says what it is, and occurs in its docstring, the README, the docs or the specs."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("specs/**/*.md")]
+    texts = [package.__doc__ or "", *(page.read_text(encoding="utf-8") for page in pages)]
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    names = [name for name in package.__all__ if not name.startswith("__")]
+    unexplained = [name for name in names if name not in words]
+    silent = [name for name in names if not inspect.getdoc(getattr(package, name))]
+    assert not unexplained
+    assert not silent
 
 
 @pytest.mark.parametrize("name", [name for package in PACKAGES for name in public_modules(package)])
 def test_module_says_what_is_public(name: str) -> None:
     """Every public module lists in `__all__`, without repetition, names that it has."""
     module = load(name)
-    assert hasattr(module, "__all__"), f"{name} has no __all__"
+    if not hasattr(module, "__all__"):
+        # A room may be empty but for its docstring.
+        statements = ast.parse(inspect.getsource(module)).body[1:]
+        assert not statements, f"{name} has no __all__"
+        return
     assert len(set(module.__all__)) == len(module.__all__)
     assert not [name for name in module.__all__ if not hasattr(module, name)]
 

@@ -150,10 +150,11 @@ def cycle() -> object:
         ({"a b": {"é": {1}}}, r'$["a b"]["\u00e9"] is of type set'),
         (b"raw", "$ is of type bytes"),
         ({"o": object()}, "$.o is of type object"),
-        ({"m": {1: "a"}}, "$.m has the key 1, and JSON keys are text"),
-        ({True: "a"}, "$ has the key True, and JSON keys are text"),
-        ({None: "a"}, "$ has the key None, and JSON keys are text"),
-        ({Colour.RED: 1}, "$ has the key <Colour.RED: 'red'>, and JSON keys are text"),
+        ({"m": {1: "a"}}, "$.m has the key 1, which no JSON key can be"),
+        ({True: "a"}, "$ has the key True, which no JSON key can be"),
+        ({None: "a"}, "$ has the key None, which no JSON key can be"),
+        ({Colour.RED: 1}, "$ has the key <Colour.RED: 'red'>, which no JSON key can be"),
+        ({"\ud83d\ude00": 1}, r"$ has the key '\ud83d\ude00', which no JSON key can be"),
         ([Colour.RED], "$[0] is of type Colour"),
         ([Number.ONE], "$[0] is of type Number"),
         ([math.nan], "$[0] is nan, which JSON cannot hold"),
@@ -181,16 +182,28 @@ def test_depth() -> None:
 class Lying(dict[str, Any]):
     """A dict whose items are not what it holds."""
 
-    def items(self) -> Any:  # noqa: ANN401  as wrong as can be
+    def items(self) -> Any:
         """Tell something else the second time."""
         self["told"] = "told" in self
         return [("a", 1)] if not self["told"] else [("a", object())]
 
 
+class Growing(dict[str, Any]):
+    """A dict that another thread fills meanwhile, as it were."""
+
+    def items(self) -> Any:
+        """Grow while being read."""
+        for item in super().items():
+            self[str(len(self))] = 0
+            yield item
+
+
 def test_a_value_that_changes_meanwhile() -> None:
-    """A value that becomes something else between the check and the writing is refused, not half written."""
+    """A value that changes while it is checked, or before it is written, is refused, not half written."""
     with pytest.raises(InputNotFreezable, match="not JSON serializable"):
         freeze({"x": Lying()})
+    with pytest.raises(InputNotFreezable, match="changed size"):
+        freeze({"x": Growing(a=1)})
 
 
 def test_thaw_is_fresh() -> None:

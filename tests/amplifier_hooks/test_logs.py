@@ -52,6 +52,13 @@ def test_levels(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_what_nobody_wants(caplog: pytest.LogCaptureFixture) -> None:
+    """A level the host turned off costs no record."""
+    caplog.set_level(logging.ERROR, NAME)
+    get_logger(NAME).warning("x")
+    assert caplog.records == []
+
+
 def test_the_record_names_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     """File and function are the caller's, not structlog's or ours."""
     get_logger(NAME).info("x")

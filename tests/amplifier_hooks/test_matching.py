@@ -32,6 +32,7 @@ pytestmark = pytest.mark.rule("REG-4")
         ("My[ ]tool", ["My tool"], ["Mytool"]),
         ("fs[.]*", ["fs.read"], ["fsread"]),
         ("*tool", [".tool", "tool"], ["tools"]),
+        ("a*|a*|b", ["ax", "b"], ["bx"]),
         ("Write|mcp__*", ["Write", "mcp__x"], ["Writes", "xmcp__"]),
         (["Write|Edit", "mcp__*"], ["Edit", "mcp__x"], ["Bash"]),
         ("re:mcp__(a|b)__.+", ["mcp__a__x"], ["mcp__c__x", "mcp__a__", "xmcp__a__x"]),
@@ -134,7 +135,9 @@ def test_many_stars() -> None:
     assert not compile_matcher("*a" * 255 + "b").matches("a" * 2000 + "bc")
 
 
-@pytest.mark.parametrize("pattern", ["((a{500}){500}){500}", "(" * 100 + "a" + ")+" * 100, "a{999999}"])
+@pytest.mark.parametrize(
+    "pattern", ["((a{500}){500}){500}", "(" * 100 + "a" + ")+" * 100, "a{999999}", "a{0}(b{999}){999}"]
+)
 def test_patterns_that_eat_memory(pattern: str) -> None:
     """Nested repeats are refused before they are compiled, where they would take all memory."""
     with pytest.raises(InvalidRegistration, match="repeats too much"):

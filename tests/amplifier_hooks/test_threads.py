@@ -123,6 +123,8 @@ async def test_an_idle_thread_is_used_again() -> None:
 @pytest.mark.fault("F-HD-11")
 async def test_cancelling_abandons_a_running_call(gate: Gate) -> None:
     """Cancelling the caller returns at once; the thread goes on, its result is dropped, the call is counted."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     pool = DaemonPool(limit=1)
     call = asyncio.ensure_future(pool.run(gate))
     await until(lambda: gate.entered.acquire(blocking=False))
@@ -133,6 +135,7 @@ async def test_cancelling_abandons_a_running_call(gate: Gate) -> None:
     gate.opened.set()
     assert await pool.run(str, "next") == "next"
     assert gate.left.acquire(timeout=SOON)
+    assert complaints == []
 
 
 async def test_cancelling_a_queued_call(gate: Gate) -> None:
@@ -215,7 +218,7 @@ def test_closed_loop(gate: Gate) -> None:
 async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread without work ends after a while, and the next call starts another."""
     monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.0)
-    pool = DaemonPool(name="ends")
+    pool = DaemonPool(limit=1)
     first = await pool.run(threading.current_thread)
     first.join(SOON)
     assert not first.is_alive()

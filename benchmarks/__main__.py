@@ -1,0 +1,45 @@
+"""List the benchmarks, or run one: `python -m benchmarks [NAME [OPTION ...]]`.
+
+A benchmark is a module beside this one with a `main(arguments)`; the first line of its docstring says what it measures.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = Path(__file__).parent
+
+
+def benchmarks() -> dict[str, str]:
+    """The names of the benchmarks with what each measures; read from the files, nothing is imported for it."""
+    found = {}
+    for path in sorted(HERE.glob("[!_]*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in module.body):
+            found[path.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the benchmark that is named, or list them all."""
+    known = benchmarks()
+    name, *rest = arguments or ("",)
+    if name in known:
+        import_module(f"benchmarks.{name}").main(rest)
+        return
+    print("python -m benchmarks NAME [--quick] [--write]\n")
+    for known_name, what in known.items():
+        print(f"  {known_name:10} {what}")
+    if name not in ("", "-h", "--help"):
+        sys.exit(f"\nthere is no benchmark {name!r}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,142 @@
+"""What an emit costs: this registry beside a bare loop over the same hooks, and beside what others offer.
+
+Ours runs with everything on that is on by default: deadlines, isolation, attribution, a read-only view of the data, a
+depth limit. The targets are for `on` hooks. Beside them stand gates, which have the clock read around each and look at
+changed data a second time, and `register` hooks, which get a copy of the data each.
+
+    python -m benchmarks dispatch --peers     others too, each in an environment of its own (made when first wanted)
+    python -m benchmarks dispatch --profile   what each ingredient of an emit costs, where it stands
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks.result import CONTINUE
+from benchmarks.ablation import INGREDIENTS, AsItIs, variants
+from benchmarks.cases import CASES, EVENT, Answers, Case, Emit, bare, hooks, repeated, sampled
+from benchmarks.options import parser
+from benchmarks.peers import PEERS, Measured, ask
+from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, measure
+from benchmarks.table import NOTHING, VERDICT, Report, number, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+INTENTS: Final = ("on", "gate", "register")
+PROFILED: Final = ("1 hook", "10 hooks", "100 hooks", "10 that suspend", "first of 10 denies", "10 that modify")
+
+OURS: Final = Answers(nothing=CONTINUE, deny=lambda: HookResult.deny("not here"), modify=HookResult.modify)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    options = parser("dispatch", __doc__)
+    options.add_argument("--peers", nargs="?", const="all", metavar="NAME", help="measure others beside it")
+    options.add_argument("--profile", action="store_true", help="leave out one ingredient at a time")
+    chosen = options.parse_args(arguments)
+    effort = QUICK if chosen.quick else THOROUGH
+
+    if chosen.profile:
+        report = Report("dispatch-profile", ("msgspec",))
+        for case in CASES:
+            if case.name in PROFILED:
+                asyncio.run(profile(case, effort, report))
+    else:
+        report = Report("dispatch", ("msgspec",))
+        measured = {case.name: asyncio.run(ours(case, effort)) for case in small(CASES, quick=chosen.quick)}
+        show_ours(report, measured)
+        if chosen.peers:
+            names = list(PEERS) if chosen.peers == "all" else [chosen.peers]
+            show_peers(report, measured, {name: ask(name, quick=chosen.quick) for name in names})
+    report.finish(write=chosen.write)
+
+
+def small(cases: Sequence[Case], *, quick: bool) -> list[Case]:
+    """The cases, with little crowds where it has to be quick."""
+    return [replace(case, sessions=20, events=2) if quick and case.sessions else case for case in cases]
+
+
+def emitting(registry: HookRegistry, intent: str, case: Case) -> Emit:
+    """The `emit` of a registry that got the hooks of the case."""
+    for place, hook in enumerate(hooks(case.kinds, OURS)):
+        getattr(registry, intent)(EVENT, hook, name=f"hook_{place}")
+    return registry.emit
+
+
+async def ours(case: Case, effort: Effort) -> dict[str, Samples]:
+    """Samples of the bare loop and of each way to register."""
+    ways = {intent: emitting(HookRegistry(), intent, case) for intent in INTENTS}
+    return await sampled({"bare": bare(case.kinds, OURS), **ways}, case, effort)
+
+
+def show_ours(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> None:
+    """Ratios with their verdicts, then the times."""
+    rows = []
+    for case in CASES:
+        samples = measured[case.name]
+        base = samples["bare"]
+        ratio = samples["on"].ratio(base)
+        low, high = samples["on"].spread(base)
+        beside = [number(samples[intent].ratio(base)) for intent in INTENTS[1:]]
+        rows.append([case.name, number(ratio), f"{low:.2f} to {high:.2f}", *verdict(ratio, case.target), *beside])
+    report.text("Times the bare loop takes: median of the same-round ratios, and the span of the middle half of them.")
+    report.table(["case", "`on`", "half within", *VERDICT, "`gate`", "`register`"], rows)
+
+    subjects = ("bare", *INTENTS)
+    report.text("µs per emit, fastest / median.")
+    report.table(
+        ["case", *subjects],
+        [
+            [name, *(f"{number(samples[one].best)} / {number(samples[one].usual)}" for one in subjects)]
+            for name, samples in measured.items()
+        ],
+    )
+
+
+def show_peers(
+    report: Report, measured: Mapping[str, Mapping[str, Samples]], peers: Mapping[str, Measured | None]
+) -> None:
+    """Ratios to the bare loop, ours first, the others by what ten hooks cost."""
+    own = [number(samples["on"].ratio(samples["bare"])) for samples in measured.values()]
+    there = {name: peer for name, peer in peers.items() if peer}
+    rows = [["**this registry, `on`**", *own]]
+    for name in sorted(there, key=lambda name: there[name].ratios.get("10 hooks", 0.0)):
+        peer = there[name]
+        rows.append([f"{name} {peer.version}", *(number(peer.ratios.get(case.name)) for case in CASES)])
+    rows += [[name, "not installed", *("" for _ in CASES[1:])] for name, peer in peers.items() if not peer]
+    report.text(f"Others: times the bare loop takes in the same process. `{NOTHING}`: there is nothing to compare.")
+    report.table(["", *(case.name for case in CASES)], rows)
+
+
+async def profile(case: Case, effort: Effort, report: Report) -> None:
+    """What is saved by leaving out each ingredient, the dearest first."""
+    registries: dict[str, Any] = variants(waits="suspend" in case.kinds)
+    subjects = {name: repeated(emitting(registry(), "on", case)) for name, registry in registries.items()}
+    samples = await measure({"bare": repeated(bare(case.kinds, OURS)), **subjects}, effort)
+    whole = samples[AsItIs]
+    saved = {
+        name: median(full - less for full, less in zip(whole.seconds, samples[name].seconds, strict=True)) * 1e9
+        for name in registries
+        if name != AsItIs
+    }
+    report.text(
+        f"**{case.name}**: bare {number(samples['bare'].usual)} µs, as it is {number(whole.usual)} µs, "
+        f"{number(whole.ratio(samples['bare']))} times."
+    )
+    report.table(
+        ["without", "ns saved", "ratio then"],
+        [
+            [name, f"{saved[name]:,.0f}", number(samples[name].ratio(samples["bare"]))]
+            for name in sorted(saved, key=saved.__getitem__, reverse=True)
+        ],
+    )
+    stale = [
+        name for name, _edits, waits in INGREDIENTS if name not in registries and (waits or "suspend" not in case.kinds)
+    ]
+    if stale:
+        report.text(f"Not measured, as the source reads otherwise now: {', '.join(stale)}.")

@@ -1,0 +1,65 @@
+"""How long the front door takes to open, beside what nearly every program that uses it has loaded anyway.
+
+Each sample is a fresh interpreter that reads the clock before and after the import, so the interpreter's own start is
+in none of them. Both imports of the base are made in one interpreter: what they share is counted once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.options import parser
+from benchmarks.rounds import Effort, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BASE: Final = "import pydantic, asyncio"
+OURS: Final = "from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator"
+AT_MOST: Final = 1.5
+
+PROGRAM: Final = """\
+from time import perf_counter
+start = perf_counter()
+{statement}
+print(perf_counter() - start)
+"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    options = parser("imports", __doc__)
+    chosen = options.parse_args(arguments)
+    report = Report("imports", ("pydantic",))
+
+    effort = Effort(rounds=3 if chosen.quick else 31, seconds=0)
+    subjects = (BASE, OURS, "import asyncio", "import msgspec", "import attrs")
+    samples = asyncio.run(measure({statement: importing(statement) for statement in subjects}, effort, number=1))
+
+    base = samples[BASE]
+    rows = []
+    for statement in subjects:
+        own = samples[statement]
+        judged = verdict(own.ratio(base), AT_MOST) if statement == OURS else ("", "")
+        rows.append(
+            [f"`{statement}`", number(own.best / 1e3), number(own.usual / 1e3), number(own.ratio(base)), *judged]
+        )
+    report.table(["", "ms, fastest", "ms, median", "ratio", *VERDICT], rows)
+    report.finish(write=chosen.write)
+
+
+def importing(statement: str) -> Timed:
+    """The import in interpreters of its own."""
+    command = [sys.executable, "-c", PROGRAM.format(statement=statement)]
+
+    def once() -> float:
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    async def timed(number: int) -> float:
+        return sum(once() for _ in range(number))
+
+    return timed

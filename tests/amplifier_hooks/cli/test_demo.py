@@ -1,0 +1,161 @@
+"""The command as somebody meets it first."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, cast
+
+import pexpect
+import pytest
+
+from amplifier_hooks.cli.story import unused_imports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOON = 10  # seconds; nothing here takes that long unless it is broken
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with nobody at the keyboard."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "amplifier_hooks", *arguments],
+        check=False,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo(tmp_path: Path) -> None:
+    """The demo shows a denial, an injection as the model reads it, a question nobody answers, and the record."""
+    began = time.perf_counter()
+    told = run("demo", "--no-input", folder=tmp_path)
+    assert time.perf_counter() - began < SOON / 2
+    assert (told.returncode, told.stderr) == (0, "")
+    for line in (
+        "| Operation denied by no_wiping: rm -rf deletes what nobody can bring back",
+        "screen < lint: 1 finding in app.py (info, from hook:lint)",
+        "| ⟦hook lint⟧",
+        "| app.py, line 1: os is imported and never used",
+        "| Operation denied by protect_production: No approval system available",
+        "| payment_provider: sandbox",
+        "lines of JSON in record.jsonl, which only its owner can read.",
+        "approval.decided    unavailable",
+    ):
+        assert line in told.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_is_plain(tmp_path: Path) -> None:
+    """The demo tells the same every time, in short sentences, without colour where there is no terminal."""
+    first, second = (run("demo", "--no-input", folder=tmp_path).stdout for _ in range(2))
+    assert first == second
+    assert "!" not in first
+    assert "\x1b" not in first
+    assert max(map(len, first.splitlines())) <= 120
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_without_terminal(tmp_path: Path) -> None:
+    """Without a terminal the demo does not prompt, and says why nobody was asked."""
+    told = run("demo", folder=tmp_path)
+    assert told.returncode == 0
+    assert "Approval unavailable: no interactive terminal to ask in" in told.stdout
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(("answer", "provider"), [("allow once", "live"), ("deny", "sandbox")])
+def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
+    """In a terminal the demo asks, and does what it is told."""
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "amplifier_hooks", "demo"],
+        cwd=str(tmp_path),
+        env={**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm-256color", "NO_COLOR": "1"},
+        dimensions=(40, 120),
+        timeout=SOON,
+    )
+    child.expect_exact("Type one of: Allow once, Deny")
+    assert not re.search(rb"\x1b\[[\d;]*[34]\dm", cast("bytes", child.before))  # NO_COLOR is set
+    child.expect_exact("Answer:")
+    child.send(f"{answer}\r")
+    child.expect_exact(f"payment_provider: {provider}")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_keeps_the_record(tmp_path: Path) -> None:
+    """The record is kept where one asks for it, readable by its owner only, and nothing is overwritten."""
+    assert run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path).returncode == 0
+    record = tmp_path / "mine.jsonl"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
+    assert kinds[:3] == ["outcome", "outcome", "tool.denied"]
+    before = record.read_bytes()
+    again = run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "mine.jsonl exists" in again.stderr
+    assert record.read_bytes() == before
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_cannot_write(tmp_path: Path) -> None:
+    """A record that cannot be written is said on standard error, with exit code 1."""
+    told = run("demo", "--no-input", "--record", "nowhere/mine.jsonl", folder=tmp_path)
+    assert told.returncode == 1
+    assert told.stderr.startswith("The demo cannot go on: ")
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"]])
+def test_help(tmp_path: Path, arguments: list[str]) -> None:
+    """Help goes to standard output and has examples before the options."""
+    told = run(*arguments, folder=tmp_path)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert re.search(r"Examples:\n +amplifier-hooks demo\b.*\n.*Options:", told.stdout, re.DOTALL)
+
+
+@pytest.mark.rule("CLI-1")
+def test_version(tmp_path: Path) -> None:
+    """The version is one line."""
+    assert re.fullmatch(r"amplifier-hooks \d+\.\d+\.\d+\n", run("--version", folder=tmp_path).stdout)
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["demmo"], "Did you mean 'demo'?"), (["demo", "--no-inptu"], "--no-input"), (["demo", "now"], "unexpected")],
+)
+def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """A mistake is answered on standard error with what was meant, and exit code 2."""
+    told = run(*arguments, folder=tmp_path)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+def test_help_is_light(tmp_path: Path) -> None:
+    """Asking for help loads neither the demo nor what draws on terminals."""
+    program = "import sys; from amplifier_hooks.cli import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert {"amplifier_hooks.cli.story", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(told.stdout.split())
+
+
+def test_lint() -> None:
+    """The demo's little linter finds imports that are not used, and only those."""
+    assert unused_imports("import os\nimport sys\n\nprint(sys.argv)\n") == [(1, "os")]

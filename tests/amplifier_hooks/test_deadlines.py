@@ -1,0 +1,795 @@
+"""Deadlines: whose time is up, what becomes of the hook, and that nobody else pays for it."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, Outcome
+
+TOOL_PRE: Final = "tool:pre"
+TOOL_POST: Final = "tool:post"
+CALL: Final = {"tool_name": "Bash"}
+LIMIT: Final = 0.05
+LONG: Final = 30.0  # a limit that is never reached
+SOON: Final = 1.0  # seconds; generous: a hook that is left behind takes its limit and 0.1 s
+
+
+async def quick(emit: Any) -> Outcome:
+    """The outcome, which has to be there soon; and the task is as it was."""
+    task = asyncio.current_task()
+    assert task is not None
+    before, started = task.cancelling(), time.monotonic()
+    outcome = await emit
+    assert time.monotonic() - started < SOON
+    assert task.cancelling() == before
+    await asyncio.sleep(0)  # a cancellation that is still under way would be met here
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+async def hang(event: str, data: Mapping[str, Any]) -> None:
+    """Never return."""
+    await asyncio.Event().wait()
+
+
+async def swallow(event: str, data: Mapping[str, Any]) -> None:
+    """Wait on for seconds, however often it is cancelled."""
+    for _ in range(6):  # an end, or a broken dispatcher would hang the tests
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1.5)
+
+
+def blocking(seconds: float, answer: object = None) -> Callable[..., Any]:
+    """A hook that holds the whole loop and then answers."""
+
+    async def block(event: str, data: Mapping[str, Any]) -> Any:
+        time.sleep(seconds)  # noqa: ASYNC251  the fault itself
+        return answer
+
+    return block
+
+
+def saying(answer: object) -> Callable[..., Any]:
+    """A hook that answers at once."""
+
+    async def hook(event: str, data: Mapping[str, Any]) -> Any:
+        return answer
+
+    return hook
+
+
+def statuses(outcome: Outcome) -> dict[str, str]:
+    """What became of each hook."""
+    return {answer.hook_name: answer.status for answer in outcome.hook_results}
+
+
+def leaks(registry: HookRegistry) -> dict[str, int]:
+    """How often each hook was left behind."""
+    return {hook.name: hook.leaks for hook in registry.hooks() if hook.leaks}
+
+
+# -- the limits --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-4")
+def test_defaults() -> None:
+    """A hook has 5 seconds unless it says otherwise, and `None` is no limit."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, hang, name="default")
+    for name, limit in {"own": 0.2, "never": None}.items():
+        registry.on(TOOL_PRE, hang, name=name, timeout=limit)
+    assert {hook.name: hook.timeout for hook in registry.hooks()} == {"default": 5.0, "own": 0.2, "never": float("inf")}
+
+
+@pytest.mark.rule("DSP-4", "DSP-5")
+@pytest.mark.parametrize("limit", [None, LONG])
+async def test_a_hook_within_its_limit_is_left_alone(limit: float | None) -> None:
+    """A hook that waits for a while and answers is not disturbed, with a far limit or with none."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        return HookResult.deny("looked closely")
+
+    registry.gate(TOOL_PRE, wait, timeout=limit)
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.action, outcome.reason) == ("deny", "looked closely")
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+async def test_a_hook_that_hangs_is_cancelled_once(intent: str) -> None:
+    """At its deadline a hook is cancelled one time, and the chain goes on; a gate that hangs denies."""
+    registry = HookRegistry()
+    cancelled: list[int] = []
+    ran: list[str] = []
+
+    async def clean(event: str, data: Mapping[str, Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            await asyncio.sleep(0.01)  # cleaning up takes a moment, which is what the grace is for
+            cancelled.append(2)
+            raise
+
+    getattr(registry, intent)(TOOL_PRE, clean, timeout=LIMIT, name="clean")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert cancelled == [1, 2]
+    assert leaks(registry) == {}
+    assert ran == ([] if intent == "gate" else ["next"])
+    assert (outcome.denied, outcome.cause) == ((True, "hook_timeout") if intent == "gate" else (False, None))
+    (failure,) = outcome.failures
+    assert (failure.hook_name, failure.status) == ("clean", "timeout")
+    assert 1e3 * LIMIT <= (failure.duration_ms or 0) < 1e3 * SOON
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("hook", [hang, swallow])
+async def test_the_next_hook_finds_the_task_as_it_was(hook: Any) -> None:
+    """A hook that follows one whose time was up sees no trace of that one's cancellation in its task."""
+    registry = HookRegistry()
+    requests: list[int] = []
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        requests.append(task.cancelling())
+        await asyncio.sleep(0)
+        requests.append(task.cancelling())
+
+    for name in ("first", "second"):
+        registry.on(TOOL_PRE, hook, timeout=LIMIT, name=name)
+        registry.on(TOOL_PRE, look)
+    await quick(registry.emit(TOOL_PRE, CALL))
+    assert requests == [0] * 4
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("end", ["continue", "deny", "modify", "error", "exit", "cancelled", "closed"])
+@pytest.mark.parametrize("intent", ["on", "gate"])
+async def test_what_comes_after_the_deadline_is_thrown_away(end: str, intent: str) -> None:
+    """However a hook ends once it was cancelled, it counts as timed out and its answer as not given."""
+    registry = HookRegistry()
+    ran: list[Any] = []
+
+    async def late(event: str, data: Mapping[str, Any]) -> HookResult:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            errors = {"error": ValueError(), "exit": SystemExit(), "closed": GeneratorExit()}
+            if end in errors:
+                raise errors[end] from None
+            if end == "cancelled":
+                raise
+        return HookResult(action=end, data={"n": 1}, reason="late")  # type: ignore[arg-type]
+
+    getattr(registry, intent)(TOOL_PRE, late, timeout=LIMIT, name="late", on_error="continue")
+    registry.on(TOOL_PRE, lambda event, data: ran.append(dict(data)), name="next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.action, statuses(outcome)) == ("continue", {"late": "timeout", "next": "ok"})
+    assert [(answer.hook_name, answer.status) for answer in outcome.failures] == [("late", "timeout")]
+    assert ran == [CALL]
+    assert leaks(registry) == {}
+
+
+@pytest.mark.rule("DSP-5")
+async def test_every_hook_has_its_own_time() -> None:
+    """One hook's deadline neither shortens nor lengthens the next one's."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.12)
+
+    registry.on(TOOL_PRE, hang, timeout=LIMIT, name="first")
+    registry.gate(TOOL_PRE, wait, timeout=0.6, name="second")
+    registry.on(TOOL_PRE, wait, timeout=0.6, name="third")
+    registry.on(TOOL_PRE, hang, timeout=LIMIT, name="fourth")
+    registry.on(TOOL_PRE, wait, timeout=0.6, name="fifth")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"first": "timeout", "second": "ok", "third": "ok", "fourth": "timeout", "fifth": "ok"}
+
+
+@pytest.mark.rule("DSP-5")
+async def test_a_deadline_that_was_kept_does_not_fire_later() -> None:
+    """The timer of a hook that is through does not strike the hook, or the caller, that waits afterwards."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.01)
+
+    async def wait_longer(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.3)
+
+    registry.on(TOOL_PRE, wait, timeout=0.15, name="short")
+    registry.on(TOOL_PRE, wait_longer, timeout=LONG, name="long")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert outcome.all_succeeded
+    registry.unregister("long")
+    await quick(registry.emit(TOOL_PRE, CALL))
+    await asyncio.sleep(0.2)  # past the deadline of the hook that kept it
+
+
+@pytest.mark.rule("DSP-2", "DSP-5")
+async def test_the_second_look_has_a_deadline_too() -> None:
+    """A gate that hangs when it sees the changed data is interrupted and denies."""
+    registry = HookRegistry()
+
+    async def hang_on_change(event: str, data: Mapping[str, Any]) -> None:
+        if "n" in data:
+            await asyncio.Event().wait()
+
+    registry.gate(TOOL_PRE, hang_on_change, timeout=LIMIT, name="gate")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+
+
+# -- left behind -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A hook that cannot be ended is left behind and named; after three times it is not called until it is enabled."""
+    registry = HookRegistry()
+    ran: list[int] = []
+
+    def stubborn(event: str, data: Mapping[str, Any]) -> Any:
+        ran.append(1)
+        return swallow(event, data)
+
+    getattr(registry, intent)(TOOL_PRE, stubborn, timeout=LIMIT, name="stubborn", on_error="continue")
+    registry.on(TOOL_PRE, saying(HookResult.inject("still here")), name="next")
+    for times in (1, 2, 3):
+        outcome = await quick(registry.emit(TOOL_PRE, CALL))
+        assert statuses(outcome) == {"stubborn": "timeout", "next": "ok"}
+        assert leaks(registry) == {"stubborn": times}
+    left = [vars(record) for record in caplog.records if record.msg == "hook_left_behind"]
+    assert [(fields["hook"], fields["times"]) for fields in left] == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
+
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"stubborn": "unavailable", "next": "ok"}
+    assert len(ran) == 3
+    assert registry.enable("stubborn") == 1
+    assert leaks(registry) == {}
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"stubborn": "timeout", "next": "ok"}
+    assert len(ran) == 4
+
+
+@pytest.mark.rule("DSP-5")
+async def test_a_gate_in_quarantine_denies() -> None:
+    """While a gate is in quarantine the event is denied as unavailable, without waiting for it."""
+    registry = HookRegistry()
+    registry.gate(TOOL_PRE, swallow, timeout=LIMIT, name="gate")
+    causes = [(await quick(registry.emit(TOOL_PRE, CALL))).cause for _ in range(4)]
+    assert causes == ["hook_timeout"] * 3 + ["hook_unavailable"]
+
+
+@pytest.mark.rule("DSP-5")
+async def test_hanging_politely_is_not_being_left_behind() -> None:
+    """A hook that ends when it is cancelled is never quarantined, however often its time is up."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, hang, timeout=0.01, name="hang")
+    for _ in range(5):
+        assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"hang": "timeout"}
+    assert leaks(registry) == {}
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("by", ["deadline", "caller"])
+async def test_a_hook_that_refuses_to_be_closed(by: str) -> None:
+    """A hook that goes on even when it is closed holds nobody up, and the interpreter does not complain about it."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def undying(event: str, data: Mapping[str, Any]) -> None:
+        for _ in range(6):  # an end, or a broken dispatcher would hang the tests
+            with contextlib.suppress(BaseException):
+                await asyncio.sleep(1.5)
+
+    registry.on(TOOL_PRE, undying, timeout=LIMIT if by == "deadline" else LONG, name="undying")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    if by == "deadline":
+        assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"undying": "timeout", "next": "ok"}
+    else:
+        emit = asyncio.create_task(registry.emit(TOOL_PRE, CALL))
+        await asyncio.sleep(0)
+        emit.cancel()
+        assert await asyncio.wait({emit}, timeout=SOON) == ({emit}, set())
+        assert emit.cancelled()
+    assert ran == (["next"] if by == "deadline" else [])
+    assert leaks(registry) == {"undying": 1}
+    gc.collect()  # a complaint would come here
+
+
+@pytest.mark.rule("DSP-5", "REG-5")
+async def test_observers_have_deadlines() -> None:
+    """Observers that hang or cannot be ended are given up and counted like any hook; the outcome is there soon."""
+    registry = HookRegistry()
+    told: list[str] = []
+
+    async def swallowing(event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        await swallow(event, data)
+
+    for beside in (False, True):
+        registry.observe(TOOL_PRE, swallowing, timeout=LIMIT, concurrent=beside, name=f"swallow {beside}")
+    registry.observe(TOOL_PRE, lambda event, data, outcome: told.append("last"), name="last")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.action, told) == ("continue", ["last"])
+    assert leaks(registry) == {"swallow False": 1, "swallow True": 1}
+
+
+@pytest.mark.rule("DSP-5", "REG-8")
+async def test_gathering_counts_what_it_leaves_behind() -> None:
+    """A hook left behind while contributions are gathered is counted and quarantined as in an emit."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, swallow, name="swallow")
+    registry.on(TOOL_PRE, saying({"data": {"n": 1}}), name="gives")
+    for times in (1, 2, 3):
+        assert await registry.emit_and_collect(TOOL_PRE, CALL, timeout=LIMIT) == [{"n": 1}]
+        assert leaks(registry) == {"swallow": times}
+    assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"swallow": "unavailable", "gives": "ok"}
+
+
+# -- hooks that block the loop -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_late_answer_of_a_blocking_hook_alone(
+    intent: str, plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hook that held the loop past its limit has timed out whatever it answers then, and the log names it."""
+    registry = HookRegistry()
+
+    def block(event: str, data: Mapping[str, Any]) -> HookResult:
+        time.sleep(0.1)
+        return HookResult.ask("?")
+
+    hook = block if plain else blocking(0.1, HookResult.ask("?"))
+    getattr(registry, intent)(TOOL_PRE, hook, timeout=LIMIT, name="block")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"block": "timeout"}
+    assert outcome.asks == ()
+    assert outcome.denied is (intent == "gate")
+    assert "block" in str([vars(record) for record in caplog.records if record.levelno == logging.WARNING])
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_blocking_gate_among_others(place: int) -> None:
+    """A gate that blocks is found out in any place, and the hooks around it are not blamed."""
+    registry = HookRegistry()
+    ran: list[str] = []
+    for number in range(2):
+        registry.on(
+            TOOL_PRE, lambda event, data: ran.append("on"), name=f"on {number}", timeout=LIMIT, priority=number * 2
+        )
+    registry.gate(TOOL_PRE, blocking(0.1), timeout=LIMIT, name="block", on_error="continue", priority=place * 2 - 1)
+    registry.gate(TOOL_PRE, saying(HookResult.deny("last")), timeout=LIMIT, name="last", priority=9)
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"block": "timeout", "on 0": "ok", "on 1": "ok", "last": "ok"}
+    assert (outcome.denied_by, ran) == ("last", ["on", "on"])
+
+
+@pytest.mark.rule("DSP-5")
+async def test_a_blocking_hook_among_others_is_found_out_the_next_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Of hooks that do not gate any may have been slow at first, and all are named; from then on it is known which."""
+    registry = HookRegistry()
+    for name, hook in {"a": saying(None), "b": blocking(0.1, HookResult.deny("late")), "c": saying(None)}.items():
+        registry.on(TOOL_PRE, hook, timeout=LIMIT, name=name)
+    registry.on(TOOL_PRE, saying(HookResult.inject("x")), timeout=LONG, name="patient")
+    await quick(registry.emit(TOOL_PRE, CALL))
+    (record,) = [record for record in caplog.records if record.msg == "hooks_blocked_the_loop"]
+    assert vars(record)["hooks"] == ["a", "b", "c"]
+    for _ in range(2):
+        outcome = await quick(registry.emit(TOOL_PRE, CALL))
+        assert statuses(outcome) == {"a": "ok", "b": "timeout", "c": "ok", "patient": "ok"}
+        assert outcome.action == "inject_context"
+
+
+@pytest.mark.rule("DSP-5")
+async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture) -> None:
+    """A hook that waits within its own limit brings no other hook under suspicion, however short that one's limit."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.1)
+
+    registry.on(TOOL_PRE, saying(None), timeout=LIMIT, name="before")
+    registry.on(TOOL_PRE, wait, timeout=LONG, name="waits")
+    registry.on(TOOL_PRE, saying(None), timeout=LIMIT, name="after")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert outcome.all_succeeded
+    assert [record.msg for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.rule("DSP-5")
+async def test_the_hook_after_a_blocking_one_is_innocent() -> None:
+    """An answer in time counts although the hook before held the loop longer than this one's limit."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, blocking(0.1), timeout=LONG, name="slow but allowed")
+    registry.on(TOOL_PRE, saying(HookResult.deny("in time")), timeout=LIMIT, name="quick")
+    for _ in range(3):
+        outcome = await quick(registry.emit(TOOL_PRE, CALL))
+        assert (outcome.denied_by, statuses(outcome)) == ("quick", {"slow but allowed": "ok", "quick": "ok"})
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize("waits_first", [False, True])
+async def test_the_hook_after_a_blocking_one_has_its_whole_time(waits_first: bool) -> None:
+    """A hook that waits begins with its whole limit, however long the hooks before it held the loop."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0.06)
+        return HookResult.inject("in time")
+
+    if waits_first:
+        registry.on(TOOL_PRE, lambda event, data: asyncio.sleep(0), timeout=LONG, name="waits first")
+    registry.on(TOOL_PRE, blocking(0.25), timeout=LONG, name="slow but allowed")
+    registry.on(TOOL_PRE, wait, timeout=0.2, name="waits")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.context_injection, outcome.all_succeeded) == ("in time", True)
+
+
+@pytest.mark.rule("DSP-5")
+async def test_blocking_after_waiting() -> None:
+    """A hook that waits first and then holds the loop past its deadline is late as well."""
+    registry = HookRegistry()
+
+    async def wait_and_block(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0)
+        time.sleep(0.1)  # noqa: ASYNC251  the fault itself
+        return HookResult.deny("late")
+
+    registry.on(TOOL_PRE, wait_and_block, timeout=LIMIT, name="first")
+    registry.on(TOOL_PRE, saying(HookResult.inject("x")), timeout=LIMIT, name="second")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.action, statuses(outcome)) == ("inject_context", {"first": "timeout", "second": "ok"})
+
+
+@pytest.mark.rule("DSP-5")
+async def test_blocking_before_waiting() -> None:
+    """A gate that held the loop past its deadline and then waits is not waited for."""
+    registry = HookRegistry()
+
+    async def block_and_wait(event: str, data: Mapping[str, Any]) -> None:
+        time.sleep(0.1)  # noqa: ASYNC251  the fault itself
+        await asyncio.Event().wait()
+
+    registry.gate(TOOL_PRE, block_and_wait, timeout=LIMIT, name="gate")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.cause, statuses(outcome)) == ("hook_timeout", {"gate": "timeout"})
+
+
+# -- chains inside hooks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-5", "REG-3")
+@pytest.mark.parametrize("inner", [hang, swallow])
+@pytest.mark.parametrize("outer_waits_first", [False, True])
+async def test_an_inner_deadline_is_not_the_outer_hooks_business(inner: Any, outer_waits_first: bool) -> None:
+    """When a hook of an inner emit runs out of time, the emitting hook gets that outcome and goes on."""
+    registry = HookRegistry()
+    inside: list[Outcome] = []
+
+    async def emitting(event: str, data: Mapping[str, Any]) -> HookResult:
+        if outer_waits_first:
+            await asyncio.sleep(0)
+        inside.append(await registry.emit(TOOL_POST, CALL))
+        await asyncio.sleep(0)
+        return HookResult.inject("went on")
+
+    registry.on(TOOL_POST, inner, timeout=LIMIT, name="inner")
+    registry.on(TOOL_POST, saying(HookResult.inject("also inside")), name="inner next")
+    registry.gate(TOOL_PRE, emitting, timeout=LONG, name="outer")
+    registry.on(TOOL_PRE, saying(HookResult.inject("also outside")), name="outer next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(inside[0]) == {"inner": "timeout", "inner next": "ok"}
+    assert statuses(outcome) == {"outer": "ok", "outer next": "ok"}
+    assert [item.content for item in outcome.injections] == ["went on", "also outside"]
+
+
+@pytest.mark.rule("DSP-5", "REG-3")
+@pytest.mark.parametrize("inner", [hang, swallow])
+@pytest.mark.parametrize("outer_waits_first", [False, True])
+async def test_an_outer_deadline_ends_the_inner_emit(inner: Any, outer_waits_first: bool) -> None:
+    """When the emitting hook runs out of time, what it started ends with it and its own chain goes on."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def emitting(event: str, data: Mapping[str, Any]) -> None:
+        if outer_waits_first:
+            await asyncio.sleep(0)
+        await registry.emit(TOOL_POST, CALL)
+        ran.append("went on")
+
+    registry.on(TOOL_POST, inner, timeout=LONG, name="inner")
+    registry.on(TOOL_POST, lambda event, data: ran.append("inner next"), name="inner next")
+    registry.on(TOOL_PRE, emitting, timeout=LIMIT, name="outer")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("outer next"), name="outer next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"outer": "timeout", "outer next": "ok"}
+    assert ran == ["outer next"]
+
+
+@pytest.mark.rule("DSP-5", "REG-3")
+@pytest.mark.parametrize("difference", [-0.02, 0.0, 0.02])
+async def test_inner_and_outer_deadline_close_together(difference: float) -> None:
+    """Whichever of two deadlines passes first, the outer chain goes on and nobody takes it for the caller."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def emitting(event: str, data: Mapping[str, Any]) -> None:
+        await registry.emit(TOOL_POST, CALL)
+
+    registry.on(TOOL_POST, swallow, timeout=LIMIT + difference, name="inner")
+    registry.on(TOOL_PRE, emitting, timeout=LIMIT, name="outer")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("outer next"), name="outer next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"outer": "timeout", "outer next": "ok"}
+    assert ran == ["outer next"]
+
+
+@pytest.mark.rule("DSP-5")
+async def test_three_chains_deep() -> None:
+    """The deadline in the middle ends what is inside it and nothing around it."""
+    registry = HookRegistry()
+    seen: list[Outcome] = []
+
+    def emitting(inner: str) -> Callable[..., Any]:
+        async def hook(event: str, data: Mapping[str, Any]) -> None:
+            seen.append(await registry.emit(inner, CALL))
+
+        return hook
+
+    registry.on("agent:pre", hang, timeout=LONG, name="innermost")
+    registry.on(TOOL_POST, emitting("agent:pre"), timeout=LIMIT, name="middle")
+    registry.on(TOOL_PRE, emitting(TOOL_POST), timeout=LONG, name="outermost")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert [statuses(inner) for inner in seen] == [{"middle": "timeout"}]
+    assert statuses(outcome) == {"outermost": "ok"}
+
+
+# -- a hook's own time limits and tasks --------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-6")
+@pytest.mark.parametrize("inside", ["nothing", "an emit"])
+async def test_a_hook_may_use_asyncio_timeout(inside: str) -> None:
+    """A hook's own time limit cancels what the hook waits for, and is nobody else's cancellation."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def limited(event: str, data: Mapping[str, Any]) -> HookResult:
+        try:
+            async with asyncio.timeout(0.02):
+                await (registry.emit(TOOL_POST, CALL) if inside == "an emit" else hang(event, data))
+        except TimeoutError:
+            await asyncio.sleep(0)
+            return HookResult.inject("too slow")
+        raise AssertionError
+
+    registry.on(TOOL_POST, hang, timeout=LONG)
+    registry.on(TOOL_PRE, limited, timeout=LONG, name="limited")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.context_injection, statuses(outcome)) == ("too slow", {"limited": "ok", "next": "ok"})
+    assert ran == ["next"]
+
+
+@pytest.mark.rule("DSP-6")
+async def test_a_hook_may_use_a_task_group() -> None:
+    """A failing child cancels the hook's other children and the hook's wait, and nobody else."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def fail() -> None:
+        raise ValueError("child")
+
+    async def grouped(event: str, data: Mapping[str, Any]) -> HookResult:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+                group.create_task(asyncio.Event().wait())
+                await asyncio.Event().wait()
+        return HookResult.inject("one failed")
+
+    async def ungrouped(event: str, data: Mapping[str, Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            await asyncio.Event().wait()
+
+    registry.on(TOOL_PRE, grouped, name="grouped")
+    registry.on(TOOL_PRE, ungrouped, name="ungrouped")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"grouped": "ok", "ungrouped": "error", "next": "ok"}
+    assert "ValueError: child" in str(outcome.failures[0].error)
+    assert (outcome.context_injection, ran) == ("one failed", ["next"])
+
+
+@pytest.mark.rule("DSP-6")
+async def test_a_task_group_whose_child_fails_while_it_is_left() -> None:
+    """A group cancels its hook's wait for a child that fails, and where Python never takes that back, nothing runs."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("child")
+
+    async def grouped(event: str, data: Mapping[str, Any]) -> HookResult:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+        await asyncio.sleep(0)
+        return HookResult.inject("one failed")
+
+    registry.on(TOOL_PRE, grouped, name="grouped")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    emitting = asyncio.create_task(registry.emit(TOOL_PRE, CALL))
+    await asyncio.wait([emitting])
+    if sys.version_info >= (3, 13):
+        assert (statuses(emitting.result()), ran) == ({"grouped": "ok", "next": "ok"}, ["next"])
+    else:
+        assert (emitting.cancelled(), ran) == (True, [])
+
+
+@pytest.mark.rule("DSP-5", "DSP-6")
+@pytest.mark.parametrize("own", [0.02, LIMIT, 0.09])
+async def test_a_hooks_own_limit_and_its_deadline(own: float) -> None:
+    """A hook whose own limit and deadline lie close together is over at its deadline, whichever came first."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    async def limited(event: str, data: Mapping[str, Any]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(own):
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    registry.on(TOOL_PRE, limited, timeout=LIMIT, name="limited")
+    registry.on(TOOL_PRE, lambda event, data: ran.append("next"), name="next")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (statuses(outcome), ran) == ({"limited": "timeout", "next": "ok"}, ["next"])
+
+
+@pytest.mark.rule("DSP-5")
+async def test_tasks_of_a_hook_end_with_its_group() -> None:
+    """At the deadline a hook's task group is cancelled with the hook, so no task is left over."""
+    registry = HookRegistry()
+    before = asyncio.all_tasks()
+
+    async def grouped(event: str, data: Mapping[str, Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(hang(event, data))
+
+    registry.gate(TOOL_PRE, grouped, timeout=LIMIT, name="grouped")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert outcome.cause == "hook_timeout"
+    assert asyncio.all_tasks() == before
+
+
+# -- a budget for the chain --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-9", "DSP-4")
+@pytest.mark.parametrize("waits", [False, True])
+async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> None:
+    """When the chain's time is used up, a hook that has not run yet counts as timed out, under its own `on_error`."""
+    ran: list[str] = []
+
+    async def slow(event: str, data: Mapping[str, Any]) -> None:
+        if waits:
+            await asyncio.sleep(0.06)
+        else:
+            time.sleep(0.06)  # noqa: ASYNC251  another way to use time
+
+    def chain() -> HookRegistry:
+        registry = HookRegistry(chain_timeout=0.1)
+        registry.on(TOOL_PRE, slow, name="a")
+        registry.on(TOOL_PRE, slow, name="b")
+        registry.on(TOOL_PRE, lambda event, data: ran.append("c"), name="c")
+        registry.register(TOOL_PRE, lambda event, data: ran.append("d"), name="d")
+        return registry
+
+    outcome = await quick(chain().emit(TOOL_PRE, CALL))
+    assert (outcome.denied, outcome.all_succeeded) == (False, False)
+    assert {name: statuses(outcome)[name] for name in "acd"} == {"a": "ok", "c": "timeout", "d": "timeout"}
+    gated = chain()
+    gated.gate(TOOL_PRE, lambda event, data: ran.append("e"), name="e")
+    outcome = await quick(gated.emit(TOOL_PRE, CALL))
+    assert (outcome.denied_by, outcome.cause) == ("e", "hook_timeout")
+    assert ran == []
+
+
+@pytest.mark.rule("DSP-9")
+async def test_a_budget_is_for_one_emit() -> None:
+    """Every emit begins with the whole budget, and a chain that keeps to it notices nothing."""
+    registry = HookRegistry(chain_timeout=0.3)
+
+    async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0.12)
+        return HookResult.inject("x")
+
+    registry.gate(TOOL_PRE, wait)
+    for _ in range(3):
+        assert (await quick(registry.emit(TOOL_PRE, CALL))).all_succeeded
+
+
+@pytest.mark.rule("DSP-4")
+@pytest.mark.parametrize("hook", [hang, swallow])
+async def test_the_budget_ends_the_hook_that_is_running(hook: Any) -> None:
+    """The hooks of one emit take no longer together than the budget allows, also when one of them does not end."""
+    registry = HookRegistry(chain_timeout=0.1)
+    registry.on(TOOL_PRE, hook, name="slow", timeout=LONG)
+    registry.gate(TOOL_PRE, saying(None), name="gate")
+    async with asyncio.timeout(2):
+        outcome = await registry.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {"slow": "timeout", "gate": "timeout"}
+    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-5")
+async def test_two_hundred_deadlines_at_once() -> None:
+    """Emits that wait side by side each end at their own hook's limit, with that hook named."""
+    registry = HookRegistry()
+    limits = {f"tool{number}": 0.3 - number * 0.001 for number in range(200)}
+    for tool, limit in limits.items():
+        registry.gate(TOOL_PRE, hang, match=tool, timeout=limit, name=f"gate of {tool}")
+
+    async def one(tool: str) -> float:
+        started = time.monotonic()
+        outcome = await registry.emit(TOOL_PRE, {"tool_name": tool})
+        assert (outcome.denied_by, outcome.cause) == (f"gate of {tool}", "hook_timeout")
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        return time.monotonic() - started
+
+    took = dict(zip(limits, await asyncio.gather(*map(one, limits)), strict=True))
+    for tool, limit in limits.items():
+        assert limit <= took[tool] < limit + 0.9
+
+
+@pytest.mark.rule("DSP-5")
+async def test_hooks_of_every_kind_at_once() -> None:
+    """Emits whose hooks answer, hang, block or cannot be ended run side by side, each with its own outcome."""
+    registry = HookRegistry()
+
+    async def answer(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0.03)
+        return HookResult.deny("answered")
+
+    hooks = {"answer": answer, "hang": hang, "swallow": swallow, "quick": saying(None)}
+    for name, hook in hooks.items():
+        registry.gate(TOOL_PRE, hook, match=name, name=name, timeout=0.5 if name == "answer" else LIMIT)
+    registry.gate(TOOL_PRE, blocking(0.1), match="block", name="block", timeout=LIMIT)
+    tools = [*hooks, "block"] * 2
+    outcomes = await asyncio.gather(*(registry.emit(TOOL_PRE, {"tool_name": tool}) for tool in tools))
+    assert [(tool, outcome.cause) for tool, outcome in zip(tools, outcomes, strict=True)] == [
+        ("answer", "denied_by_hook"),
+        ("hang", "hook_timeout"),
+        ("swallow", "hook_timeout"),
+        ("quick", None),
+        ("block", "hook_timeout"),
+    ] * 2

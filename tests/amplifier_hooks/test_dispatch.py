@@ -1,0 +1,985 @@
+"""Chains through the public door: order, what one hook hands to the next, what a failure means, and on which loop."""
+
+import asyncio
+import contextlib
+import copy
+import gc
+import json
+import pickle
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amplifier_hooks import HookRegistry, HookResult, Outcome
+
+TOOL_PRE: Final = "tool:pre"
+CALL: Final = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+SOON: Final = 5  # seconds; nothing here waits that long unless it is broken
+CONTINUE: Final = HookResult.proceed()
+
+colour: ContextVar[Any] = ContextVar("colour", default="none")
+
+
+def saying(answer: object) -> Callable[..., Any]:
+    """A hook that answers at once, and always the same."""
+
+    async def hook(event: str, data: Mapping[str, Any]) -> Any:
+        return answer
+
+    return hook
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A hook that fails."""
+
+    async def hook(event: str, data: Mapping[str, Any]) -> None:
+        raise error
+
+    return hook
+
+
+def noting(seen: list[Any], what: str | None = None) -> Callable[..., Any]:
+    """A hook that says nothing and notes `what`, or the value of `n` it was shown."""
+
+    async def hook(event: str, data: Mapping[str, Any]) -> None:
+        seen.append(what or data.get("n"))
+
+    return hook
+
+
+def statuses(outcome: Outcome) -> dict[str, str]:
+    """What became of each hook."""
+    return {answer.hook_name: answer.status for answer in outcome.hook_results}
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-1")
+async def test_hooks_run_one_after_another() -> None:
+    """A hook begins only after the one before it has ended, however often that one waits."""
+    registry, steps = HookRegistry(), []
+
+    def stepping(name: str) -> Callable[..., Any]:
+        async def hook(event: str, data: Mapping[str, Any]) -> None:
+            for step in range(3):
+                steps.append(f"{name}{step}")
+                await asyncio.sleep(0)
+
+        return hook
+
+    for name in "abc":
+        registry.on(TOOL_PRE, stepping(name), name=name)
+    await registry.emit(TOOL_PRE, CALL)
+    assert steps == [f"{name}{step}" for name in "abc" for step in range(3)]
+
+
+@pytest.mark.rule("DSP-1", "RES-4")
+@pytest.mark.parametrize("waits", [False, True])
+async def test_the_first_deny_stops_the_participants(waits: bool) -> None:
+    """After a deny no participant runs, and the outcome names who denied, why, and who was reached."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def refuse(event: str, data: Mapping[str, Any]) -> HookResult:
+        if waits:
+            await asyncio.sleep(0)
+        return HookResult.deny("not on my watch")
+
+    registry.on(TOOL_PRE, noting(seen, "first"), name="first")
+    registry.on(TOOL_PRE, refuse, name="refuse")
+    registry.gate(TOOL_PRE, noting(seen, "later gate"), name="later gate")
+    registry.on(TOOL_PRE, saying(HookResult.deny("too late")), name="second deny")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert seen == ["first"]
+    assert (outcome.action, outcome.denied_by, outcome.reason) == ("deny", "refuse", "not on my watch")
+    assert outcome.cause == "denied_by_hook"
+    assert outcome.ran == ("first", "refuse")
+
+
+@pytest.mark.rule("DSP-1")
+async def test_a_modification_is_passed_on() -> None:
+    """The next hook sees the fields merged over the payload; the emitter's own data stays as it was."""
+    registry = HookRegistry()
+    seen: list[int | None] = []
+    registry.on(TOOL_PRE, noting(seen))
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    registry.on(TOOL_PRE, noting(seen))
+    registry.register(TOOL_PRE, saying({"action": "modify", "data": {"n": 2}}))
+    registry.register(TOOL_PRE, noting(seen))
+    emitted = {**CALL, "n": 0}
+    outcome = await registry.emit(TOOL_PRE, emitted)
+    assert seen == [0, 1, 2]
+    assert (outcome.action, outcome.modified, outcome.data) == ("modify", True, {**CALL, "n": 2})
+    assert emitted == {**CALL, "n": 0}
+
+
+@pytest.mark.rule("RES-4")
+async def test_unchanged_data_is_the_emitters_own() -> None:
+    """When nobody modified anything, the outcome's data is the very object that was emitted."""
+    registry = HookRegistry()
+    registry.gate(TOOL_PRE, saying(HookResult.inject("hint")))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert outcome.data is CALL
+    assert not outcome.modified
+
+
+@pytest.mark.rule("DSP-1")
+async def test_every_kind_of_function_takes_its_turn() -> None:
+    """Async functions, plain ones, plain ones that return an awaitable, partials and objects run in one order."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def async_hook(event: str, data: Mapping[str, Any], name: str = "async") -> None:
+        await asyncio.sleep(0)
+        seen.append(name)
+
+    class Callee:
+        async def __call__(self, event: str, data: Mapping[str, Any]) -> None:
+            seen.append("object")
+
+    registry.on(TOOL_PRE, async_hook)
+    registry.on(TOOL_PRE, lambda event, data: seen.append("plain"), name="plain")
+    registry.on(TOOL_PRE, lambda event, data: async_hook(event, data, "returned"), name="returned")
+    registry.on(TOOL_PRE, partial(async_hook, name="partial"), name="partial")
+    registry.on(TOOL_PRE, Callee())
+    registry.on(TOOL_PRE, lambda event, data: seen.append("thread"), name="thread", thread=True)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert seen == ["async", "plain", "returned", "partial", "object", "thread"]
+    assert outcome.all_succeeded
+
+
+# -- the second look ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-2")
+async def test_gates_look_again_and_others_do_not() -> None:
+    """A gate before a modification runs once more on the final data; later gates, counters and other hooks do not."""
+    registry = HookRegistry()
+    looks: dict[str, list[int | None]] = {}
+
+    def look(name: str) -> Callable[..., Any]:
+        return noting(looks.setdefault(name, []))
+
+    registry.gate(TOOL_PRE, look("early gate"))
+    registry.gate(TOOL_PRE, look("counter"), recheck=False)
+    registry.on(TOOL_PRE, look("on"))
+    registry.register(TOOL_PRE, look("register"))
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    registry.gate(TOOL_PRE, look("between"))
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 2})))
+    registry.gate(TOOL_PRE, look("late gate"))
+    outcome = await registry.emit(TOOL_PRE, {**CALL, "n": 0})
+    assert looks == {
+        "early gate": [0, 2],
+        "counter": [0],
+        "on": [0],
+        "register": [0],
+        "between": [1, 2],
+        "late gate": [2],
+    }
+    assert (outcome.action, outcome.data["n"]) == ("modify", 2)
+
+
+@pytest.mark.rule("DSP-2")
+async def test_nothing_is_looked_at_twice_without_a_change_or_after_a_denial() -> None:
+    """There is a second look only where something changed and nobody has denied yet."""
+    registry = HookRegistry()
+    seen: list[int | None] = []
+    registry.gate(TOOL_PRE, noting(seen))
+    await registry.emit(TOOL_PRE, {**CALL, "n": 0})
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    registry.on(TOOL_PRE, saying(HookResult.deny("no")))
+    await registry.emit(TOOL_PRE, {**CALL, "n": 0})
+    assert seen == [0, 0]
+
+
+class Look(NamedTuple):
+    """What a gate answers at its two looks, and what they amount to together."""
+
+    first: object
+    second: object
+    action: str
+    asks: int
+
+
+ASK: Final = HookResult.ask("Sure?")
+
+
+@pytest.mark.rule("DSP-2")
+@pytest.mark.parametrize(
+    "look",
+    [
+        Look(None, HookResult.deny("no"), "deny", 0),
+        Look(None, ASK, "ask_user", 1),
+        Look(ASK, None, "ask_user", 1),
+        Look(ASK, ASK, "ask_user", 1),
+        Look(ASK, HookResult.ask("Still sure?"), "ask_user", 2),
+        Look(ASK, HookResult.deny("no"), "deny", 1),
+        Look(None, HookResult.modify({"n": 9}), "modify", 0),
+        Look(None, HookResult.inject("second"), "modify", 0),
+        Look(None, HookResult.proceed(user_message="second"), "modify", 0),
+        Look(None, "no answer at all", "deny", 0),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True])
+async def test_only_objections_count_in_the_second_look(look: Look, waits: bool) -> None:
+    """Of a gate's two answers the stricter one stands; the second one changes, injects and tells nothing."""
+    registry = HookRegistry()
+    answers = iter([look.first, look.second])
+
+    async def twice(event: str, data: Mapping[str, Any]) -> Any:
+        if waits:
+            await asyncio.sleep(0)
+        return next(answers)
+
+    registry.gate(TOOL_PRE, twice, name="gate")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert (outcome.action, len(outcome.asks)) == (look.action, look.asks)
+    assert outcome.data["n"] == 1
+    assert outcome.injections == ()
+    assert outcome.messages == ()
+    assert outcome.denied_by == ("gate" if look.action == "deny" else None)
+
+
+@pytest.mark.rule("DSP-2")
+async def test_the_second_look_is_on_record_as_such() -> None:
+    """A denial at the second look stops the gates behind it and is marked, beside the first answers."""
+    registry = HookRegistry()
+    seen: list[int | None] = []
+
+    async def picky(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("changed") if "n" in data else None
+
+    registry.gate(TOOL_PRE, picky, name="picky")
+    registry.gate(TOOL_PRE, noting(seen), name="behind")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})), name="modifier")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert [(a.hook_name, a.action, a.recheck) for a in outcome.hook_results] == [
+        ("picky", "continue", False),
+        ("behind", "continue", False),
+        ("modifier", "modify", False),
+        ("picky", "deny", True),
+    ]
+    assert (outcome.denied_by, outcome.reason) == ("picky", "changed")
+    assert seen == [None]
+
+
+@pytest.mark.rule("DSP-2", "DSP-3")
+async def test_a_gate_that_fails_at_its_second_look_denies() -> None:
+    """A gate that raises when it sees the changed data has failed closed."""
+    registry = HookRegistry()
+
+    async def brittle(event: str, data: Mapping[str, Any]) -> None:
+        if "n" in data:
+            raise ValueError(data["n"])
+
+    registry.gate(TOOL_PRE, brittle, name="brittle")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert (outcome.action, outcome.denied_by, outcome.cause) == ("deny", "brittle", "hook_error")
+
+
+# -- what a failure means ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-3")
+@pytest.mark.parametrize(
+    ("intent", "strict", "event", "on_error", "denied"),
+    [
+        ("register", False, TOOL_PRE, None, False),
+        ("register", True, TOOL_PRE, None, True),
+        ("register", True, "tool:error", None, False),
+        ("register", True, "agent:stop", None, False),
+        ("register", True, TOOL_PRE, "continue", False),
+        ("register", False, TOOL_PRE, "deny", True),
+        ("on", False, TOOL_PRE, None, False),
+        ("on", True, TOOL_PRE, None, False),
+        ("on", False, TOOL_PRE, "deny", True),
+        ("gate", False, TOOL_PRE, None, True),
+        ("gate", False, TOOL_PRE, "continue", False),
+        ("gate", False, "tool:error", None, True),
+    ],
+)
+async def test_what_a_failure_means(intent: str, strict: bool, event: str, on_error: str | None, denied: bool) -> None:
+    """Each way in has its default, and `on_error` overrules it; either way the failure is on record."""
+    registry = HookRegistry(register_on_error="deny" if strict else "continue")
+    seen: list[str] = []
+    getattr(registry, intent)(event, raising(ValueError("broken")), name="broken", on_error=on_error)
+    registry.on(event, noting(seen, "next"), name="next")
+    outcome = await registry.emit(event, {})
+    assert outcome.denied is denied
+    assert seen == ([] if denied else ["next"])
+    assert outcome.cause == ("hook_error" if denied else None)
+    (failure,) = outcome.failures
+    assert (failure.hook_name, failure.status, failure.error) == ("broken", "error", "ValueError: broken")
+
+
+@pytest.mark.rule("DSP-4")
+async def test_four_kinds_of_failure_are_told_apart() -> None:
+    """Timeout, error, invalid answer and unavailable are different, and none of them is a person's rejection."""
+
+    async def hang(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    async def missing(event: str, data: Mapping[str, Any]) -> None:
+        from amplifier_hooks.errors import HookUnavailable
+
+        raise HookUnavailable("no such program")
+
+    kinds = {
+        "error": (raising(TimeoutError("its own")), "hook_error"),
+        "invalid": (saying("yes"), "hook_invalid_output"),
+        "timeout": (hang, "hook_timeout"),
+        "unavailable": (missing, "hook_unavailable"),
+    }
+    together = HookRegistry()
+    for status, (hook, cause) in kinds.items():
+        alone = HookRegistry()
+        alone.gate(TOOL_PRE, hook, name=status, timeout=0.05)
+        together.on(TOOL_PRE, hook, name=status, timeout=0.05)
+        outcome = await alone.emit(TOOL_PRE, CALL)
+        assert (outcome.action, outcome.cause, statuses(outcome)) == ("deny", cause, {status: status})
+    outcome = await together.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {status: status for status in kinds}
+    assert not outcome.denied
+
+
+class Unreadable(Mapping[str, Any]):
+    """A mapping that cannot be read."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise ValueError("unreadable")
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, key: str) -> Any:
+        raise ValueError("unreadable")
+
+
+class OneKey(Mapping[Any, Any]):
+    """A mapping of one key to one value, both whatever they are."""
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self.key, self.value = key, value
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.key
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.value
+
+
+class Incomparable:
+    """Equal to nothing, and says so loudly, as arrays do."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+
+@pytest.mark.rule("DSP-3")
+@pytest.mark.parametrize(
+    "changes",
+    [Unreadable(), OneKey([], 1), OneKey("tool_name", Incomparable())],
+    ids=["unreadable", "key without hash", "value without equality"],
+)
+async def test_a_modification_that_cannot_be_read_is_invalid(changes: Mapping[str, Any]) -> None:
+    """Changes that raise while they are merged are the hook's failure, and leave the data as it was."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def odd(event: str, data: Mapping[str, Any]) -> HookResult:
+        return HookResult.modify(changes)
+
+    registry.on(TOOL_PRE, odd, name="odd")
+    registry.on(TOOL_PRE, noting(seen, "next"), name="next")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {"odd": "invalid", "next": "ok"}
+    assert outcome.data == CALL
+    assert seen == ["next"]
+
+
+@pytest.mark.rule("DSP-3")
+@pytest.mark.parametrize("field", ["tool_name", "session_id", "tenant_id", "tool_call_id"])
+@pytest.mark.parametrize("intent", ["on", "gate"])
+async def test_identity_cannot_be_changed(field: str, intent: str) -> None:
+    """A modification of who, where or which is an invalid answer as a whole; saying the same again is none."""
+    registry = HookRegistry()
+    getattr(registry, intent)(TOOL_PRE, saying(HookResult.modify({field: "other", "n": 1})), name="forger")
+    data = {"tool_name": "Bash", "session_id": "s1"}
+    outcome = await registry.emit(TOOL_PRE, data)
+    assert statuses(outcome) == {"forger": "invalid"}
+    assert outcome.data == data
+    assert outcome.cause == ("hook_invalid_output" if intent == "gate" else None)
+    assert field in str(outcome.failures[0].error)
+
+    harmless = HookRegistry()
+    harmless.on(TOOL_PRE, saying(HookResult.modify({"tool_name": "Bash", "n": 1})))
+    assert (await harmless.emit(TOOL_PRE, data)).data["n"] == 1
+
+
+@pytest.mark.rule("DSP-3")
+@pytest.mark.parametrize("kind", ["itself", "another loop", "no future"])
+async def test_awaiting_what_cannot_be_awaited(kind: str) -> None:
+    """A hook that awaits its own task, another loop's future, or something the loop does not know, has failed."""
+
+    class Odd:
+        def __await__(self) -> Iterator[Any]:
+            yield 42
+
+    other_loop = asyncio.new_event_loop()
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def confused(event: str, data: Mapping[str, Any]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        things: dict[str, Any] = {"itself": task, "another loop": other_loop.create_future(), "no future": Odd()}
+        await things[kind]
+
+    registry.on(TOOL_PRE, confused, name="confused")
+    registry.on(TOOL_PRE, noting(seen, "next"), name="next")
+    try:
+        outcome = await registry.emit(TOOL_PRE, CALL)
+    finally:
+        other_loop.close()
+    assert statuses(outcome) == {"confused": "error", "next": "ok"}
+    assert seen == ["next"]
+
+
+# -- what a hook is given ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-7")
+@pytest.mark.parametrize("intent", ["on", "gate"])
+async def test_participants_read_but_do_not_write(intent: str) -> None:
+    """The data reads like any dict, can be copied and spread, and refuses every way of writing to it."""
+    registry = HookRegistry()
+    copies: list[dict[str, Any]] = []
+
+    async def read(event: str, data: dict[str, Any]) -> None:
+        assert isinstance(data, dict)
+        assert json.loads(json.dumps(data)) == CALL
+        made = [
+            data.copy(),
+            copy.copy(data),
+            copy.deepcopy(data),
+            dict(data),
+            {**data},
+            pickle.loads(pickle.dumps(data)),
+        ]
+        for one in made:
+            one["free"] = True
+        copies.extend(made)
+        for write in (
+            lambda: data.__setitem__("n", 1),
+            lambda: data.__delitem__("tool_name"),
+            lambda: data.update(n=1),
+            lambda: data.setdefault("n", 1),
+            lambda: data.pop("tool_name"),
+            data.popitem,
+            data.clear,
+            lambda: data.__ior__({"n": 1}),
+        ):
+            with pytest.raises(TypeError, match="read-only"):
+                write()
+
+    getattr(registry, intent)(TOOL_PRE, read)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert outcome.all_succeeded
+    assert outcome.data == CALL
+    assert len(copies) == 6
+    assert all(type(one) is dict and one["free"] for one in copies)
+
+
+@pytest.mark.rule("DSP-7")
+async def test_upstream_handlers_get_a_copy_each() -> None:
+    """What a `register` handler writes into its data reaches neither the next hook nor the emitter."""
+    registry = HookRegistry()
+    kinds: list[type] = []
+
+    def scribble(event: str, data: dict[str, Any]) -> None:
+        kinds.append(type(data))
+        assert "scribbled" not in data
+        data["scribbled"] = True
+
+    registry.register(TOOL_PRE, scribble)
+    registry.register(TOOL_PRE, scribble)
+    registry.on(TOOL_PRE, lambda event, data: scribble(event, dict(data)), name="on")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert outcome.all_succeeded
+    assert kinds == [dict] * 3
+    assert outcome.data == CALL
+
+
+@pytest.mark.rule("DSP-7", "REG-5")
+async def test_observers_cannot_write_either() -> None:
+    """An observer that writes to the data fails alone, and the outcome stays as the participants left it."""
+    registry = HookRegistry()
+    seen: list[Any] = []
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+
+    @registry.observe(TOOL_PRE)
+    def scribble(event: str, data: dict[str, Any], outcome: Outcome) -> None:
+        data["n"] = 2
+
+    @registry.observe(TOOL_PRE)
+    def look(event: str, data: dict[str, Any], outcome: Outcome) -> None:
+        seen.append((data["n"], outcome.action))
+
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert outcome.data["n"] == 1
+    assert seen == [(1, "modify")]
+
+
+@pytest.mark.rule("DSP-7")
+@pytest.mark.parametrize(
+    "when", ["at once", "after waiting", "before waiting", "before failing", "before its deadline"]
+)
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+async def test_context_variables_stay_with_the_hook(when: str, intent: str) -> None:
+    """What a hook sets is seen neither by the next hook nor by the caller, whenever the hook set it."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def paint(event: str, data: Mapping[str, Any]) -> None:
+        if when == "after waiting":
+            await asyncio.sleep(0)
+        colour.set("red")
+        if when == "before waiting":
+            await asyncio.sleep(0)
+            assert colour.get() == "red"
+        if when == "before failing":
+            raise ValueError
+        if when == "before its deadline":
+            await asyncio.Event().wait()
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        seen.append(colour.get())
+        await asyncio.sleep(0)
+        seen.append(colour.get())
+
+    colour.set("white")
+    getattr(registry, intent)(TOOL_PRE, paint, timeout=0.05, on_error="continue")
+    for _ in range(3):
+        getattr(registry, intent)(TOOL_PRE, look)
+    registry.observe(TOOL_PRE, lambda event, data, outcome: seen.append(colour.get()))
+    await registry.emit(TOOL_PRE, CALL)
+    assert seen == ["white"] * 7
+    assert colour.get() == "white"
+
+
+@pytest.mark.rule("DSP-7")
+async def test_context_variables_that_cannot_be_compared() -> None:
+    """A value that cannot be compared with the old one is as foreign to the next hook as any other."""
+    registry = HookRegistry()
+    seen: list[object] = []
+    colour.set(True)
+
+    async def paint(event: str, data: Mapping[str, Any]) -> None:
+        colour.set(Incomparable())
+
+    registry.on(TOOL_PRE, paint)
+    registry.on(TOOL_PRE, lambda event, data: seen.append(colour.get()), name="look")
+    await registry.emit(TOOL_PRE, CALL)
+    assert seen[0] is True
+    assert colour.get() is True
+
+
+@pytest.mark.rule("DSP-7")
+async def test_hooks_see_the_callers_context_variables() -> None:
+    """A hook, its threads and its tasks read what the caller has set."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(colour.get())
+
+    registry.on(TOOL_PRE, lambda event, data: look(), name="plain")
+    registry.on(TOOL_PRE, lambda event, data: seen.append(colour.get()), thread=True, name="thread")
+    registry.on(TOOL_PRE, lambda event, data: asyncio.create_task(look()), name="task")
+    colour.set("white")
+    await registry.emit(TOOL_PRE, CALL)
+    assert seen == ["white"] * 3
+
+
+# -- durations and the record ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-8")
+@pytest.mark.parametrize("timing", [False, True])
+async def test_durations_are_kept_where_they_mean_something(timing: bool) -> None:
+    """A hook that waited, failed or answered has a duration; a silent one only where every one is timed."""
+    registry = HookRegistry(timing=timing)
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.01)
+
+    registry.on(TOOL_PRE, saying(None), name="silent")
+    registry.on(TOOL_PRE, lambda event, data: None, name="silent plain")
+    registry.on(TOOL_PRE, wait, name="waited")
+    registry.on(TOOL_PRE, raising(ValueError()), name="failed")
+    registry.on(TOOL_PRE, saying("?"), name="invalid")
+    registry.on(TOOL_PRE, saying(HookResult.inject("x")), name="answered")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    took = {answer.hook_name: answer.duration_ms for answer in outcome.hook_results}
+    measured = {name for name, duration in took.items() if duration is not None}
+    silent = {"silent", "silent plain"}
+    assert measured == took.keys() - (set() if timing else silent)
+    assert sum(duration for duration in took.values() if duration) <= outcome.total_duration_ms
+    assert 9 < (took["waited"] or 0) < 1000
+
+
+@pytest.mark.rule("RES-4")
+async def test_nothing_a_hook_said_is_lost() -> None:
+    """Injections, questions, messages and failures of all hooks are kept with who said them, also in a denial."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, saying(HookResult.inject("a", user_message="from a")), name="a")
+    registry.on(TOOL_PRE, saying(HookResult.ask("b?")), name="b")
+    registry.on(TOOL_PRE, raising(ValueError("c")), name="c")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})), name="d")
+    registry.on(TOOL_PRE, saying(HookResult.deny("e", context_injection="why")), name="e")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert outcome.action == "deny"
+    assert [(item.hook_name, item.content, item.event) for item in outcome.injections] == [
+        ("a", "a", TOOL_PRE),
+        ("e", "why", TOOL_PRE),
+    ]
+    assert [(ask.hook_name, ask.prompt) for ask in outcome.asks] == [("b", "b?")]
+    assert [(message.hook_name, message.text) for message in outcome.messages] == [("a", "from a")]
+    assert statuses(outcome) == {"a": "ok", "b": "ok", "c": "error", "d": "ok", "e": "ok"}
+    assert outcome.data["n"] == 1
+
+
+# -- observers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("REG-5", "DSP-3")
+async def test_observers_are_told_whatever_happens() -> None:
+    """Observers hear last, also of a denial, and one that fails, hangs or exits changes nothing for the others."""
+    registry = HookRegistry()
+    told: list[tuple[str, str | None]] = []
+
+    async def hang(event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        await asyncio.Event().wait()
+
+    async def leave(event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        raise SystemExit(1)
+
+    registry.observe(TOOL_PRE, hang, timeout=0.05, priority=-2)
+    registry.observe(TOOL_PRE, leave, priority=-1)
+    registry.observe(TOOL_PRE, hang, timeout=0.05, concurrent=True, name="beside")
+    registry.observe("*", lambda event, data, outcome: told.append((event, outcome.denied_by)), name="metrics")
+    registry.gate(TOOL_PRE, saying(HookResult.deny("no")), name="gate", priority=99)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert told == [(TOOL_PRE, "gate")]
+    assert outcome.ran == ("gate",)
+    assert outcome.reason == "no"
+
+
+@pytest.mark.rule("REG-5")
+async def test_deciding_does_not_wait_for_observers() -> None:
+    """`decide` runs the participants only; `notify` shows the observers the outcome they are given."""
+    registry = HookRegistry()
+    order: list[str] = []
+    registry.observe(TOOL_PRE, lambda event, data, outcome: order.append(f"told {outcome.action}"), priority=-5)
+    registry.on(TOOL_PRE, noting(order, "took part"), priority=5)
+    outcome = await registry.decide(TOOL_PRE, CALL)
+    order.append("decided")
+    await registry.notify(outcome)
+    assert order == ["took part", "decided", "told continue"]
+
+
+# -- tenants -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TEN-1")
+async def test_tenants_do_not_meet() -> None:
+    """A tenant's hooks run for that tenant only and after the system's; the system's run for everybody."""
+    registry = HookRegistry()
+    seen: list[str] = []
+    for tenant in ("acme", "globex"):
+        registry.on(TOOL_PRE, noting(seen, tenant), tenant=tenant, name=tenant)
+    registry.on(TOOL_PRE, noting(seen, "system"), name="system")
+    ran = {}
+    for tenant in ("acme", "globex", ""):
+        outcome = await registry.emit(TOOL_PRE, {**CALL, "tenant_id": tenant})
+        ran[tenant] = outcome.ran
+    assert ran == {"acme": ("system", "acme"), "globex": ("system", "globex"), "": ("system",)}
+    assert seen == ["system", "acme", "system", "globex", "system"]
+
+
+@pytest.mark.rule("TEN-1")
+async def test_a_tenants_hook_cannot_slow_or_fail_another() -> None:
+    """While one tenant's hooks hang and are left behind, another tenant's emit is through before them."""
+    registry = HookRegistry()
+    hanging = asyncio.Event()
+
+    async def hang(event: str, data: Mapping[str, Any]) -> None:
+        hanging.set()
+        for _ in range(6):  # an end, or a broken dispatcher would hang the tests
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1.5)
+
+    registry.gate(TOOL_PRE, hang, tenant="acme", timeout=0.05, name="hang")
+    registry.gate(TOOL_PRE, saying(CONTINUE), tenant="globex", name="fine")
+    for _ in range(4):
+        hanging.clear()
+        bad = asyncio.ensure_future(registry.emit(TOOL_PRE, {**CALL, "tenant_id": "acme"}))
+        await asyncio.sleep(0)
+        good = await registry.emit(TOOL_PRE, {**CALL, "tenant_id": "globex"})
+        assert not bad.done() or statuses(bad.result()) == {"hang": "unavailable"}
+        assert (good.action, good.ran) == ("continue", ("fine",))
+        assert (await bad).denied
+
+
+# -- event loops -------------------------------------------------------------------------------------------------------
+
+
+def mixed() -> tuple[HookRegistry, list[str]]:
+    """A registry with a bit of everything, and what its hooks note."""
+    registry = HookRegistry()
+    notes: list[str] = []
+
+    async def hang(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.Event().wait()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0.001)
+        notes.append("waited")
+        return HookResult.modify({"n": 1})
+
+    async def limit_itself(event: str, data: Mapping[str, Any]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        notes.append("timed itself")
+
+    registry.gate(TOOL_PRE, noting(notes), name="gate")
+    registry.on(TOOL_PRE, hang, timeout=0.02, name="hang")
+    registry.on(TOOL_PRE, wait, name="wait")
+    registry.on(TOOL_PRE, limit_itself, name="limit itself")
+    registry.on(TOOL_PRE, raising(ValueError("x")), name="raise")
+    registry.on(TOOL_PRE, lambda event, data: notes.append("thread"), thread=True, name="thread")
+    return registry, notes
+
+
+def check_mixed(outcome: Outcome, notes: list[Any]) -> None:
+    """What has to come out of `mixed`."""
+    expected = {"gate": "ok", "hang": "timeout", "wait": "ok", "limit itself": "ok", "raise": "error", "thread": "ok"}
+    assert statuses(outcome) == expected
+    assert (outcome.action, outcome.data["n"]) == ("modify", 1)
+    assert notes == [None, "waited", "timed itself", "thread", 1]
+
+
+@pytest.mark.rule("DSP-1", "DSP-5")
+@pytest.mark.parametrize("kind", ["standard", "debug", "eager tasks", "uvloop"])
+def test_the_kind_of_loop_does_not_matter(kind: str) -> None:
+    """The same hooks give the same outcome on the standard loop, in debug mode, with eager tasks and on uvloop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if kind == "uvloop":
+        factory = pytest.importorskip("uvloop", reason="uvloop is not installed").new_event_loop
+    eager = getattr(asyncio, "eager_task_factory", None)
+    if kind == "eager tasks" and eager is None:
+        pytest.skip("this Python has no eager tasks")
+    registry, notes = mixed()
+
+    async def run() -> Outcome:
+        if kind == "eager tasks":
+            asyncio.get_running_loop().set_task_factory(eager)
+        return await asyncio.create_task(registry.emit(TOOL_PRE, CALL))
+
+    with asyncio.Runner(debug=kind == "debug", loop_factory=factory) as runner:
+        check_mixed(runner.run(run()), notes)
+
+
+@pytest.mark.rule("DSP-1", "DSP-5")
+def test_one_registry_serves_loop_after_loop() -> None:
+    """Loops that come and go share a registry; deadlines hold in each, and no loop is kept alive."""
+    registry, notes = mixed()
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+    for _ in range(3):
+        notes.clear()
+        with asyncio.Runner() as runner:
+            loops.append(weakref.ref(runner.get_loop()))
+            check_mixed(runner.run(registry.emit(TOOL_PRE, CALL)), notes)
+            notes.clear()
+            check_mixed(runner.run(registry.emit(TOOL_PRE, CALL)), notes)
+        del runner
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * 3
+
+
+@pytest.mark.rule("DSP-1")
+def test_hooks_that_never_wait_need_no_loop() -> None:
+    """A chain of hooks that never suspend is through without an event loop."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, saying(HookResult.inject("x")))
+    registry.observe("*", lambda event, data, outcome: None)
+    with pytest.raises(StopIteration) as done:
+        registry.emit(TOOL_PRE, CALL).send(None)
+    assert done.value.value.injections[0].content == "x"
+
+
+@pytest.mark.rule("DSP-1")
+async def test_emits_do_not_mix() -> None:
+    """Many emits of one event at once each carry their own data through hooks that wait."""
+    registry = HookRegistry()
+
+    async def add(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0)
+        return HookResult.modify({"n": data["n"] + 1000})
+
+    for _ in range(3):
+        registry.on(TOOL_PRE, add)
+    outcomes = await asyncio.gather(*(registry.emit(TOOL_PRE, {"n": n}) for n in range(100)))
+    assert [outcome.data["n"] for outcome in outcomes] == [3000 + n for n in range(100)]
+
+
+# -- any chain at all --------------------------------------------------------------------------------------------------
+
+QUICK: Final = (
+    "silent",
+    "continue",
+    "deny",
+    "modify",
+    "inject",
+    "ask",
+    "suspend",
+    "late deny",
+    "picky",
+    "raise",
+    "set",
+)
+SLOW: Final = ("hang", "swallow")
+FAILS: Final = {"raise": "error", "hang": "timeout", "swallow": "timeout"}
+SAYS: Final = {"modify": "modify", "inject": "inject_context", "ask": "ask_user"}
+STRICTNESS: Final = ("continue", "modify", "inject_context", "ask_user", "deny")
+
+
+class Link(NamedTuple):
+    """One hook of a made-up chain."""
+
+    intent: str
+    does: str
+    priority: int
+
+
+def behave(number: int, does: str, ran: list[int]) -> Callable[..., Any]:
+    """The hook that does so."""
+
+    async def hook(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        ran.append(number)
+        assert colour.get() == "white"
+        if does in ("suspend", "late deny"):
+            await asyncio.sleep(0)
+        if does == "set":
+            colour.set("red")
+        if does == "raise":
+            raise ValueError(number)
+        if does in SLOW:
+            for _ in range(6 if does == "swallow" else 1):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1.5)
+        denies = does in ("deny", "late deny") or (does == "picky" and "n" in data)
+        answers = {
+            "continue": CONTINUE,
+            "modify": HookResult.modify({"n": number}),
+            "inject": HookResult.inject("x"),
+            "ask": HookResult.ask("?"),
+        }
+        return HookResult.deny(str(number)) if denies else answers.get(does)
+
+    return hook
+
+
+class Expected(NamedTuple):
+    """What has to come out of a chain."""
+
+    action: str
+    ran: list[int]
+    by: str | None
+    n: int | None
+    failed: list[tuple[str, str]]
+
+
+def foretell(links: Sequence[Link]) -> Expected:
+    """The rules once more, as a loop."""
+    ran: list[int] = []
+    failed: list[tuple[str, str]] = []
+    looked: list[tuple[int, Link]] = []
+    again: list[tuple[int, Link]] = []
+    action, n = "continue", None
+    for number, link in sorted(enumerate(links), key=lambda pair: (pair[1].priority, pair[0])):
+        ran.append(number)
+        if link.does in FAILS:
+            failed.append((str(number), FAILS[link.does]))
+        broken = link.does in FAILS and link.intent == "gate"
+        if broken or link.does in ("deny", "late deny") or (link.does == "picky" and n is not None):
+            return Expected("deny", ran, str(number), n, failed)
+        action = max(action, SAYS.get(link.does, "continue"), key=STRICTNESS.index)
+        if link.does == "modify":
+            n, again = number, list(looked)
+        if link.intent == "gate":
+            looked.append((number, link))
+    for number, link in again:
+        ran.append(number)
+        if link.does == "picky":
+            return Expected("deny", ran, str(number), n, failed)
+    return Expected(action, ran, None, n, failed)
+
+
+async def observed(links: Sequence[Link]) -> Expected:
+    """The same chain, run."""
+    registry = HookRegistry()
+    ran: list[int] = []
+    for number, (intent, does, priority) in enumerate(links):
+        hook = behave(number, does, ran)
+        limit = 0.02 if does in SLOW else 30
+        getattr(registry, intent)(TOOL_PRE, hook, priority, str(number), timeout=limit)
+    colour.set("white")
+    task = asyncio.current_task()
+    assert task is not None
+    async with asyncio.timeout(SOON):
+        outcome = await registry.emit(TOOL_PRE, CALL)
+    assert task.cancelling() == 0
+    assert colour.get() == "white"
+    failed: list[tuple[str, str]] = [(answer.hook_name, answer.status) for answer in outcome.failures]
+    return Expected(outcome.action, ran, outcome.denied_by, outcome.data.get("n"), failed)
+
+
+def chains(*does: str, most: int) -> st.SearchStrategy[list[Link]]:
+    """Chains of hooks that behave in these ways."""
+    link = st.builds(
+        Link, st.sampled_from(["on", "gate", "register"]), st.sampled_from(does), st.integers(min_value=-1, max_value=1)
+    )
+    return st.lists(link, max_size=most)
+
+
+@pytest.mark.rule("DSP-1", "DSP-2", "DSP-3", "DSP-7")
+@given(chains(*QUICK, most=8))
+def test_any_chain(links: list[Link]) -> None:
+    """Whoever takes part and whatever they do, who ran, who denied, what was reported and the data follow the rules."""
+    assert asyncio.run(observed(links)) == foretell(links)
+
+
+@pytest.mark.rule("DSP-5")
+@given(st.tuples(chains(*QUICK, most=3), chains(*SLOW, most=2), chains(*QUICK, most=3)))
+@settings(max_examples=25)
+def test_any_chain_with_hooks_that_do_not_end(parts: tuple[list[Link], list[Link], list[Link]]) -> None:
+    """The same holds when hooks hang, or swallow their cancellation until they are closed."""
+    links = [link for part in parts for link in part]
+    assert asyncio.run(observed(links)) == foretell(links)

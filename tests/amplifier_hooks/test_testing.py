@@ -1,0 +1,130 @@
+"""The stand-ins do what their names say."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks.effects.approval import as_options
+from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.ports import ApprovalRequest, Decision, Question
+from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, RecordingContext, ScriptedApprover
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ApprovalBackend, AuditSink, Clock, ContextManager
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def request(number: int = 1) -> ApprovalRequest:
+    """A request that offers Allow and Deny."""
+    return ApprovalRequest(
+        id=f"r{number}",
+        tenant="",
+        session="s1",
+        agent="coder",
+        event="tool:pre",
+        tool="Write",
+        arguments={},
+        digest=f"digest-{number}",
+        questions=(Question(hook="guard", prompt="Really?"),),
+        options=as_options(["Allow", "Deny"]),
+        default="deny",
+        created=NOW,
+        expires=NOW + timedelta(minutes=1),
+    )
+
+
+def test_ports() -> None:
+    """Each stand-in fits its port, for the type checker too."""
+    fakes: tuple[ApprovalBackend, AuditSink, Clock, ContextManager]
+    fakes = (ScriptedApprover(), CollectingAudit(), ManualClock(), RecordingContext())
+    assert len(fakes) == 4
+
+
+def test_clock() -> None:
+    """The clock stands still until it is moved."""
+    clock = ManualClock(NOW)
+    assert clock.now() == clock.now() == NOW
+    clock.advance(1.5)
+    assert clock.now() - NOW == timedelta(seconds=1.5)
+
+
+async def test_approver_answers_in_order() -> None:
+    """Answers come in the order of the script, by label; what was not offered is given as it is."""
+    approver = ScriptedApprover("Deny", "Allow", "Maybe")
+    answers = [await approver.request(request(number)) for number in (1, 2, 3)]
+    assert [answer.option for answer in answers] == ["option-2", "option-1", "Maybe"]
+    assert [one.id for one in approver.requests] == ["r1", "r2", "r3"]
+
+
+async def test_approver_claims() -> None:
+    """Only an approval can be claimed, once, for its digest, and not after it was withdrawn."""
+    approver = ScriptedApprover("Deny", "Allow", "Allow", "Allow")
+    for number in (1, 2, 3, 4):
+        await approver.request(request(number))
+    await approver.withdraw("r4", "late")
+    claims = [("r1", "digest-1"), ("r2", "digest-2"), ("r2", "digest-2"), ("r3", "digest-2"), ("r4", "digest-4")]
+    assert [await approver.claim(*one) for one in claims] == [False, True, False, False, False]
+    await approver.settle("r2", "done")
+    assert approver.did[4:] == ["withdraw", *["claim"] * 5, "settle"]
+
+
+@pytest.mark.parametrize("error", [ApprovalTimeout(), RuntimeError("x")])
+async def test_approver_raises(error: Exception) -> None:
+    """An exception in the script is raised."""
+    with pytest.raises(type(error)):
+        await ScriptedApprover(error).request(request())
+
+
+async def test_approver_hangs() -> None:
+    """HANG waits until it is cancelled."""
+    approver = ScriptedApprover(HANG)
+    task = asyncio.create_task(approver.request(request()))
+    await approver.asked.wait()
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_approver_calls() -> None:
+    """A function in the script answers for itself."""
+
+    async def mine(given: ApprovalRequest) -> Any:
+        return Decision(option="option-1", by=given.agent, channel="x")
+
+    approver = ScriptedApprover(mine)
+    assert (await approver.request(request())).by == "coder"
+    assert await approver.claim("r1", "digest-1")
+
+
+async def test_approver_runs_out() -> None:
+    """When the script has ended, asking raises."""
+    with pytest.raises(IndexError):
+        await ScriptedApprover().request(request())
+
+
+async def test_context_fails() -> None:
+    """A context that was told to fail raises, and keeps what it had."""
+    context = RecordingContext()
+    await context.add_message("user", "one")
+    context.error = OSError("full")
+    with pytest.raises(OSError, match="full"):
+        await context.add_message("user", "two")
+    assert [message.content for message in await context.get_messages()] == context.texts == ["one"]
+
+
+async def test_audit_fails() -> None:
+    """A record that was told to fail raises, for one kind only where one was named."""
+    audit = CollectingAudit(OSError("full"), only="b")
+    await audit.write("a", {"x": 1}, durable=True)
+    with pytest.raises(OSError, match="full"):
+        await audit.write("b", {})
+    assert audit.kinds == ["a"]
+    assert audit.facts("a") == [{"x": 1}]
+    await audit.close()
+    assert audit.closed
