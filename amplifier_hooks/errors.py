@@ -6,6 +6,7 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
+│   ├── UnknownTool (LookupError)     a tool the session does not have
 │   ├── UnknownEvent (ValueError)     an event name that is not declared while strict_events is on
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
 │   └── OperationRanTwice             an around hook called call_next a second time
@@ -47,6 +48,7 @@ __all__ = [
     "PrivilegeRequired",
     "TooManyHooks",
     "UnknownEvent",
+    "UnknownTool",
 ]
 
 
@@ -84,6 +86,16 @@ class InvalidLimit(HookUsageError, ValueError):
         self.value = value
         self.wanted = wanted
         super().__init__(f"{name} is {value!r}; pass {wanted}")
+
+
+class UnknownTool(HookUsageError, LookupError):
+    """A tool that was not given to the session."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.known = known
+        there = f"it has {', '.join(known)}" if known else "it has none"
+        super().__init__(f"the session has no tool {name!r} ({there}); pass tools={{{name!r}: function}}")
 
 
 class UnknownEvent(HookUsageError, ValueError):

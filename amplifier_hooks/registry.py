@@ -187,6 +187,23 @@ class HookRegistry(Registrar):
         """
         self._defaults = fields
 
+    def is_watched(self, event: str) -> bool:
+        """Whether `notify` would have anybody to show an outcome of this event to."""
+        return (self._chains.get(event) or self._chain(event)).watched
+
+    def wraps(self, operation: str) -> bool:
+        """Whether anything runs around this operation, or an emergency stop keeps it from running."""
+        layers = self._layers.get(operation) or self._wrapping(operation)
+        return bool(layers.participants) or self._stopped is not None
+
+    def may_instruct(self, hook: str) -> bool:
+        """Whether a text of this hook may reach the model in the system's name: those of its own host may.
+
+        Texts of plugins, of tenants and of hooks that came as data may not.
+        """
+        named = self._roster.named(hook)
+        return all(one.tier == "built-in" and not one.tenant and one.source != "definition" for one in named)
+
     # -- around operations ---------------------------------------------------------------------------------------
 
     async def wrap(

@@ -52,6 +52,8 @@ Cause = Literal[
     "denied_by_person",
     "approval_expired",
     "approval_unavailable",
+    "audit_unavailable",
+    "session_cancelled",
 ]
 
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)

@@ -94,6 +94,10 @@ class Roster:
             self._tell("enabled" if enabled else "disabled", hook)
         return len(switched)
 
+    def named(self, name: str) -> tuple[Hook, ...]:
+        """The hooks whose answers are told by this name."""
+        return tuple(self._by_name.get(name, ()))
+
     def told(self, row: Event) -> list[Hook]:
         """The hooks that are told of this event, in the order they run."""
         return _in_order(hook for hook in self._hooks if hook.enabled and joins(hook, row))

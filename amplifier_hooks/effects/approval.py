@@ -87,6 +87,13 @@ class Approver:
         self._recorder = recorder
         self._clock = clock
         self._agent = agent
+        self._open: set[asyncio.Future[str]] = set()
+
+    def cancel(self, reason: str) -> None:
+        """Take every open question back; who asked is told that nobody decided."""
+        for stop in self._open:
+            if not stop.done():
+                stop.set_result(reason)
 
     async def ask(self, outcome: Outcome, action: Action) -> Approval:
         """One request for everything the hooks asked, and what became of it.
@@ -153,10 +160,15 @@ class Approver:
         )
 
     async def _answer(self, backend: ApprovalBackend, request: ApprovalRequest, wait: float) -> Approval:
+        stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open.add(stop)
         try:
-            decision: object = await within(wait, backend.request(request))
+            decision: object = await within(wait, backend.request(request), stop)
         except (TooLate, ApprovalTimeout):
             return await self._expired(request)
+        except Withdrawn as withdrawn:
+            await self.withdraw(request, str(withdrawn))
+            return Approval(status="cancelled", reason=str(withdrawn), request=request)
         except asyncio.CancelledError:
             await self.withdraw(request, "cancelled")
             approval = Approval(status="cancelled", reason="cancelled before anybody decided", request=request)
@@ -164,6 +176,8 @@ class Approver:
             raise
         except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
             return self._unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
+        finally:
+            self._open.discard(stop)
         if self._clock.now() >= request.expires:
             return await self._expired(request)  # the answer came while nobody could look at the clock
         return self._counted(request, decision)
@@ -240,20 +254,28 @@ class TooLate(Exception):
     """The time was up before there was a result."""
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+class Withdrawn(Exception):
+    """The question was taken back before there was an answer."""
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T], stop: asyncio.Future[str] | None = None) -> T:
     """What `work` returns, if it does so in time.
 
     It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
-    that comes late. Cancelling it cancels the work. Raises `TooLate`, and what the work raises.
+    that comes late. Cancelling it cancels the work, and so does a result of `stop`. Raises `TooLate`, `Withdrawn`, and
+    what the work raises.
     """
     task = asyncio.ensure_future(work)
     try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
+        waited = {task} if stop is None else {task, stop}
+        done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         await _stop(task)
         raise
-    if not done:
+    if task not in done:
         await _stop(task)
+        if stop is not None and stop in done:
+            raise Withdrawn(stop.result())
         raise TooLate
     if task.cancelled():
         raise RuntimeError("it cancelled itself")
