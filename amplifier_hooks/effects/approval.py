@@ -267,7 +267,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T], stop: asyncio.Fut
     """
     task = asyncio.ensure_future(work)
     try:
-        waited = {task} if stop is None else {task, stop}
+        waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
         done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         await _stop(task)
