@@ -21,7 +21,7 @@ Source = Literal["code", "definition"]
 DEFAULT_TIMEOUT: Final = 5.0
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, weakref_slot=False)
 class Hook:
     """A handler with everything that was said when it was registered.
 

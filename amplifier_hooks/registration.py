@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from math import inf, isnan
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from amplifier_hooks.around import layer_call
@@ -162,6 +163,8 @@ def check_arguments(name: str, handler: Handler, expected: str) -> None:
 
     Raises `InvalidRegistration`.
     """
+    if takes(handler, expected.count(",") + 1):
+        return
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some callables written in C do not say what they take
@@ -170,6 +173,18 @@ def check_arguments(name: str, handler: Handler, expected: str) -> None:
         signature.bind(*expected.split(","))
     except TypeError:
         raise InvalidRegistration(f"{name}{signature} cannot be called with {expected}") from None
+
+
+def takes(handler: object, count: int) -> bool:
+    """Whether a plain function can be called with so many arguments, as far as its code tells.
+
+    `inspect.signature` knows it of everything else; it leaves a dict of annotations behind on every function it saw.
+    """
+    if type(handler) is not FunctionType or hasattr(handler, "__wrapped__"):
+        return False
+    code, optional = handler.__code__, len(handler.__defaults__ or ())
+    keywords = code.co_kwonlyargcount == len(handler.__kwdefaults__ or ())
+    return keywords and code.co_argcount - optional <= count <= code.co_argcount
 
 
 def awaits(handler: object) -> bool:

@@ -45,8 +45,8 @@ class Roster:
 
     def __init__(self, changed: Callable[[Change], None]) -> None:
         self._changed = changed
-        self._hooks: dict[Hook, None] = {}
-        self._by_name: dict[str, list[Hook]] = {}
+        self._hooks: list[Hook] = []
+        self._by_name: dict[str, tuple[Hook, ...]] = {}
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(tuple(self._hooks))
@@ -68,16 +68,16 @@ class Roster:
         while any(_may_meet(hook, other) for other in self._by_name.get(hook.name, ())):
             number += 1
             hook.name = f"{hook.given_name}#{number}"
-        self._hooks[hook] = None
-        self._by_name.setdefault(hook.name, []).append(hook)
+        self._hooks.append(hook)
+        self._by_name[hook.name] = (*self._by_name.get(hook.name, ()), hook)
         self._tell("registered", hook, hook.intent)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
         """Take hooks off the list; those that are not on it are left out. Returns how many were."""
         there = [hook for hook in hooks if hook in self._hooks]
         for hook in there:
-            del self._hooks[hook]
-            self._by_name[hook.name].remove(hook)
+            self._hooks.remove(hook)
+            self._by_name[hook.name] = tuple(other for other in self._by_name[hook.name] if other is not hook)
             if not self._by_name[hook.name]:
                 del self._by_name[hook.name]
             self._tell("unregistered", hook)
@@ -96,7 +96,7 @@ class Roster:
 
     def named(self, name: str) -> tuple[Hook, ...]:
         """The hooks whose answers are told by this name."""
-        return tuple(self._by_name.get(name, ()))
+        return self._by_name.get(name, ())
 
     def told(self, row: Event) -> list[Hook]:
         """The hooks that are told of this event, in the order they run."""
