@@ -193,14 +193,15 @@ class Run(msgspec.Struct, eq=False):
     def took(self, hook: Hook, answer: object) -> bool:
         """Put an answer on record and act on it. True when no hook may follow in this walk."""
         wait = self.wait
-        if wait is not None and wait.over:
-            return True
+        if wait is not None and (wait.interrupted or wait.task.cancelling() > wait.cancels + wait.ours):
+            return True  # `wait.over`, written out: this is asked after every hook of a chain that waits
         now = clock()
         duration = now - self.mark
-        if duration >= self.allowance(hook) and (wait is not None or self._alone(hook, duration)):
-            self._settle(hook, now, duration)
-            return self.failed(hook, "timeout", untimely(hook), duration)
+        limit = hook.timeout if hook.budget is None else self.allowance(hook)
+        late = duration >= limit and (wait is not None or self._alone(hook, duration))
         self._settle(hook, now, duration)
+        if late:
+            return self.failed(hook, "timeout", untimely(hook), duration)
         if answer is CONTINUE or answer is None:
             if wait is not None or hook.timing:
                 self._record(Answer(hook.name, CONTINUE, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
@@ -264,11 +265,10 @@ class Run(msgspec.Struct, eq=False):
         Raises `InvalidResult` where it changes what is not for hooks to change.
         """
         changes = result.data or {}
-        view, keeps = self.view, self.keeps
-        if not keeps.isdisjoint(changes):
-            for name in keeps.intersection(changes):
-                if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
-                    raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
+        view = self.view
+        for name in self.keeps.intersection(changes):
+            if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
+                raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
         changed = DataView(view)
         dict.update(changed, changes)
         self.view, self.modifier = changed, hook

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from amplifier_hooks.result import DEFAULT_OPTIONS, DEFAULT_PROMPT, Ask, Outcome, UserMessage
+from amplifier_hooks.result import CONTINUE, DEFAULT_OPTIONS, DEFAULT_PROMPT, Ask, Outcome, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,6 +65,8 @@ def merge(
     messages: list[UserMessage] = []
     strictest, decisive = PRECEDENCE[-1], None
     for answer in answers:
+        if answer.result is CONTINUE and not answer.denies and decisive is not None:
+            continue  # it took its time, or failed, and had nothing to say
         action, said = answer.action, answer.said
         if answer.recheck and action not in OBJECTIONS:
             continue

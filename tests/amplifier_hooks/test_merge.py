@@ -142,7 +142,10 @@ def test_causes() -> None:
         "disabled": "hook_unavailable",
     }
     assert set(CAUSES) == set(get_args(Status))
-    others = {"no_policy", "emergency_stop", "denied_by_person", "approval_expired", "approval_unavailable"}
+    others = {
+        *("no_policy", "emergency_stop", "session_cancelled", "audit_unavailable"),
+        *("denied_by_person", "approval_expired", "approval_unavailable"),
+    }
     assert set(get_args(Cause)) == set(CAUSES.values()) | others
     assert others.isdisjoint(CAUSES.values())
 
