@@ -1,4 +1,4 @@
-"""What the kernel's tests share: hooks that refused to end are ended after the test, and the interpreter exits quietly."""
+"""What the kernel's tests share: hooks that refused to end are ended after each test, so that the run exits quietly."""
 
 import contextlib
 from collections.abc import Iterator
