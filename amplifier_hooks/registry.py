@@ -413,28 +413,30 @@ class HookRegistry(Registrar):
     def _chain(self, event: str) -> Chain:
         """The chain of an event in any spelling, made when it is first asked for after a change."""
         name = self._vocabulary.known(event)
-        chain = self._chains.get(name)
+        chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
+        chain = chains.get(name)
         if chain is None:
-            hooks = self._roster.told(self._row(name))
+            row = self._row(name)
+            hooks = self._roster.told(row)
             chain = Chain(
-                self._row(name),
+                row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),
                 tuple(hook for hook in hooks if hook.intent == "observe"),
                 required=name in self._required,
                 stopped=self._stopped is not None,
                 reported=not name.startswith("hook:") and self._roster.watches_hooks(),
             )
-        if len(self._chains) >= NAMES_KEPT:
-            self._chains = {}
-        self._chains[name] = self._chains[event] = chain
+        if len(chains) >= NAMES_KEPT:
+            chains.clear()
+        chains[name] = chains[event] = chain
         return chain
 
     def _wrapping(self, operation: str) -> Chain:
         """The same for the layers of an operation."""
-        name = operation_of(operation)
+        name, known = operation_of(operation), self._layers
         layers = tuple(self._roster.wrapping(name))
         chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
-        self._layers[operation] = chain
+        known[operation] = chain
         return chain
 
     def _row(self, event: str) -> Event:

@@ -100,11 +100,11 @@ class Roster:
 
     def told(self, row: Event) -> list[Hook]:
         """The hooks that are told of this event, in the order they run."""
-        return _in_order(hook for hook in self._hooks if hook.enabled and joins(hook, row))
+        return _in_order(hook for hook in self if hook.enabled and joins(hook, row))
 
     def watches_hooks(self) -> bool:
         """Whether somebody observes what becomes of the hooks."""
-        return any(hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in self._hooks)
+        return any(hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in self)
 
     def wrapping(self, operation: str) -> list[Hook]:
         """The layers around an operation, the outermost first.
@@ -113,9 +113,7 @@ class Roster:
         then, so these are in reverse.
         """
         layers = _in_order(
-            hook
-            for hook in self._hooks
-            if hook.enabled and hook.intent == "around" and operation_of(hook.event) == operation
+            hook for hook in self if hook.enabled and hook.intent == "around" and operation_of(hook.event) == operation
         )
         last = OPERATIONS[operation].last
         after = [hook for hook in layers if hook.event == last]

@@ -47,7 +47,8 @@ class RegistryScope(Registrar):
 
     def hooks(self) -> tuple[Hook, ...]:
         """This plugin's hooks, in the order they were registered."""
-        self._own = [hook for hook in self._own if hook in self._roster]
+        there = set(self._roster)
+        self._own = [hook for hook in self._own if hook in there]
         return tuple(self._own)
 
     def close(self) -> int:
@@ -56,7 +57,7 @@ class RegistryScope(Registrar):
 
     def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
         hook = self._let_in(self._scope, intent, event, handler, **options)
-        self._own = [*self.hooks(), hook]
+        self._own.append(hook)
         return hook
 
     def _row(self, event: str) -> Event:

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -190,6 +191,59 @@ async def test_an_emit_keeps_its_snapshot(waits: bool) -> None:
     seen.clear()
     await registry.emit("tool:pre", CALL)
     assert seen == ["new"]
+
+
+@pytest.mark.rule("REG-3")
+@pytest.mark.parametrize("meanwhile", ["added", "removed"])
+async def test_a_change_while_a_chain_is_made(meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate that another thread adds or removes while a chain is being made takes effect with the next emit."""
+    registry = HookRegistry()
+    undo = registry.gate("tool:pre", noting([], answer=HookResult.deny())) if meanwhile == "removed" else None
+    told = registry._roster.told
+
+    def told_slowly(row: events.Event) -> Any:
+        """Stand in for a switch of threads at the worst moment, which no test can wait for."""
+        hooks = told(row)
+        monkeypatch.undo()
+        if undo is not None:
+            undo()
+        else:
+            registry.gate("tool:pre", noting([], answer=HookResult.deny()))
+        return hooks
+
+    monkeypatch.setattr(registry._roster, "told", told_slowly)
+    await registry.emit("tool:pre", CALL)
+    assert (await registry.emit("tool:pre", CALL)).denied is (meanwhile == "added")
+
+
+@pytest.mark.rule("REG-3")
+async def test_changes_in_one_thread_and_emits_in_another() -> None:
+    """Hooks that come and go in one thread never make an emit in another thread fail or pass its gate."""
+    registry = HookRegistry()
+    outcomes: list[bool] = []
+    over = threading.Event()
+
+    def emit() -> None:
+        async def until_it_is_over() -> None:
+            while not over.is_set():
+                outcomes.append((await registry.emit("tool:pre", CALL)).denied)
+
+        asyncio.run(until_it_is_over())
+
+    passing = [registry.on("tool:pre", noting([]), name=f"h{number}") for number in range(50)]
+    registry.gate("tool:pre", noting([], answer=HookResult.deny()), priority=1)
+    thread = threading.Thread(target=emit)
+    thread.start()
+    try:
+        for undo in passing:
+            undo()
+            registry.on("tool:pre", noting([]))
+            await asyncio.sleep(0.001)
+    finally:
+        over.set()
+        thread.join()
+    assert outcomes
+    assert all(outcomes)
 
 
 @pytest.mark.rule("REG-3")
