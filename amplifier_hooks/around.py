@@ -12,7 +12,7 @@ Layers nest by priority, the lowest outermost, and share the context's `metadata
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+from asyncio import CancelledError, sleep
 from copy import deepcopy
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from amplifier_hooks.dispatch import CURRENT, Run
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationRanTwice
 from amplifier_hooks.result import CONTINUE, Answer, HookResult
 from amplifier_hooks.view import DataView
+from amplifier_hooks.waiting import cancelled_itself
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -185,6 +186,8 @@ async def run_around(
     if hooks:
         context.result = await _Layer(hooks[0], hooks[1:], operation, context, call).run()
         return context.result
+    if cancelled_itself():
+        await sleep(0)  # raises: a layer has cancelled the caller, and nothing may run
     began = clock()
     try:
         context.result = await call()
@@ -262,10 +265,13 @@ class _Layer:
     async def call_next(self, _context: HookContext | None = None) -> Any:  # as run_around
         """Run what is inside. Time spent here is not the handler's.
 
-        Raises `OperationRanTwice` when it was called before, or comes after the handler has ended.
+        Raises `OperationRanTwice` when it was called before, or comes after the handler has ended, and
+        `CancelledError` when the handler was cancelled and calls on all the same.
         """
         if self.called or self.over:
             raise OperationRanTwice(self.hook.name)
+        if self.around.wait is not None and self.around.wait.over:
+            raise CancelledError
         if self.context.abort:
             raise self.stop()
         self.called = True

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chain", "Selection", "reached", "whose"]
 
+MIN_TICK: Final = 0.001
 MAX_TICK: Final = 0.05
 
 SELECTIONS_KEPT: Final = 1024
@@ -45,7 +46,7 @@ class Selection:
         for name, value in {
             "names": tuple(hook.name for hook in self.hooks),
             "patience": min(unclocked, default=inf),
-            "tick": min(MAX_TICK, shortest / 4),
+            "tick": min(MAX_TICK, max(MIN_TICK, shortest / 4)),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
 
@@ -64,6 +65,8 @@ class Chain:
     """Somebody must gate here; without a gate for the payload it is denied."""
     stopped: bool = False
     """The registry is under an emergency stop."""
+    completed: bool = False
+    """Fields are added to every payload."""
     reported: bool = False
     """Somebody observes what becomes of the hooks."""
     name: str = field(init=False)
@@ -75,7 +78,7 @@ class Chain:
     watched: bool = field(init=False)
     """Somebody is to be told of the outcome."""
     silent: bool = field(init=False)
-    """Nobody listens and nobody has to."""
+    """Nobody listens and nobody has to: the outcome is the payload as it came."""
     everybody: Selection | None = field(init=False)
     watched_by_all: Selection | None = field(init=False)
     _kept: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
@@ -90,7 +93,7 @@ class Chain:
             "stoppable": stoppable,
             "careful": gated or self.required,
             "watched": bool(self.observers) or (self.reported and heard),
-            "silent": not heard and not self.required and not (self.stopped and stoppable),
+            "silent": not heard and not self.required and not self.completed and not (self.stopped and stoppable),
             "everybody": _of_all(self.participants),
             "watched_by_all": _of_all(self.observers),
         }.items():

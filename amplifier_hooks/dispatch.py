@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextvars import Context, ContextVar, copy_context
+from math import inf
 from operator import length_hint
 from time import monotonic as clock
 from typing import Any, Final
@@ -37,6 +38,9 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (MatchTimedOut, "timeout"),
     (BaseException, "error"),
 )
+
+MEMBER_ROOM: Final = 100
+"""Characters for one member of a group of errors."""
 
 log = get_logger(__name__)
 
@@ -77,8 +81,9 @@ class Run(msgspec.Struct, eq=False):
     mark: float = 0.0
     """When the clock was last read: where the time of `marked` began, or the hook before ended."""
     marked: Hook | None = None
-    spent: float = 0.0
-    """Of the chain's budget."""
+    shared: float = 0.0
+    total: float = 0.0
+    """Seconds spent of the budget that definitions share, and of that of the chain."""
     paused: bool = False
 
     # -- what callers use ----------------------------------------------------------------------------------------
@@ -125,10 +130,11 @@ class Run(msgspec.Struct, eq=False):
         """Let these gates look at the data as it has become; only what they object to counts."""
         second = Run(
             self.event, Selection(hooks), self.view, self.view, self.keeps, self.outer, self.depth,
-            recheck=True, answers=self.answers, spent=self.spent,
+            recheck=True, answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
         if not second.start():
             await second.finish()
+        self.mark = clock()  # the time in between was not that of a hook of ours
         return self.outcome()
 
     def pause(self) -> None:
@@ -178,8 +184,9 @@ class Run(msgspec.Struct, eq=False):
             if hook.quarantined:
                 self.failed(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
                 return False
-            if hook.budget is not None and self.spent >= hook.budget:
-                self.failed(hook, "timeout", f"the hooks before it used up the {hook.budget:g} s they share")
+            if hook.budget is not None and self.allowance(hook) <= 0:
+                limit = min(hook.budget)
+                self.failed(hook, "timeout", f"the hooks before it used up the {limit:g} s they share")
                 return False
         if hook.timed:
             now = clock()
@@ -201,7 +208,7 @@ class Run(msgspec.Struct, eq=False):
         late = duration >= limit and (wait is not None or self._alone(hook, duration))
         self._settle(hook, now, duration)
         if late:
-            return self.failed(hook, "timeout", untimely(hook), duration)
+            return self.failed(hook, "timeout", untimely(limit), duration)
         if answer is CONTINUE or answer is None:
             if wait is not None or hook.timing:
                 self._record(Answer(hook.name, CONTINUE, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
@@ -211,6 +218,8 @@ class Run(msgspec.Struct, eq=False):
             action = result.action
             if action == "modify" and not self.recheck:
                 self._modify(hook, result)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
             return self.failed(hook, "invalid", describe(error), duration)
         self._record(Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
@@ -233,15 +242,17 @@ class Run(msgspec.Struct, eq=False):
         """The same for a hook that was interrupted."""
         now = clock()
         duration = now - self.mark
+        limit = self.allowance(hook)
         self._settle(hook, now, duration)
-        self.failed(hook, "timeout", untimely(hook), duration)
+        self.failed(hook, "timeout", untimely(limit), duration)
 
     def failed(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
         """Put on record that a hook gave no answer. At a gate that is a denial."""
         spent = None if duration is None else duration * 1e3
-        self._record(Answer(hook.name, CONTINUE, status, error, spent, hook.gates, self.recheck))
+        denies = hook.denies(self.event)
+        self._record(Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck))
         log.warning("hook_failed", hook=hook.name, hook_event=self.event, status=status, error=error)
-        if hook.gates:
+        if denies:
             self.denied = hook
         return self.denied is not None
 
@@ -257,7 +268,9 @@ class Run(msgspec.Struct, eq=False):
         self.marked = None
         self.attend = self.wait is not None
         if hook.budget is not None:
-            self.spent += duration
+            self.total += duration
+            if hook.budget.definitions < inf:
+                self.shared += duration
 
     def _modify(self, hook: Hook, result: HookResult) -> None:
         """Merge the answer's data over the payload.
@@ -266,16 +279,20 @@ class Run(msgspec.Struct, eq=False):
         """
         changes = result.data or {}
         view = self.view
+        changed = DataView(view)
+        dict.update(changed, changes)
         for name in self.keeps.intersection(changes):
             if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
-        changed = DataView(view)
-        dict.update(changed, changes)
+            dict.__setitem__(changed, name, view[name])  # what calls itself equal need not be the same
         self.view, self.modifier = changed, hook
 
     def allowance(self, hook: Hook) -> float:
-        """Seconds this hook may take: its own time, or what is left of the chain's."""
-        return hook.timeout if hook.budget is None else min(hook.timeout, hook.budget - self.spent)
+        """Seconds this hook may take: its own time, or what is left of what it shares with others."""
+        budget = hook.budget
+        if budget is None:
+            return hook.timeout
+        return min(hook.timeout, budget.definitions - self.shared, budget.chain - self.total)
 
     # -- who was late --------------------------------------------------------------------------------------------
 
@@ -326,7 +343,9 @@ async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noq
                 try:
                     if context == clean:
                         continue
-                except Exception:  # noqa: BLE001, S110  # values that cannot be compared are not the same
+                except KeyboardInterrupt:
+                    raise
+                except BaseException:  # noqa: BLE001, S110  # as in `differ`
                     pass
             over = run.took(hook, answer)
         if differ(context, clean):
@@ -340,21 +359,27 @@ def differ(one: Context, other: Context) -> bool:
     """Whether a context variable was set. To a value equal to the one before does not count."""
     try:
         return one != other
-    except Exception:  # noqa: BLE001  # values that cannot be compared are not the same
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # values that cannot be compared are not the same
         return True
 
 
-def untimely(hook: Hook) -> str:
+def untimely(limit: float) -> str:
     """The sentence for a hook whose time is up."""
-    return f"no answer within {hook.timeout:g} s"
+    return f"no answer within {round(limit, 3):g} s"
 
 
 def describe(error: BaseException, room: int = 500) -> str:
-    """One bounded line about an error; never raises, whatever the error's own `__str__` does."""
+    """A bounded text about an error; never raises, whatever the error's own `__str__` does.
+
+    Of a group its members are named, and not theirs: groups may hold each other many times over.
+    """
     try:
         if isinstance(error, BaseExceptionGroup):
-            inner = ", ".join(describe(one, 100) for one in error.exceptions[:5])
-            text = f"{type(error).__name__} of {len(error.exceptions)}: {inner}"
+            text = f"{type(error).__name__} of {len(error.exceptions)}"
+            if room > MEMBER_ROOM:
+                text += ": " + ", ".join(describe(one, MEMBER_ROOM) for one in error.exceptions[:5])
         else:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     except BaseException:  # noqa: BLE001  # the error's text is the hook's code, too

@@ -228,7 +228,7 @@ class Event:
     also_replaces: tuple[str, ...] = ()
     """More fields it may set."""
     keeps: frozenset[str] = IDENTITY_FIELDS
-    """Fields it may not change: those of identity, and what else this payload describes. All others are custom."""
+    """Fields it may not change: those of identity, and what else the payload describes. All others are custom."""
     middleware: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
@@ -249,7 +249,6 @@ def _row(
     *,
     privileged: bool = False,
     also: tuple[str, ...] = (),
-    keeps: tuple[str, ...] = (),
     middleware: tuple[str, ...] = (),
     loop: tuple[str, ...] = (),
     run: tuple[str, ...] = (),
@@ -265,13 +264,66 @@ def _row(
         privileged=privileged,
         replaces=replaces,
         also_replaces=also,
-        keeps=IDENTITY_FIELDS.union(keeps),
+        keeps=IDENTITY_FIELDS.union(_FIELDS[payload].split()).difference((replaces, *also)),
         middleware=middleware,
         loop=loop,
         run=run,
         claude_code=claude_code,
     )
 
+
+# What each payload holds besides who, where and which. The models have it, too; asking them takes pydantic.
+# fmt: off
+_FIELDS: Final[Mapping[str, str]] = {
+    "SessionPayload": "source reason",
+    "SessionForkPayload": "source reason parent",
+    "PromptPayload": "prompt",
+    "PromptCompletePayload": "prompt response",
+    "ExecutionPayload": "prompt response status",
+    "PlanPayload": "plan",
+    "MessagesPayload": "messages",
+    "ContextIncludePayload": "path",
+    "CompactionPayload": "trigger messages_before messages_after tokens_before tokens_after",
+    "ModelCallPayload": "messages model",
+    "ProviderPayload": "provider model iteration usage duration_ms",
+    "ModelResponsePayload": "response model usage duration_ms",
+    "ProviderErrorPayload": "provider model iteration usage duration_ms error attempt delay",
+    "StreamPayload": "block_index block_type delta block",
+    "ToolResolutionPayload": "tool_calls",
+    "ToolPayload": "tool_input",
+    "ToolResultPayload": "tool_input result duration_ms",
+    "ToolErrorPayload": "tool_input error duration_ms",
+    "ArtifactPayload": "path bytes",
+    "MemoryPayload": "content key metadata",
+    "MemoryResultPayload": "content key metadata result duration_ms",
+    "OrchestratorPayload": "orchestrator turn_count duration_ms status",
+    "AgentPayload": "inputs system_prompt agent_definition model",
+    "AgentResultPayload": "inputs system_prompt agent_definition model result duration_ms",
+    "AgentStopPayload": "response stop_hook_active",
+    "SubagentPayload": "agent_type parent",
+    "SubagentStopPayload": "response stop_hook_active agent_type parent",
+    "WorkflowPayload": "step_action inputs state",
+    "WorkflowResultPayload": "step_action inputs state result status duration_ms",
+    "RequestPayload": "method path headers body",
+    "ResponsePayload": "method path headers body status_code response_headers duration_ms",
+    "RunPayload": "parameters",
+    "RunResultPayload": "parameters result_text result_data status error",
+    "RunErrorPayload": "parameters error",
+    "NotificationPayload": "message level source",
+    "PolicyViolationPayload": "policy reason event",
+    "ApprovalPayload": "hook event tool_input digest prompt options risk expires",
+    "ApprovalDecisionPayload":
+        "hook event tool_input digest prompt options risk expires option decided_by channel reason duration_ms",
+    "CancelPayload": "reason was_immediate error",
+    "ErrorPayload": "error",
+    "HookPayload": "hook_name event event_type hook_type target_type target_name",
+    "HookCompletePayload": "hook_name event event_type hook_type target_type target_name duration_ms action",
+    "HookFailedPayload":
+        "hook_name event event_type hook_type target_type target_name error on_error_behavior duration_ms",
+    "HookBlockedPayload": "hook_name event event_type hook_type target_type target_name block_reason duration_ms",
+    "ModuleFailedPayload": "module_id error",
+}
+# fmt: on
 
 # What a hook can do at an event, from least to most. Messages for the user are heard everywhere.
 _LISTEN: Final = frozenset({"continue"})
@@ -318,12 +370,11 @@ CATALOGUE: Final[tuple[Event, ...]] = (
 
     # llm: one model call. request and response are what went over the wire, told after it can be changed or stopped
     _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
-         privileged=True, keeps=("model",), middleware=("llm.call.pre",)),
+         privileged=True, middleware=("llm.call.pre",)),
     _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
     _row(LLM_RESPONSE, "ProviderPayload", _LISTEN, "When a model's API has answered."),
     _row(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",
-         privileged=True, keeps=("model", "usage", "duration_ms"), middleware=("llm.call.post",),
-         loop=("onModelResponse",)),
+         privileged=True, middleware=("llm.call.post",), loop=("onModelResponse",)),
 
     # provider: the same call as seen by loops that talk to providers. Their request event is where they let hooks
     # add context or stop the iteration, so it is a gate here as it is there
@@ -348,8 +399,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(TOOL_PRE, "ToolPayload", _ALL, "Before a tool runs.", "tool_input",
          middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
     _row(TOOL_POST, "ToolResultPayload", _CHANGE, "After a tool ran, before the model sees the result.", "result",
-         keeps=("tool_input", "duration_ms"), middleware=("tool.execute.post",), loop=("onToolResult",),
-         claude_code=("PostToolUse",)),
+         middleware=("tool.execute.post",), loop=("onToolResult",), claude_code=("PostToolUse",)),
     _row(TOOL_ERROR, "ToolErrorPayload", _TELL, "When a tool raised, before the model is told.",
          claude_code=("PostToolUseFailure",)),
 
@@ -357,14 +407,14 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(ARTIFACT_READ, "ArtifactPayload", _ASK, "Before a stored artifact is read."),
     _row(ARTIFACT_WRITE, "ArtifactPayload", _ASK, "Before an artifact is stored."),
     _row(MEMORY_PRE, "MemoryPayload", _ALL, "Before something is stored in memory.", "content",
-         keeps=("key", "metadata"), middleware=("memory.store.pre",)),
+         middleware=("memory.store.pre",)),
     _row(MEMORY_POST, "MemoryResultPayload", _TELL, "After something was stored in memory.",
          middleware=("memory.store.post",)),
 
     # agent: a whole loop. A stop can be refused, a start is refused at agent:pre
     _row(ORCHESTRATOR_COMPLETE, "OrchestratorPayload", _TELL, "When an orchestrator has finished a turn."),
     _row(AGENT_PRE, "AgentPayload", _ALL, "Before an agent is invoked, with its checked inputs.", "inputs",
-         also=("system_prompt",), keeps=("agent_definition", "model"), middleware=("agent.invoke.pre",)),
+         also=("system_prompt",), middleware=("agent.invoke.pre",)),
     _row(AGENT_POST, "AgentResultPayload", _TELL, "After an agent was invoked.", middleware=("agent.invoke.post",)),
     _row(AGENT_STOP, "AgentStopPayload", _STOP, "When an agent wants to stop.", claude_code=("Stop", "AgentStop")),
     _row(SUBAGENT_START, "SubagentPayload", _TELL, "When a sub-agent's session begins.",
@@ -374,7 +424,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
 
     # workflow: one step, its retries included
     _row(WORKFLOW_PRE, "WorkflowPayload", _ALL, "Before a workflow step, once for all its retries.", "inputs",
-         keeps=("step_action", "state"), middleware=("workflow.step.pre",)),
+         middleware=("workflow.step.pre",)),
     _row(WORKFLOW_POST, "WorkflowResultPayload", _TELL, "After a workflow step, its retries included.",
          middleware=("workflow.step.post",)),
 
@@ -382,8 +432,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(REQUEST_PRE, "RequestPayload", _ADMIT, "Before an HTTP request is handled, once its user is known.",
          middleware=("request.pre",)),
     _row(REQUEST_POST, "ResponsePayload", _ANSWER, "Before an HTTP response is sent.", "response_headers",
-         also=("status_code",), keeps=("method", "path", "headers", "body", "duration_ms"),
-         middleware=("request.post",)),
+         also=("status_code",), middleware=("request.post",)),
 
     # run: from the queue to the result
     _row(RUN_START, "RunPayload", _ADMIT_CHANGED, "When a run is claimed, before a runner gets it.", "parameters",

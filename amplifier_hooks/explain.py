@@ -64,7 +64,7 @@ def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, 
             in_turn[hook] = _why(hook, tool, timed_out=chosen is not hook)
 
     def told(hook: Hook, why: str) -> Explained:
-        return Explained(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook))
+        return Explained(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook, chain.name))
 
     return Explanation(
         event=chain.name,
@@ -102,7 +102,7 @@ def _why_not(hook: Hook, row: Event, tenant: str, tool: str | None) -> str:
     return f"{spec!r} does not match {tool!r}" if tool else f"the payload names no tool, and it is for {spec!r}"
 
 
-def _on_failure(hook: Hook) -> str:
+def _on_failure(hook: Hook, event: str) -> str:
     if hook.intent == "observe":
         return "that is logged"
-    return "the event is denied" if hook.gates else "it is skipped"
+    return "the event is denied" if hook.denies(event) else "it is skipped"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from attrs import define, field
+
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amplifier_hooks.matching import Matcher
 
-__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "Source", "Tier"]
+__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
 OnError = Literal["continue", "deny"]
@@ -19,6 +22,13 @@ Tier = Literal["built-in", "trusted", "plugin"]
 Source = Literal["code", "definition"]
 
 DEFAULT_TIMEOUT: Final = 5.0
+
+
+class SharedTime(NamedTuple):
+    """Seconds a hook shares with others of its chain: with those that came from definitions, and with all."""
+
+    definitions: float = inf
+    chain: float = inf
 
 
 @define(eq=False, kw_only=True, weakref_slot=False)
@@ -52,7 +62,7 @@ class Hook:
     owner: str = ""
     recheck: bool = True
     concurrent: bool = False
-    budget: float | None = None
+    budget: SharedTime | None = None
     timing: bool = False
     source: Source = "code"
 
@@ -84,3 +94,7 @@ class Hook:
     def gates(self) -> bool:
         """Whether its answer is required: a failure counts as a denial."""
         return self.on_error == "deny"
+
+    def denies(self, event: str) -> bool:
+        """Whether a failure of it denies this event: in front of a stop only if it was registered there by name."""
+        return self.gates and (self.event == event or event not in GOES_ON_WHEN_DENIED)

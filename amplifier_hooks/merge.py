@@ -65,7 +65,7 @@ def merge(
     messages: list[UserMessage] = []
     strictest, decisive = PRECEDENCE[-1], None
     for answer in answers:
-        if answer.result is CONTINUE and not answer.denies and decisive is not None:
+        if answer.result is CONTINUE and not answer.denies:
             continue  # it took its time, or failed, and had nothing to say
         action, said = answer.action, answer.said
         if answer.recheck and action not in OBJECTIONS:

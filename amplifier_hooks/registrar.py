@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from amplifier_hooks import events
+from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.registration import Handler, name_of
-from amplifier_hooks.shapes import HookMatcher, HookObject, loop_handler, object_handler
+from amplifier_hooks.shapes import HookMatcher, HookObject, hooks_of, loop_handler, object_handler
 from amplifier_hooks.vocabulary import applies
 
 if TYPE_CHECKING:
@@ -142,12 +143,8 @@ class Registrar(ABC):
         """Register a whole table of events and matchers, or nothing of it. The handlers are those of `register`."""
         added: list[Hook] = []
         try:
-            for event, matchers in table.items():
-                for matcher in matchers:
-                    limits = {} if matcher.timeout is None else {"timeout": matcher.timeout}
-                    for handler in matcher.hooks:
-                        chosen = {"match": matcher.matcher or None, **limits, **options}
-                        added.append(self._enter("register", event, handler, **chosen))
+            for event, handler, chosen in hooks_of(table):
+                added.append(self._enter("register", event, handler, **{**chosen, **options}))
         except BaseException:
             self._roster.remove(added)
             raise
@@ -193,6 +190,8 @@ class Registrar(ABC):
     ) -> Undo | Callable[[Handler], Handler]:
         if handler is not None:
             return self._add(intent, event, handler, **options)
+        if callable(event):  # nobody would be on guard, and nothing would say so
+            raise InvalidRegistration(f"event {event!r} is a handler; name the event: @registry.{intent}('tool:pre')")
 
         def decorate(function: Handler) -> Handler:
             self._enter(intent, event, function, **options)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from math import inf, isnan
+from math import inf, nan
+from reprlib import repr as shortened
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from amplifier_hooks.around import layer_call
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, Source
-from amplifier_hooks.matching import Matcher, compile_matcher
+from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
+from amplifier_hooks.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.threads import DaemonPool
 
@@ -48,6 +49,8 @@ ARGUMENTS: Final = {
 
 DEFINITION_BUDGET: Final = 0.5
 """Seconds that the hooks of one chain share which come from definitions and run in this process."""
+
+UNLIMITED: Final = SharedTime()
 
 DEFINITION_PRIORITIES: Final = range(1001)
 
@@ -88,18 +91,20 @@ def make_hook(
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function {ARGUMENTS[intent]}")
-    name = name or name_of(handler)
+    name = _name(name, handler)
     check_arguments(name, handler, ARGUMENTS[intent])
     place = _priority(name, priority, source)
     if on_error not in ("continue", "deny", None):
         raise InvalidRegistration(f"{name}: on_error {on_error!r} is neither 'continue' nor 'deny'")
     if intent == "observe" and on_error == "deny":
         raise InvalidRegistration(f"{name}: an observer has no say, so it cannot deny; use gate")
+    if concurrent and intent != "observe":
+        raise InvalidRegistration(f"{name}: only observers run side by side; who has a say waits for those before it")
     if not isinstance(tenant, str):
         raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
     if budget is ...:
         budget = DEFINITION_BUDGET if source == "definition" else None
-    shared = min(seconds(budget, f"{name}: budget"), chain_timeout)
+    shared = SharedTime(seconds(budget, f"{name}: budget"), chain_timeout)
     is_async = awaits(handler)
     if intent == "around" and not is_async:
         raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
@@ -117,16 +122,32 @@ def make_hook(
         priority=place,
         timeout=seconds(timeout, f"{name}: timeout"),
         on_error=on_error or ("deny" if intent == "gate" else "continue"),
-        match=match if match is None or isinstance(match, Matcher) else compile_matcher(match),
+        match=_matcher(match),
         tenant=tenant,
         tier=scope.tier,
         owner=scope.owner,
         recheck=recheck and intent == "gate",
         concurrent=concurrent,
-        budget=None if shared == inf else shared,
+        budget=None if shared == UNLIMITED else shared,
         timing=timing,
         source=source,
     )
+
+
+def _name(name: object, handler: Handler) -> str:
+    """What the hook is called."""
+    if not isinstance(name, str | None):
+        raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
+    name = name or name_of(handler)
+    if yields(handler):
+        raise InvalidRegistration(f"{name}: calling a generator runs nothing of it; return the answer, not yield it")
+    return name
+
+
+def _matcher(match: str | Iterable[str] | re.Pattern[str] | Matcher | None) -> Matcher | None:
+    """What selects the calls; None where that is all of them, those without a tool included."""
+    matcher = match if match is None or isinstance(match, Matcher) else compile_matcher(match)
+    return None if matcher is ANY else matcher
 
 
 def _priority(name: str, priority: object, source: object) -> int:
@@ -146,9 +167,13 @@ def seconds(value: object, what: str) -> float:
     """
     if value is None:
         return inf
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or isnan(value) or value <= 0:
-        raise InvalidRegistration(f"{what} {value!r} is not a positive number of seconds; None means no limit")
-    return float(value)
+    try:
+        number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else nan
+    except OverflowError:
+        number = nan
+    if not number > 0:  # which NaN is not either
+        raise InvalidRegistration(f"{what} {shortened(value)} is not a positive number of seconds; None means no limit")
+    return number
 
 
 def name_of(handler: object) -> str:
@@ -192,6 +217,17 @@ def awaits(handler: object) -> bool:
     while isinstance(handler, partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
+
+
+def yields(handler: object) -> bool:
+    """Whether calling it runs nothing of it, because it is a generator."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return any(
+        kind(function)
+        for function in (handler, getattr(type(handler), "__call__"))  # noqa: B004, B009  # as in `awaits`
+        for kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    )
 
 
 def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, name: str) -> Callable[..., Any]:

@@ -12,12 +12,20 @@ from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks import events
 from amplifier_hooks.around import HookContext, operation_of, run_around
 from amplifier_hooks.chain import Chain, Selection, whose
 from amplifier_hooks.dispatch import CURRENT, Run
-from amplifier_hooks.errors import EmitTooDeep, HookAbortError, HookRefused, InvalidPayload, InvalidRegistration
+from amplifier_hooks.errors import (
+    EmitTooDeep,
+    HookAbortError,
+    HookRefused,
+    InvalidLimit,
+    InvalidPayload,
+    InvalidRegistration,
+)
 from amplifier_hooks.events import Event
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import refusal
@@ -61,6 +69,8 @@ class HookRegistry(Registrar):
         chain_timeout: Seconds the hooks of one emit may take together.
         timing: Keep every hook's duration, also of those that had nothing to say.
 
+    Raises `InvalidRegistration` or `InvalidLimit` for settings that make no sense.
+
     One registry may serve any number of sessions and event loops. Register and unregister from one thread.
     """
 
@@ -96,6 +106,10 @@ class HookRegistry(Registrar):
     ) -> None:
         if register_on_error not in ("continue", "deny"):
             raise InvalidRegistration(f"register_on_error {register_on_error!r} is neither 'continue' nor 'deny'")
+        limits: dict[str, object] = {"max_depth": max_depth, "max_per_event": max_per_event}
+        for name, limit in limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise InvalidLimit(name, limit, "an integer from 1")
         self._register_on_error = register_on_error
         self._max_depth = max_depth
         self._max_per_event = max_per_event
@@ -125,7 +139,7 @@ class HookRegistry(Registrar):
         hooks emit in circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
-        if chain.silent:
+        if chain.silent and data.__class__ is dict:
             return Outcome(chain.name, data)
         # `_run` for the common case, written out: a call costs as much as half of what it does.
         if data.__class__ is dict and not self._defaults and CURRENT.get() is None:
@@ -165,9 +179,13 @@ class HookRegistry(Registrar):
         chain = self._chains.get(event) or self._chain(event)
         limit = seconds(timeout, "timeout")
         collected: list[dict[str, Any]] = []
+        before: Run | None = None
         for hook in self._run(chain, data).picked.hooks:
             alone = evolve(hook, timeout=min(hook.timeout, limit), leaks=0)
             run = self._run(chain, data, Selection((alone,)))
+            if before is not None:
+                run.shared, run.total = before.shared, before.total
+            before = run
             try:
                 if not run.start():
                     await run.finish()
@@ -186,6 +204,7 @@ class HookRegistry(Registrar):
         Replaces the last set.
         """
         self._defaults = fields
+        self._chains = {}
 
     def is_watched(self, event: str) -> bool:
         """Whether `notify` would have anybody to show an outcome of this event to."""
@@ -214,15 +233,19 @@ class HookRegistry(Registrar):
         `tool` is what matchers look at; where it is not given, the context's `tool_name`. Raises what `call` raises,
         and `HookAbortError` when a hook or an emergency stop kept it from running.
         """
-        if self._stopped is not None:
-            raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
+        self._hold()
+
+        def held() -> Awaitable[Any]:
+            self._hold()  # somebody may have pulled it while the layers took their time
+            return call()
+
         layers = self._layers.get(operation) or self._wrapping(operation)
         about = {"tenant_id": context.tenant_id, "tool_name": tool or getattr(context, "tool_name", None)}
         began = clock()
         try:
-            return await run_around(layers.pick(about).hooks, operation, context, call)
+            return await run_around(layers.pick(about).hooks, operation, context, held)
         finally:
-            if layers.reported and context.results:
+            if layers.reported and context.results and not _about_hooks():
                 await self._report(operation, about, context.results, (clock() - began) * 1e3)
 
     # -- registering ---------------------------------------------------------------------------------------------
@@ -238,6 +261,10 @@ class HookRegistry(Registrar):
 
         With a `tenant`, everything it registers is for that tenant alone.
         """
+        names: dict[str, object] = {"plugin": plugin or None, "tenant": tenant}
+        for what, value in names.items():
+            if not isinstance(value, str):
+                raise InvalidRegistration(f"{what} {value!r} is no name; a scope is for somebody")
         scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant)
         return RegistryScope(scope, self._roster, self._admit, self._row)
 
@@ -296,6 +323,7 @@ class HookRegistry(Registrar):
             gate=gate,
             answers=frozenset(answers),
             replaces=replaces,
+            keeps=events.IDENTITY_FIELDS.union(payload.model_fields if payload else ()).difference((replaces,)),
         )
         self._vocabulary.declare(row, payload)
         self._changed(Change(what="declared", event=name))
@@ -346,7 +374,7 @@ class HookRegistry(Registrar):
         from amplifier_hooks.explain import explain
 
         chain = self._chain(event)
-        payload = {**self._defaults, **(data or {})}
+        payload = self._payload(chain, {} if data is None else data)
         refused: Cause | None = None
         if self._stopped is not None and chain.stoppable:
             refused = "emergency_stop"
@@ -418,11 +446,14 @@ class HookRegistry(Registrar):
         if chain is None:
             row = self._row(name)
             hooks = self._roster.told(row)
+            if name not in self._vocabulary and (name in self._required or _gated(hooks)):
+                row = evolve(row, gate=True)  # nobody described it, and somebody guards it
             chain = Chain(
                 row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),
                 tuple(hook for hook in hooks if hook.intent == "observe"),
                 required=name in self._required,
+                completed=bool(self._defaults),
                 stopped=self._stopped is not None,
                 reported=not name.startswith("hook:") and self._roster.watches_hooks(),
             )
@@ -439,6 +470,10 @@ class HookRegistry(Registrar):
         known[operation] = chain
         return chain
 
+    def _hold(self) -> None:
+        if self._stopped is not None:
+            raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
+
     def _row(self, event: str) -> Event:
         return self._vocabulary.row(event)
 
@@ -453,14 +488,19 @@ class HookRegistry(Registrar):
 
     # -- running them --------------------------------------------------------------------------------------------
 
-    def _run(self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None) -> Run:
+    def _payload(self, chain: Chain, data: Mapping[str, Any]) -> Mapping[str, Any]:
         if data.__class__ is not dict and not isinstance(data, Mapping):
             raise InvalidPayload(f"{chain.name}: data of type {type(data).__name__}; pass a mapping of field to value")
-        if self._defaults:
-            data = {**self._defaults, **data}
+        return {**self._defaults, **data} if self._defaults else data
+
+    def _run(
+        self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None, *, told: bool = False
+    ) -> Run:
+        """One chain to run. What has happened is told at any depth; what those who are told emit is deeper still."""
+        data = self._payload(chain, data)
         outer = CURRENT.get()
         depth = 1 if outer is None else outer.depth + 1
-        if depth > self._max_depth:
+        if depth > self._max_depth and not told:
             raise EmitTooDeep(chain.name, self._max_depth)
         if picked is None:
             picked = chain.everybody or chain.pick(data)
@@ -504,8 +544,8 @@ class HookRegistry(Registrar):
     async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
         if not hooks:
             return ()
-        run = self._run(chain, outcome.data, Selection(hooks))
-        run.view = Seen(run.view, outcome)
+        run = self._run(chain, outcome.data, Selection(hooks), told=True)
+        run.view = Seen(run.view, replace(outcome, data=run.view))  # the emitter goes on with what is in `outcome`
         if not run.start():
             await run.finish()
         return run.outcome().hook_results if chain.reported else ()

@@ -10,7 +10,7 @@ HookMatcher    a tool matcher with the hooks it is for                          
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field, frozen
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.hook import Intent
     from amplifier_hooks.matching import Matcher
 
-__all__ = ["EventContext", "HookMatcher", "HookObject", "LoopContext", "loop_handler", "object_handler"]
+__all__ = ["EventContext", "HookMatcher", "HookObject", "LoopContext", "hooks_of", "loop_handler", "object_handler"]
 
 CallNext = Callable[..., Awaitable[Any]]
 
@@ -101,6 +101,30 @@ class HookMatcher:
     hooks: Sequence[Handler] = ()
     timeout: float | None = None
     """Seconds for each of them; None is the default of all hooks."""
+
+
+def hooks_of(table: Mapping[str, Iterable[HookMatcher]]) -> Iterator[tuple[str, Handler, dict[str, Any]]]:
+    """The hooks of a table of matchers: event, handler, and the options its matcher stands for.
+
+    Raises `InvalidRegistration` for a table of another shape.
+    """
+    if not isinstance(table, Mapping):
+        raise InvalidRegistration(f"matchers {table!r}: pass a mapping of event to a list of HookMatcher(…)")
+    for event, matchers in table.items():
+        for matcher in _listed(matchers, f"matchers of {event!r}"):
+            if not hasattr(matcher, "matcher") or not hasattr(matcher, "hooks"):
+                raise InvalidRegistration(f"matchers of {event!r} with {matcher!r}: write HookMatcher('Write', [hook])")
+            options = {"match": matcher.matcher or None}
+            if getattr(matcher, "timeout", None) is not None:
+                options["timeout"] = matcher.timeout
+            for handler in _listed(matcher.hooks, f"hooks of a matcher at {event!r}"):
+                yield event, handler, options
+
+
+def _listed(value: Any, what: str) -> Iterable[Any]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidRegistration(f"{what}: {value!r} is no list")
+    return value
 
 
 def object_handler(hook: HookObject) -> tuple[Intent, str, Handler]:

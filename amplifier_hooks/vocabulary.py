@@ -33,6 +33,9 @@ class Vocabulary:
         yield from events.CATALOGUE
         yield from self._declared.values()
 
+    def __contains__(self, event: str) -> bool:
+        return event in self._declared or events.find(event) is not None
+
     def row(self, event: str) -> Event:
         """What is known of an event; of one that nobody declared, its name."""
         return events.find(event) or self._declared.get(event) or Event(name=event, fires="")
@@ -65,7 +68,7 @@ class Vocabulary:
         if not isinstance(event, str) or not event:
             raise InvalidRegistration(f"event {event!r} is not a name; pass one such as 'tool:pre'")
         name = events.canonical(event)
-        if name in self._declared or events.find(name):
+        if name in self:
             return name
         if "*" in name:
             if not is_pattern(name):

@@ -309,7 +309,9 @@ class Watchdog:
         for wait in tuple(self.live):
             if now >= wait.deadline:
                 wait.expire()
-        soon = min((min(wait.deadline, now + wait.run.picked.tick) for wait in self.live), default=inf)
+        # One that is paused says when it goes on (`Wait.resume`).
+        waiting = (wait for wait in self.live if not wait.run.paused)
+        soon = min((min(wait.deadline, now + wait.run.picked.tick) for wait in waiting), default=inf)
         if soon < inf:
             self._wake(soon)
 

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
@@ -12,6 +13,7 @@ from amplifier_hooks import (
     HookContext,
     HookRegistry,
     ModelContext,
+    Outcome,
     RequestContext,
     ToolContext,
     WorkflowContext,
@@ -41,6 +43,11 @@ class Operation:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+async def passing(context: HookContext, call_next: CallNext) -> Any:
+    """A layer that only calls on."""
+    return await call_next()
 
 
 def tool(name: str = "Write", **fields: Any) -> ToolContext:
@@ -339,6 +346,73 @@ async def test_an_abort_after_the_deadline_is_discarded() -> None:
     assert [answer.status for answer in context.results] == ["timeout"]
 
 
+@pytest.mark.rule("REG-13", "DSP-5")
+async def test_calling_on_after_the_deadline() -> None:
+    """A layer that failed closed by taking too long cannot let the operation run in its grace."""
+    registry = HookRegistry()
+
+    async def late(context: ToolContext, call_next: CallNext) -> Any:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return await call_next()
+
+    registry.around("tool", late, timeout=0.02, on_error="deny")
+    operation = Operation()
+    with pytest.raises(HookAbortError, match=r"late failed: no answer within 0\.02 s"):
+        await registry.wrap("tool", tool(), operation)
+    assert operation.runs == 0
+
+
+@pytest.mark.rule("DSP-6", "REG-13")
+@pytest.mark.parametrize("how", ["in a finally", "instead"])
+async def test_calling_on_after_the_caller_was_cancelled(how: str) -> None:
+    """Nothing runs for a caller that is gone, whatever a layer does when it is cancelled."""
+    registry = HookRegistry()
+    waiting = asyncio.Event()
+
+    @registry.around("tool")
+    async def layer(context: ToolContext, call_next: CallNext) -> Any:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if how == "instead":
+                return await call_next()
+            raise
+        finally:
+            if how == "in a finally":
+                await call_next()
+
+    operation = Operation()
+    task = asyncio.create_task(registry.wrap("tool", tool(), operation))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert operation.runs == 0
+
+
+@pytest.mark.rule("DSP-6")
+@pytest.mark.parametrize("then", ["calls on", "is skipped"])
+async def test_a_layer_that_cancels_its_own_task(then: str) -> None:
+    """It has thereby cancelled the caller: the operation does not run, not even to its first await."""
+    registry = HookRegistry()
+
+    @registry.around("tool")
+    async def layer(context: ToolContext, call_next: CallNext) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if then == "is skipped":
+            raise ValueError("broken")
+        return await call_next()
+
+    operation = Operation()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(registry.wrap("tool", tool(), operation))
+    assert operation.runs == 0
+
+
 @pytest.mark.rule("REG-13")
 @pytest.mark.parametrize("failure", ["error", "timeout"])
 @pytest.mark.parametrize("on_error", ["continue", "deny"])
@@ -553,6 +627,85 @@ async def test_an_emergency_stop_holds_operations_that_were_let_through() -> Non
     lift()
     assert await registry.wrap("tool", tool(), operation) == "done"
     assert operation.runs == 1
+
+
+@pytest.mark.rule("REG-16")
+async def test_an_emergency_stop_while_a_layer_takes_its_time() -> None:
+    """An operation that has not begun when the stop comes does not begin."""
+    registry = HookRegistry()
+    waiting, go = asyncio.Event(), asyncio.Event()
+
+    @registry.around("tool")
+    async def queue(context: ToolContext, call_next: CallNext) -> Any:
+        waiting.set()
+        await go.wait()
+        return await call_next()
+
+    operation = Operation()
+    task = asyncio.create_task(registry.wrap("tool", tool(), operation))
+    await waiting.wait()
+    registry.emergency_stop("key leaked")
+    go.set()
+    with pytest.raises(HookAbortError, match="emergency stop: key leaked"):
+        await task
+    assert operation.runs == 0
+
+
+@pytest.mark.rule("DSP-8", "REG-3")
+async def test_telling_of_layers_is_not_too_deep() -> None:
+    """An operation at the last depth returns its result although its layers are told of to observers."""
+    registry = HookRegistry(max_depth=1)
+    told: list[str] = []
+    results: list[Any] = []
+    registry.around("tool", passing, name="layer")
+    registry.observe("hook:complete", lambda event, data, outcome: told.append(data["hook_name"]))
+
+    @registry.on("tool:pre", name="outer")
+    async def nested(event: str, data: Mapping[str, Any]) -> None:
+        results.append(await registry.wrap("tool", tool(), Operation()))
+
+    await registry.emit("tool:pre", {})
+    assert results == ["done"]
+    assert told == ["layer", "outer"]
+
+
+@pytest.mark.rule("DSP-8")
+async def test_layers_of_what_an_observer_of_hooks_does_are_not_told_of() -> None:
+    """An observer of hooks that runs an operation is not told of its layers, and so does not go in circles."""
+    registry = HookRegistry()
+    told: list[str] = []
+    registry.around("tool", passing, name="layer")
+
+    @registry.observe("hook:complete")
+    async def observer(event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        told.append(data["hook_name"])
+        await registry.wrap("tool", tool(), Operation())
+
+    await registry.wrap("tool", tool(), Operation())
+    assert told == ["layer"]
+
+
+@pytest.mark.rule("REG-13", "DSP-5")
+async def test_an_operation_is_not_looked_at_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short the time of a layer is, no timer runs while the operation does: that time is not its own."""
+    registry = HookRegistry()
+    timers: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def counted(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *arguments, **options)
+
+    registry.around("tool", passing, timeout=0.004)
+    operation = Operation()
+    operation.go.clear()
+    monkeypatch.setattr(loop, "call_later", counted)  # nothing else says how often the loop is woken
+    task = asyncio.create_task(registry.wrap("tool", tool(), operation))
+    await operation.running.wait()
+    call_later(0.1, operation.go.set)
+    assert await task == "done"
+    assert len(timers) < 5
 
 
 @pytest.mark.rule("REG-13", "REG-3")

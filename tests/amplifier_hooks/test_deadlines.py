@@ -417,6 +417,21 @@ async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture) -> None
     assert [record.msg for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.rule("DSP-5", "DSP-2")
+async def test_a_second_look_is_not_the_time_of_those_who_looked_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A gate that takes its time at its second look brings no hook of the first round under suspicion."""
+    registry = HookRegistry()
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        if "n" in data:
+            await asyncio.sleep(2 * LIMIT)
+
+    registry.gate(TOOL_PRE, look, name="gate")
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})), timeout=LIMIT, name="modifies")
+    assert (await quick(registry.emit(TOOL_PRE, CALL))).all_succeeded
+    assert [record.msg for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 @pytest.mark.rule("DSP-5")
 async def test_the_hook_after_a_blocking_one_is_innocent() -> None:
     """An answer in time counts although the hook before held the loop longer than this one's limit."""
@@ -719,6 +734,26 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     assert ran == []
 
 
+@pytest.mark.rule("DSP-9", "DSP-4")
+@pytest.mark.parametrize("waits", [False, True])
+async def test_code_does_not_use_up_the_time_of_definitions(waits: bool) -> None:
+    """What definitions share is used by definitions, also where the chain as a whole has a limit."""
+
+    async def slow(event: str, data: Mapping[str, Any]) -> None:
+        if waits:
+            await asyncio.sleep(0.03)
+        else:
+            time.sleep(0.03)  # noqa: ASYNC251  another way to use time
+
+    registry = HookRegistry(chain_timeout=LONG)
+    registry.gate(TOOL_PRE, slow, name="code")
+    registry.gate(TOOL_PRE, slow, name="first", source="definition", budget=0.02)
+    registry.gate(TOOL_PRE, slow, name="second", source="definition", budget=0.02)
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(outcome) == {"code": "ok", "first": "timeout"}
+    assert outcome.reason == "no answer within 0.02 s"
+
+
 @pytest.mark.rule("DSP-9")
 async def test_a_budget_is_for_one_emit() -> None:
     """Every emit begins with the whole budget, and a chain that keeps to it notices nothing."""
@@ -744,6 +779,28 @@ async def test_the_budget_ends_the_hook_that_is_running(hook: Any) -> None:
         outcome = await registry.emit(TOOL_PRE, CALL)
     assert statuses(outcome) == {"slow": "timeout", "gate": "timeout"}
     assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+
+
+@pytest.mark.rule("DSP-5")
+async def test_a_tiny_limit_does_not_keep_the_loop_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another hook of the chain waits, a limit of a microsecond wakes the loop no more than every millisecond."""
+    registry = HookRegistry()
+    timers: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def counted(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *arguments, **options)
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.1)
+
+    registry.on(TOOL_PRE, wait, timeout=None)
+    registry.on(TOOL_PRE, saying(None), timeout=1e-6)
+    monkeypatch.setattr(loop, "call_later", counted)  # nothing else says how often the loop is woken
+    await quick(registry.emit(TOOL_PRE, CALL))
+    assert 1 < len(timers) < 150
 
 
 # -- many at once ------------------------------------------------------------------------------------------------------

@@ -322,6 +322,19 @@ async def test_what_a_failure_means(intent: str, strict: bool, event: str, on_er
     assert (failure.hook_name, failure.status, failure.error) == ("broken", "error", "ValueError: broken")
 
 
+@pytest.mark.rule("DSP-3", "RES-6")
+@pytest.mark.parametrize("event", ["agent:stop", "subagent:stop"])
+async def test_a_gate_for_many_events_that_fails_in_front_of_a_stop(event: str) -> None:
+    """A gate under a pattern that fails is skipped there, or it would set the agent going again, and again."""
+    registry = HookRegistry()
+    registry.gate("*", raising(ValueError("broken")), name="all")
+    registry.gate(f"{event.partition(':')[0]}:*", raising(ValueError("broken")), name="domain")
+    outcome = await registry.emit(event, {"agent_name": "a"})
+    assert (outcome.denied, statuses(outcome)) == (False, {"all": "error", "domain": "error"})
+    assert [hook.on_failure for hook in registry.explain(event).hooks] == ["it is skipped"] * 2
+    assert (await registry.emit("agent:pre", {"agent_name": "a"})).denied
+
+
 @pytest.mark.rule("DSP-4")
 async def test_four_kinds_of_failure_are_told_apart() -> None:
     """Timeout, error, invalid answer and unavailable are different, and none of them is a person's rejection."""
@@ -429,6 +442,51 @@ async def test_identity_cannot_be_changed(field: str, intent: str) -> None:
     harmless = HookRegistry()
     harmless.on(TOOL_PRE, saying(HookResult.modify({"tool_name": "Bash", "n": 1})))
     assert (await harmless.emit(TOOL_PRE, data)).data["n"] == 1
+
+
+class Forged(str):
+    """A name that says it is the same as any other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.rule("EVT-8")
+async def test_what_calls_itself_equal_does_not_replace_identity() -> None:
+    """Of an identity field the value that was emitted stays, whatever a hook's own object says of itself."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, saying(HookResult.modify({"tool_name": Forged("Delete"), "n": 1})))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert (outcome.data["n"], type(outcome.data["tool_name"]), outcome.data["tool_name"]) == (1, str, "Bash")
+
+
+@pytest.mark.rule("EVT-8")
+@pytest.mark.parametrize(
+    ("event", "data", "field"),
+    [
+        ("artifact:write", {"path": "/etc/passwd"}, "path"),
+        ("approval:required", {"prompt": "Delete all?", "risk": "high", "digest": "d"}, "prompt"),
+        ("request:pre", {"method": "DELETE", "path": "/users"}, "method"),
+        ("tool:error", {**CALL, "error": {"type": "OSError", "message": "no"}}, "error"),
+    ],
+)
+async def test_what_nobody_can_replace_is_not_disguised(event: str, data: dict[str, Any], field: str) -> None:
+    """Where nothing is replaced, a modification of what the payload describes is invalid: gates see what is."""
+    registry = HookRegistry()
+    seen: list[Any] = []
+    registry.on(event, saying(HookResult.modify({field: "harmless"})), name="disguise")
+    registry.on(event, saying(HookResult.modify({"note": "a custom field"})), name="note")
+    registry.gate(event, lambda event, data: seen.append((data[field], data["note"])), name="gate")
+    outcome = await registry.emit(event, data)
+    assert seen == [(data[field], "a custom field")]
+    assert statuses(outcome)["disguise"] == "invalid"
 
 
 @pytest.mark.rule("DSP-3")
@@ -545,6 +603,23 @@ async def test_observers_cannot_write_either() -> None:
     assert seen == [(1, "modify")]
 
 
+@pytest.mark.rule("REG-5")
+@pytest.mark.parametrize("answer", [None, HookResult.modify({"tool_input": {"command": "ls -l"}})])
+async def test_observers_cannot_write_to_the_outcome(answer: HookResult | None) -> None:
+    """An observer that writes to the data of the outcome changes nothing of what the caller goes on with."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, saying(answer))
+
+    @registry.observe(TOOL_PRE)
+    def scribble(event: str, data: dict[str, Any], outcome: Any) -> None:
+        outcome.data["tool_input"] = {"command": "rm -rf /"}
+
+    data = dict(CALL)
+    outcome = await registry.emit(TOOL_PRE, data)
+    assert data == CALL
+    assert outcome.data == {**CALL, **(answer.data or {} if answer else {})}
+
+
 @pytest.mark.rule("DSP-7")
 @pytest.mark.parametrize(
     "when", ["at once", "after waiting", "before waiting", "before failing", "before its deadline"]
@@ -599,6 +674,34 @@ async def test_context_variables_that_cannot_be_compared() -> None:
     assert colour.get() is True
 
 
+class Exiting:
+    """A value whose comparison ends the program, or means to."""
+
+    def __eq__(self, other: object) -> bool:
+        raise SystemExit(3)
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.rule("DSP-6", "DSP-7")
+@pytest.mark.parametrize("answer", [None, HookResult.inject("x")])
+async def test_comparing_context_variables_raises_nothing(answer: HookResult | None) -> None:
+    """Whatever a value raises when it is compared stays with the hook that set it."""
+    registry = HookRegistry()
+    seen: list[Any] = []
+    colour.set(before := Exiting())
+
+    async def paint(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        colour.set(Exiting())
+        return answer
+
+    registry.on(TOOL_PRE, paint)
+    registry.on(TOOL_PRE, lambda event, data: seen.append(colour.get()))
+    assert (await registry.emit(TOOL_PRE, CALL)).all_succeeded
+    assert len(seen) == 1
+    assert seen[0] is before
+
+
 @pytest.mark.rule("DSP-7")
 async def test_hooks_see_the_callers_context_variables() -> None:
     """A hook, its threads and its tasks read what the caller has set."""
@@ -641,6 +744,21 @@ async def test_durations_are_kept_where_they_mean_something(timing: bool) -> Non
     assert measured == took.keys() - (set() if timing else silent)
     assert sum(duration for duration in took.values() if duration) <= outcome.total_duration_ms
     assert 9 < (took["waited"] or 0) < 1000
+
+
+@pytest.mark.rule("RES-4")
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_reason_without_an_action_is_kept_whoever_came_first(waits: bool) -> None:
+    """The reason of a hook that continues is reported, whether or not a silent hook before it had to wait."""
+    registry = HookRegistry()
+
+    async def silent(event: str, data: Mapping[str, Any]) -> None:
+        if waits:
+            await asyncio.sleep(0)
+
+    registry.on(TOOL_PRE, silent)
+    registry.on(TOOL_PRE, saying(HookResult(reason="looked closely")))
+    assert (await registry.emit(TOOL_PRE, CALL)).reason == "looked closely"
 
 
 @pytest.mark.rule("RES-4")

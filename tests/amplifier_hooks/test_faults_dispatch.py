@@ -358,6 +358,52 @@ async def test_the_members_of_a_group_are_named() -> None:
 
 
 @pytest.mark.fault("F-HD-12")
+async def test_groups_that_hold_each_other_many_times() -> None:
+    """Describing a group takes no longer for what its members hold, be it a million errors."""
+    registry = HookRegistry()
+    error: Exception = ValueError("a")
+    for _ in range(12):
+        error = ExceptionGroup("many", [error] * 5)
+
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        raise error
+
+    registry.on(TOOL_PRE, fail)
+    (failure,) = (await quick(registry.emit(TOOL_PRE, CALL))).failures
+    assert failure.error == "ExceptionGroup of 5: " + ", ".join(["ExceptionGroup of 5"] * 5)
+
+
+class Interrupting(Mapping[str, Any]):
+    """An answer during whose reading somebody presses Ctrl-C."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyboardInterrupt
+
+    def __iter__(self) -> Iterator[str]:
+        raise KeyboardInterrupt
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.fault("F-HD-12")
+@pytest.mark.rule("DSP-6")
+@pytest.mark.parametrize("waits", [False, True])
+def test_keyboard_interrupt_while_an_answer_is_read(waits: bool) -> None:
+    """It ends the program there too, and is not taken for an answer that makes no sense."""
+    registry = HookRegistry()
+
+    async def answer(event: str, data: Mapping[str, Any]) -> Any:
+        if waits:
+            await asyncio.sleep(0)
+        return Interrupting()
+
+    registry.on(TOOL_PRE, answer)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(registry.emit(TOOL_PRE, CALL))
+
+
+@pytest.mark.fault("F-HD-12")
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("waits", [False, True])
 def test_keyboard_interrupt_ends_the_program(waits: bool) -> None:

@@ -2,7 +2,7 @@ import asyncio
 import math
 import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,13 @@ from amplifier_hooks import (
     HookMatcher,
     HookRegistry,
     HookResult,
+    Outcome,
     RequestContext,
     ToolContext,
     WorkflowContext,
 )
-from amplifier_hooks.errors import InvalidRegistration, PrivilegeRequired, TooManyHooks
-from amplifier_hooks.matching import Matcher, compile_matcher
+from amplifier_hooks.errors import InvalidLimit, InvalidRegistration, PrivilegeRequired, TooManyHooks
+from amplifier_hooks.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.shapes import EventContext, LoopContext
 
 CALL = {"tool_name": "Write", "tool_input": {"n": 1}, "session_id": "s"}
@@ -42,6 +43,19 @@ class Callable2:
         return HookResult.deny("object")
 
 
+async def watched_from_a_generator(event: str, data: Mapping[str, Any], outcome: Outcome) -> AsyncIterator[None]:
+    """Run when somebody iterates over it, which nobody does."""
+    yield
+
+
+class CallableGenerator:
+    """The same as an object."""
+
+    def __call__(self, event: str, data: Mapping[str, Any]) -> Iterator[None]:
+        """Deny, to whoever asks for the next one."""
+        yield HookResult.deny()  # type: ignore[misc]  # the mistake itself
+
+
 # -- what cannot work ------------------------------------------------------------------------------------------------
 
 
@@ -62,6 +76,9 @@ class Callable2:
         ({"match": "a, b"}, "separate names by"),
         ({"source": "file"}, "source 'file' is neither"),
         ({"budget": 0}, "budget 0"),
+        ({"timeout": 10**400}, "timeout 1000"),
+        ({"name": 5}, "name 5 is not a str"),
+        ({"concurrent": True}, "only observers run side by side"),
     ],
 )
 def test_options_that_cannot_work(options: dict[str, Any], sentence: str) -> None:
@@ -80,12 +97,41 @@ def test_options_that_cannot_work(options: dict[str, Any], sentence: str) -> Non
         ("on", lambda event: None, "cannot be called with (event, data)"),
         ("observe", lambda event, data: None, "cannot be called with (event, data, outcome)"),
         ("around", lambda context, call_next: None, "it is an async function"),
+        ("gate", lambda event, data: (yield), "runs nothing of it"),
+        ("observe", watched_from_a_generator, "runs nothing of it"),
+        ("observe", partial(watched_from_a_generator), "runs nothing of it"),
+        ("register", CallableGenerator(), "runs nothing of it"),
     ],
 )
 def test_handlers_that_cannot_work(intent: str, handler: Any, sentence: str) -> None:
     """A handler that could not be called is refused when it is registered, not when it is needed."""
     with pytest.raises(InvalidRegistration, match=re.escape(sentence)):
         getattr(HookRegistry(), intent)("tool" if intent == "around" else "tool:pre", handler)
+
+
+@pytest.mark.rule("REG-1")
+@pytest.mark.parametrize("intent", ["on", "gate", "observe", "around"])
+def test_a_decorator_without_its_event(intent: str) -> None:
+    """`@registry.gate` without parentheses is refused: it would swallow the gate and guard nothing."""
+    with pytest.raises(InvalidRegistration, match=f"@registry.{intent}\\('tool:pre'\\)"):
+        getattr(HookRegistry(), intent)(quiet)
+
+
+@pytest.mark.rule("REG-3", "REG-9")
+@pytest.mark.parametrize("name", ["max_depth", "max_per_event"])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, None, "4", True])
+def test_limits_that_cannot_work(name: str, limit: Any) -> None:
+    """A limit of a registry is an integer from 1, and refused where it is set."""
+    with pytest.raises(InvalidLimit, match=f"{name} is .*; pass an integer from 1"):
+        HookRegistry(**{name: limit})
+
+
+@pytest.mark.rule("TRU-3", "TEN-1")
+@pytest.mark.parametrize("said", [{"plugin": ""}, {"plugin": None}, {"plugin": "p", "tenant": None}])
+def test_scopes_that_cannot_work(said: dict[str, Any]) -> None:
+    """A scope is for a plugin with a name."""
+    with pytest.raises(InvalidRegistration, match="is no name"):
+        HookRegistry().scoped(**said)
 
 
 @pytest.mark.rule("REG-1")
@@ -189,9 +235,9 @@ def test_priorities_of_definitions(priority: int) -> None:
 
 @pytest.mark.rule("DSP-9")
 def test_the_budget_of_definitions() -> None:
-    """Half a second unless said otherwise, none for code, and never more than the chain as a whole may take."""
+    """Half a second unless said otherwise, none for code, and for all of them what the chain as a whole may take."""
 
-    def budgets(**registry: Any) -> list[float | None]:
+    def budgets(**registry: Any) -> list[tuple[float, float] | None]:
         made = HookRegistry(**registry)
         made.on("tool:pre", quiet)
         made.on("tool:pre", quiet, source="definition")
@@ -199,8 +245,8 @@ def test_the_budget_of_definitions() -> None:
         made.on("tool:pre", quiet, source="definition", budget=2)
         return [hook.budget for hook in made.hooks()]
 
-    assert budgets() == [None, 0.5, None, 2.0]
-    assert budgets(chain_timeout=1) == [1.0, 0.5, 1.0, 1.0]
+    assert budgets() == [None, (0.5, math.inf), None, (2, math.inf)]
+    assert budgets(chain_timeout=1) == [(math.inf, 1), (0.5, 1), (math.inf, 1), (2, 1)]
 
 
 # -- hook objects ----------------------------------------------------------------------------------------------------
@@ -525,6 +571,51 @@ def test_a_table_is_registered_as_a_whole() -> None:
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration):
         registry.register_matchers({"PreToolUse": [HookMatcher(hooks=[quiet]), HookMatcher("a,b", [quiet])]})
+    assert registry.count() == 0
+
+
+@pytest.mark.rule("REG-15", "REG-4")
+async def test_a_star_is_for_payloads_without_a_tool_too() -> None:
+    """A matcher of `*` selects every call, also at an event that is not about a tool."""
+    registry = HookRegistry()
+    registry.register_matchers({"UserPromptSubmit": [HookMatcher(matcher="*", hooks=[quiet])]})
+    registry.on("prompt:submit", quiet, match="*")
+    registry.on("prompt:submit", quiet, match=ANY)
+    assert (await registry.emit("prompt:submit", {"prompt": "hi"})).ran == ("quiet", "quiet#2", "quiet#3")
+
+
+class ForeignMatcher:
+    """A matcher as another package writes it: the same fields, not our class, and no timeout."""
+
+    matcher = "Write"
+    hooks = (quiet,)
+
+
+@pytest.mark.rule("REG-15")
+async def test_a_matcher_of_another_package() -> None:
+    """What has the fields of a matcher is one."""
+    registry = HookRegistry()
+    registry.register_matchers({"PreToolUse": [ForeignMatcher()]})  # type: ignore[list-item]  # the point
+    assert (await registry.emit("tool:pre", CALL)).ran == ("quiet",)
+
+
+@pytest.mark.rule("REG-15")
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ([HookMatcher("*", [quiet])], "pass a mapping of event"),
+        ({"PreToolUse": HookMatcher("*", [quiet])}, "is no list"),
+        ({"PreToolUse": "Write"}, "is no list"),
+        ({"PreToolUse": [{"matcher": "*", "hooks": [quiet]}]}, "write HookMatcher"),
+        ({"PreToolUse": [quiet]}, "write HookMatcher"),
+        ({"PreToolUse": [HookMatcher("*", quiet)]}, "is no list"),  # type: ignore[arg-type]
+    ],
+)
+def test_tables_that_cannot_work(table: Any, sentence: str) -> None:
+    """A table of another shape is refused with the shape it should have, and leaves nothing behind."""
+    registry = HookRegistry()
+    with pytest.raises(InvalidRegistration, match=sentence):
+        registry.register_matchers(table)
     assert registry.count() == 0
 
 

@@ -386,14 +386,18 @@ async def test_patterns_are_not_emitted() -> None:
             await HookRegistry().emit(pattern, {})
 
 
-async def test_data_is_a_mapping() -> None:
-    """Anything else is refused with a sentence."""
+@pytest.mark.parametrize("heard", [True, False])
+async def test_data_is_a_mapping(heard: bool) -> None:
+    """Anything else is refused with a sentence, whether or not somebody listens."""
     registry = HookRegistry()
-    registry.on("tool:pre", lambda event, data: None)
+    if heard:
+        registry.on("tool:pre", lambda event, data: None)
     with pytest.raises(InvalidPayload, match="tool:pre: data of type list"):
         await registry.emit("tool:pre", [])  # type: ignore[arg-type]
     with pytest.raises(InvalidPayload):
         await registry.emit_and_collect("tool:pre", [])  # type: ignore[arg-type]
+    with pytest.raises(InvalidPayload):
+        registry.explain("tool:pre", [])  # type: ignore[arg-type]
 
 
 @pytest.mark.fault("F-HD-20")
@@ -568,7 +572,23 @@ async def test_default_fields() -> None:
     await registry.emit_and_collect("tool:pre", {})
     assert seen == [{"session_id": "s", "tenant_id": "acme"}]
     registry.set_default_fields(run_id="r")
-    assert (await registry.emit("tool:post", {})).data == {}
+    assert (await registry.emit("tool:post", {})).data == {"run_id": "r"}  # also where nobody listens
+
+
+@pytest.mark.rule("REG-8", "DSP-9")
+async def test_gathering_shares_the_time_of_a_chain() -> None:
+    """Definitions that contribute share their half second with each other, and a chain's limit holds for all."""
+
+    def slow(event: str, data: Mapping[str, Any]) -> HookResult:
+        time.sleep(0.03)
+        return HookResult(data={"n": 1})
+
+    definitions, chain = HookRegistry(), HookRegistry(chain_timeout=0.05)
+    for _ in range(4):
+        definitions.on("tools:list", slow, source="definition", budget=0.05)
+        chain.on("tools:list", slow)
+    assert len(await definitions.emit_and_collect("tools:list", {})) == 1
+    assert len(await chain.emit_and_collect("tools:list", {})) == 1
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------
@@ -641,6 +661,20 @@ async def test_a_required_gate() -> None:
     again()
     assert not (await registry.emit("tool:pre", CALL)).denied
     assert not (await registry.emit("tool:post", CALL)).denied
+
+
+@pytest.mark.rule("REG-16", "EVT-5")
+@pytest.mark.parametrize("guard", ["a gate", "a gate for many", "a required one"])
+async def test_an_emergency_stop_of_an_event_nobody_described(guard: str) -> None:
+    """An event of one's own is stopped as soon as it is guarded, declared or not."""
+    registry = HookRegistry()
+    if guard == "a required one":
+        registry.require("deploy:production")
+    registry.gate("deploy:*" if guard == "a gate for many" else "deploy:production", lambda event, data: None)
+    assert not (await registry.emit("deploy:production", {})).denied
+    registry.emergency_stop("freeze")
+    assert (await registry.emit("deploy:production", {})).cause == "emergency_stop"
+    assert registry.explain("deploy:production").refused == "emergency_stop"
 
 
 @pytest.mark.rule("REG-16")
