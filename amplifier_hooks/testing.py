@@ -5,6 +5,7 @@
     CollectingDisplay    keeps what the person at the screen would see
     CollectingAudit      keeps the record; can be told to fail
     ManualClock          stands still until it is moved
+    unchanged_process    fails where hooks leave the process different from how they found it
 
 ```python
 approver = ScriptedApprover("Allow", HANG, RuntimeError("line is down"))
@@ -15,9 +16,15 @@ session = SessionCoordinator(approvals=approver, audit=CollectingAudit(), clock=
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import decimal
+import locale
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
@@ -38,7 +45,44 @@ __all__ = [
     "Record",
     "RecordingContext",
     "ScriptedApprover",
+    "unchanged_process",
 ]
+
+
+@contextmanager
+def unchanged_process() -> Iterator[None]:
+    """What runs inside must leave alone what all hooks of a process share; if it does not, that is put back.
+
+    Looked at are the working directory, the environment, the locale, the recursion limit and the decimal context.
+
+    Raises `AssertionError`, naming what was changed. Not for hooks that run meanwhile in other threads.
+    """
+    directory, environment, limit = Path.cwd(), dict(os.environ), sys.getrecursionlimit()
+    language, arithmetic = locale.setlocale(locale.LC_ALL), decimal.getcontext()
+    before = arithmetic.copy()
+    changed = []
+    try:
+        yield
+    finally:
+        if Path.cwd() != directory:
+            changed.append(f"the working directory to {Path.cwd()}")
+            os.chdir(directory)
+        if dict(os.environ) != environment:
+            names = sorted(name for name, _ in environment.items() ^ os.environ.items())
+            changed.append(f"the environment: {', '.join(dict.fromkeys(names))}")
+            os.environ.clear()
+            os.environ.update(environment)
+        if locale.setlocale(locale.LC_ALL) != language:
+            changed.append(f"the locale to {locale.setlocale(locale.LC_ALL)}")
+            locale.setlocale(locale.LC_ALL, language)
+        if sys.getrecursionlimit() != limit:
+            changed.append(f"the recursion limit to {sys.getrecursionlimit()}")
+            sys.setrecursionlimit(limit)
+        if repr(arithmetic) != repr(before):
+            changed.append(f"the decimal context to {arithmetic}")
+            decimal.setcontext(before)
+    if changed:
+        raise AssertionError(f"hooks changed {'; '.join(changed)}")
 
 
 class ManualClock:

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import decimal
 import gc
 import itertools
+import locale
 import logging
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -17,6 +20,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
 from amplifier_hooks.errors import EmitTooDeep
+from amplifier_hooks.testing import unchanged_process
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -842,6 +846,40 @@ async def test_context_variables_do_not_travel(waits: bool) -> None:
     await registry.emit(TOOL_PRE, CALL)
     assert seen == dict.fromkeys(["on", "gate", "register", "observe", "beside"], "none")
     assert colour.get() == "none"
+
+
+def to_another_directory() -> None:
+    """Change where relative paths begin."""
+    os.chdir("/")
+
+
+def in_another_language() -> None:
+    """Change how numbers and dates are written."""
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+
+
+CHANGES: Final[dict[str, Callable[[], object]]] = {
+    "the working directory": to_another_directory,
+    "the environment: COLOUR": lambda: os.environ.update(COLOUR="red"),
+    "the locale": in_another_language,
+    "the decimal context": lambda: setattr(decimal.getcontext(), "prec", 3),
+    "the recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+}
+
+
+@pytest.mark.fault("F-HD-18")
+@pytest.mark.parametrize("what", CHANGES)
+async def test_changes_to_the_process_are_found(what: str) -> None:
+    """What a hook changes for the whole process is named in test mode, and put back."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, lambda event, data: CHANGES[what](), name="careless")
+    decimal.getcontext()  # a thread's first use makes it
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=f"hooks changed {what}"), unchanged_process():
+            await registry.emit(TOOL_PRE, CALL)
+    registry.unregister("careless")
+    with unchanged_process():
+        await registry.emit(TOOL_PRE, CALL)
 
 
 @pytest.mark.fault("F-HD-19")
