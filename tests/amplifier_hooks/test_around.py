@@ -392,6 +392,35 @@ async def test_calling_on_after_the_caller_was_cancelled(how: str) -> None:
     assert operation.runs == 0
 
 
+@pytest.mark.rule("DSP-6", "REG-13")
+async def test_the_grace_of_a_layer_begins_after_the_operation() -> None:
+    """Cancelled inside the operation, which takes its time to end, a layer has its whole grace to clean up."""
+    registry = HookRegistry()
+    cleaned: list[str] = []
+
+    async def layer(context: ToolContext, call_next: CallNext) -> Any:
+        try:
+            return await call_next()
+        finally:
+            await asyncio.sleep(0.06)
+            cleaned.append("layer")
+
+    async def operation() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.15)  # longer than any grace, which is the operation's right
+            cleaned.append("operation")
+
+    registry.around("tool", layer, timeout=0.1)
+    task = asyncio.create_task(registry.wrap("tool", tool(), operation))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned == ["operation", "layer"]
+
+
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("then", ["calls on", "is skipped"])
 async def test_a_layer_that_cancels_its_own_task(then: str) -> None:
@@ -456,6 +485,22 @@ async def test_time_inside_the_operation_is_not_the_hooks() -> None:
     assert context.duration_ms is not None
     assert context.duration_ms >= 190
     assert context.results[0].duration_ms is None or context.results[0].duration_ms < 150
+
+
+@pytest.mark.rule("REG-13")
+async def test_the_time_before_the_operation_counts_after_it() -> None:
+    """A layer's time goes on where it stopped when it called on, and does not begin anew."""
+    registry = HookRegistry()
+
+    @registry.around("tool", timeout=0.1)
+    async def slow(context: ToolContext, call_next: CallNext) -> Any:
+        await asyncio.sleep(0.07)
+        await call_next()
+        await asyncio.sleep(0.07)
+
+    context = tool()
+    assert await registry.wrap("tool", context, Operation()) == "done"
+    assert [answer.status for answer in context.results] == ["timeout"]
 
 
 @pytest.mark.rule("REG-13")

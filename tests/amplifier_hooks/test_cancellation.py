@@ -151,6 +151,41 @@ async def test_a_hook_that_swallows_the_callers_cancellation() -> None:
     assert (chain.notes, sum(chain.leaks)) == ([], 1)
 
 
+@pytest.mark.rule("DSP-6", "DSP-5")
+async def test_the_grace_after_the_callers_cancellation() -> None:
+    """A hook whose caller is cancelled has most of a tenth of a second to clean up, however short its own limit."""
+    cleaned: list[str] = []
+
+    async def clean(event: str, data: Mapping[str, Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.06)  # several looks of the watchdog
+            cleaned.append("up")
+
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, clean, timeout=0.5)
+    registry.on(TOOL_PRE, lambda event, data: None, timeout=0.02, name="makes the watchdog look often")
+    task = await begun(registry.emit(TOOL_PRE, CALL))
+    task.cancel()
+    await ends_cancelled(task)
+    assert cleaned == ["up"]
+
+
+@pytest.mark.rule("DSP-6", "DSP-5")
+async def test_cancelling_again_and_again_does_not_renew_the_grace() -> None:
+    """A caller that is cancelled every few milliseconds is free after one grace, not after the last of them."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, swallow)
+    task = await begun(registry.emit(TOOL_PRE, CALL))
+    began = asyncio.get_running_loop().time()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0.02)
+        assert asyncio.get_running_loop().time() - began < SOON
+    assert task.cancelled()
+
+
 @pytest.mark.rule("DSP-6")
 async def test_a_second_cancellation_changes_nothing() -> None:
     """Cancelling again while the hook cleans up still gives one CancelledError, and nothing follows."""

@@ -6,12 +6,13 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
+from amplifier_hooks.waiting import Watchdog
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -257,6 +258,7 @@ async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.L
         assert leaks(registry) == {"stubborn": times}
     left = [vars(record) for record in caplog.records if record.msg == "hook_left_behind"]
     assert [(fields["hook"], fields["times"]) for fields in left] == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
+    assert {fields["hook_event"] for fields in left} == {TOOL_PRE}
 
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert statuses(outcome) == {"stubborn": "unavailable", "next": "ok"}
@@ -266,6 +268,61 @@ async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.L
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert statuses(outcome) == {"stubborn": "timeout", "next": "ok"}
     assert len(ran) == 4
+
+
+class Awaited:
+    """What a hook returns to be awaited: no coroutine, and it waits on when it is cancelled."""
+
+    def __await__(self) -> Iterator[Any]:
+        for _ in range(6):
+            with contextlib.suppress(asyncio.CancelledError):
+                yield from asyncio.sleep(1.5).__await__()
+
+
+@pytest.mark.rule("DSP-5")
+async def test_what_is_no_coroutine_is_left_behind_too() -> None:
+    """A hook may return anything that can be awaited, and its deadline holds as any other."""
+    registry = HookRegistry()
+    registry.gate(TOOL_PRE, lambda event, data: Awaited(), timeout=LIMIT, name="gate")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert outcome.cause == "hook_timeout"
+    assert leaks(registry) == {"gate": 1}
+
+
+@pytest.mark.rule("DSP-5")
+async def test_a_deadline_in_a_task_that_outlives_its_hook() -> None:
+    """What a hook's own task emits later, when the emit around it is over, keeps its deadlines."""
+    registry = HookRegistry()
+    tasks: list[asyncio.Task[Outcome]] = []
+
+    async def leave_running(event: str, data: Mapping[str, Any]) -> None:
+        tasks.append(asyncio.create_task(registry.emit(TOOL_POST, CALL)))
+
+    registry.on(TOOL_PRE, leave_running)
+    registry.on(TOOL_POST, hang, timeout=LIMIT, name="hangs")
+    await quick(registry.emit(TOOL_PRE, CALL))
+    assert statuses(await quick(tasks[0])) == {"hangs": "timeout"}
+
+
+@pytest.mark.rule("DSP-5")
+async def test_the_watchdog_goes_to_sleep() -> None:
+    """When its timer comes and nobody waits any more, it neither fails nor looks again."""
+    registry = HookRegistry()
+    troubles: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: troubles.append(context))
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    registry.on(TOOL_PRE, wait)
+    await quick(registry.emit(TOOL_PRE, CALL))
+    watchdog = Watchdog.of(loop)
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if watchdog.timer is None:
+            break
+    assert (watchdog.timer, watchdog.live, troubles) == (None, set(), [])
 
 
 @pytest.mark.rule("DSP-5")
@@ -395,6 +452,8 @@ async def test_a_blocking_hook_among_others_is_found_out_the_next_time(caplog: p
     await quick(registry.emit(TOOL_PRE, CALL))
     (record,) = [record for record in caplog.records if record.msg == "hooks_blocked_the_loop"]
     assert vars(record)["hooks"] == ["a", "b", "c"]
+    assert vars(record)["hook_event"] == TOOL_PRE
+    assert 0.1 <= vars(record)["seconds"] < SOON
     for _ in range(2):
         outcome = await quick(registry.emit(TOOL_PRE, CALL))
         assert statuses(outcome) == {"a": "ok", "b": "timeout", "c": "ok", "patient": "ok"}
@@ -558,6 +617,29 @@ async def test_inner_and_outer_deadline_close_together(difference: float) -> Non
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert statuses(outcome) == {"outer": "timeout", "outer next": "ok"}
     assert ran == ["outer next"]
+
+
+@pytest.mark.rule("DSP-5", "DSP-2")
+async def test_the_deadline_of_an_inner_second_look() -> None:
+    """A gate that hangs at its second look inside a hook's own emit is cancelled, and the outer hook is not."""
+    registry = HookRegistry()
+    inner: list[Outcome] = []
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        if "n" in data:
+            await asyncio.Event().wait()
+
+    async def outer(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0)
+        inner.append(await registry.emit(TOOL_PRE, CALL))
+        await asyncio.sleep(0)
+        return HookResult.inject("went on")
+
+    registry.gate(TOOL_PRE, look, timeout=LIMIT)
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    registry.on(TOOL_POST, outer)
+    outcome = await quick(registry.emit(TOOL_POST, CALL))
+    assert (inner[0].cause, outcome.context_injection) == ("hook_timeout", "went on")
 
 
 @pytest.mark.rule("DSP-5")
@@ -732,6 +814,23 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     outcome = await quick(gated.emit(TOOL_PRE, CALL))
     assert (outcome.denied_by, outcome.cause) == ("e", "hook_timeout")
     assert ran == []
+
+
+@pytest.mark.rule("DSP-9", "DSP-2")
+@pytest.mark.parametrize("limit", ["definitions", "chain"])
+async def test_a_second_look_has_what_is_left_of_the_time(limit: str) -> None:
+    """What was used up in the first round is not there again for the second look."""
+    registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.06)
+
+    options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
+    registry.gate(TOOL_PRE, look, name="gate", **options)
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+    assert [answer.recheck for answer in outcome.failures] == [True]
 
 
 @pytest.mark.rule("DSP-9", "DSP-4")

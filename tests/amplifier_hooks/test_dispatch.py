@@ -249,6 +249,27 @@ async def test_only_objections_count_in_the_second_look(look: Look, waits: bool)
     assert outcome.denied_by == ("gate" if look.action == "deny" else None)
 
 
+@pytest.mark.rule("DSP-2", "REG-3")
+async def test_the_second_look_is_at_the_same_event_and_depth() -> None:
+    """At its second look a gate is given the event's name again, and what it emits is one level deeper, not none."""
+    registry = HookRegistry(max_depth=2)
+    seen: list[tuple[str, str]] = []
+
+    async def look(event: str, data: Mapping[str, Any]) -> None:
+        inner = await registry.emit("inner:pre", {}) if "n" in data else None
+        seen.append((event, inner.action if inner else "first look"))
+
+    async def deeper(event: str, data: Mapping[str, Any]) -> None:
+        await registry.emit("innermost:pre", {"n": 1})
+
+    registry.gate(TOOL_PRE, look)
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    registry.gate("inner:pre", deeper)
+    registry.on("innermost:pre", saying(None))
+    await registry.emit(TOOL_PRE, CALL)
+    assert seen == [(TOOL_PRE, "first look"), (TOOL_PRE, "deny")]
+
+
 @pytest.mark.rule("DSP-2")
 async def test_the_second_look_is_on_record_as_such() -> None:
     """A denial at the second look stops the gates behind it and is marked, beside the first answers."""

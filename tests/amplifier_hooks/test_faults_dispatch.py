@@ -361,6 +361,38 @@ async def test_the_members_of_a_group_are_named() -> None:
     assert failure.error == "BaseExceptionGroup of 3: ValueError: a, SystemExit: 1, CancelledError"
 
 
+class Unspeakable(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("and this is another one")
+
+
+@pytest.mark.fault("F-HD-12")
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Unspeakable(), "Unspeakable"),
+        (ValueError(), "ValueError"),
+        (
+            ExceptionGroup("many", [ValueError(n) for n in range(7)]),
+            "ExceptionGroup of 7: " + ", ".join(f"ValueError: {n}" for n in range(5)),
+        ),
+    ],
+    ids=["no text", "empty text", "many"],
+)
+async def test_how_errors_are_described(error: Exception, text: str) -> None:
+    """By its class where it has no text or will not say it; of a group five members are named."""
+    registry = HookRegistry()
+
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        raise error
+
+    registry.on(TOOL_PRE, fail)
+    (failure,) = (await quick(registry.emit(TOOL_PRE, CALL))).failures
+    assert failure.error == text
+
+
 @pytest.mark.fault("F-HD-12")
 async def test_groups_that_hold_each_other_many_times() -> None:
     """Describing a group takes no longer for what its members hold, be it a million errors."""
