@@ -816,6 +816,20 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     assert ran == []
 
 
+@pytest.mark.rule("DSP-9")
+async def test_a_hook_that_fails_has_used_its_time() -> None:
+    """What a definition took before it raised is taken from the time it shares."""
+    registry = HookRegistry()
+
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.06)
+        raise ValueError("broken")
+
+    for name in ("first", "second"):
+        registry.on(TOOL_PRE, fail, name=name, source="definition", budget=0.1)
+    assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"first": "error", "second": "timeout"}
+
+
 @pytest.mark.rule("DSP-9", "DSP-2")
 @pytest.mark.parametrize("limit", ["definitions", "chain"])
 async def test_a_second_look_has_what_is_left_of_the_time(limit: str) -> None:

@@ -374,15 +374,17 @@ class Unspeakable(Exception):
     [
         (Unspeakable(), "Unspeakable"),
         (ValueError(), "ValueError"),
+        (ValueError("x" * 488), "ValueError: " + "x" * 488),
+        (ValueError("x" * 489), "ValueError: " + "x" * 487 + "…"),
         (
             ExceptionGroup("many", [ValueError(n) for n in range(7)]),
             "ExceptionGroup of 7: " + ", ".join(f"ValueError: {n}" for n in range(5)),
         ),
     ],
-    ids=["no text", "empty text", "many"],
+    ids=["no text", "empty text", "long", "too long", "many"],
 )
-async def test_how_errors_are_described(error: Exception, text: str) -> None:
-    """By its class where it has no text or will not say it; of a group five members are named."""
+async def test_how_errors_are_described(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """By its class where it has no text or will not say it, in 500 characters; of a group five members are named."""
     registry = HookRegistry()
 
     async def fail(event: str, data: Mapping[str, Any]) -> None:
@@ -390,7 +392,9 @@ async def test_how_errors_are_described(error: Exception, text: str) -> None:
 
     registry.on(TOOL_PRE, fail)
     (failure,) = (await quick(registry.emit(TOOL_PRE, CALL))).failures
-    assert failure.error == text
+    assert (failure.error, failure.result) == (text, CONTINUE)
+    (logged,) = [vars(record) for record in caplog.records if record.msg == "hook_failed"]
+    assert [logged[name] for name in ("hook", "hook_event", "status", "error")] == ["fail", TOOL_PRE, "error", text]
 
 
 @pytest.mark.fault("F-HD-12")
