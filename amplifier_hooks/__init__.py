@@ -18,13 +18,14 @@ when its own time is up.
 """
 
 from amplifier_hooks.around import AgentContext, HookContext, ModelContext, RequestContext, ToolContext, WorkflowContext
-from amplifier_hooks.coordinator import SessionCoordinator, ToolOutcome
+from amplifier_hooks.coordinator import SessionCoordinator
 from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
 from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
 from amplifier_hooks.registry import HookRegistry
 from amplifier_hooks.result import ContextInjection, HookResult, Outcome
 from amplifier_hooks.shapes import HookMatcher
+from amplifier_hooks.toolcall import ToolOutcome
 
 __all__ = [
     "AgentContext",

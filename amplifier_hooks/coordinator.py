@@ -1,81 +1,118 @@
-"""Carries what the hooks said to its effects: the record, the screen, a person, the context, and the operation itself.
+"""Carries what the hooks said to its effects, for one session: its turns, its model calls, its tool calls.
 
-`call_tool` is the whole way of one tool call; its steps stand below it in the order they are taken.
+This is what an orchestrator holds. How one event becomes effects is in `session.py`, the way of one tool call in
+`toolcall.py`, of one model call in `modelcall.py`, of everything else in `operations.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from uuid import uuid4
 
-import msgspec
-from attrs import frozen
+from attrs import define
 
-from amplifier_hooks import events
-from amplifier_hooks.action import Action, freeze, thaw
-from amplifier_hooks.around import ToolContext
+from amplifier_hooks import operations, tokens
+from amplifier_hooks.budget import Budget, Limits
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.effects.approval import Approval, Approver
-from amplifier_hooks.effects.audit import NoRecord, Recorder, RecordUnavailable
-from amplifier_hooks.effects.context import Injector, InMemoryContext
-from amplifier_hooks.effects.display import LogDisplay, show
-from amplifier_hooks.errors import HookAbortError, InjectionTooLarge, InputNotFreezable
-from amplifier_hooks.escape import for_model
-from amplifier_hooks.events import IDENTITY_FIELDS, PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.approval import Approver
+from amplifier_hooks.effects.audit import NoRecord, Recorder
+from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.effects.deadline import TooLate, within
+from amplifier_hooks.effects.display import LogDisplay
+from amplifier_hooks.effects.injection import Injector
+from amplifier_hooks.effects.punctual import PunctualSink
+from amplifier_hooks.errors import UnknownTool
+from amplifier_hooks.events import (
+    CANCEL_COMPLETED,
+    CANCEL_REQUESTED,
+    ERROR_ORCHESTRATOR,
+    ORCHESTRATOR_COMPLETE,
+    PROMPT_COMPLETE,
+    PROMPT_SUBMIT,
+    SESSION_END,
+    SESSION_FORK,
+    SESSION_START,
+    USER_NOTIFICATION,
+    canonical,
+)
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.merge import merge
+from amplifier_hooks.modelcall import ModelCall, ModelOutcome, ModelStream
 from amplifier_hooks.registry import HookRegistry
-from amplifier_hooks.result import Cause, ContextInjection, Outcome, UserMessage
-from amplifier_hooks.view import DataView
+from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
+from amplifier_hooks.session import Session, denied, problem_of, why_not
+from amplifier_hooks.threads import DaemonPool
+from amplifier_hooks.toolcall import ToolCall, ToolOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
-    from amplifier_hooks.ports import ApprovalBackend, AuditSink, Clock, ContextManager, DisplaySystem
+    from amplifier_hooks.effects.injection import Injected
+    from amplifier_hooks.operations import StepOutcome
+    from amplifier_hooks.ports import (
+        ApprovalBackend,
+        AuditSink,
+        Clock,
+        ContextManager,
+        DisplaySystem,
+        TokenCounter,
+    )
 
-__all__ = ["SessionCoordinator", "ToolOutcome"]
+__all__ = ["SessionCoordinator", "Turn"]
 
 log = get_logger(__name__)
 
-CAUSE_OF: Final[Mapping[str, Cause]] = {
-    "denied": "denied_by_person",
-    "expired": "approval_expired",
-    "unavailable": "approval_unavailable",
-}
-"""Why an approval denies, by what became of its request."""
-
-CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
+CLOSING: Final = 5.0
+"""Seconds each step of closing a session may take."""
 
 
-@frozen(kw_only=True)
-class ToolOutcome:
-    """What became of one tool call: `ok` with a `value`, `denied`, or failed with the tool's own `error`.
+@define(eq=False)
+class Turn:
+    """One turn under way. When the prompt was denied, nothing in it runs."""
 
-    `reason` is what the model is to read about a denial, escaped and ready for its context.
-    """
-
-    value: Any = None
-    denied: bool = False
-    reason: str | None = None
-    by: str | None = None
-    error: BaseException | None = None
+    prompt: str
+    """As the hooks left it."""
+    outcome: Outcome
+    response: Any = None
+    """What the turn came to; told to the hooks when it ends."""
+    status: Literal["completed", "denied", "cancelled", "error"] = "completed"
 
     @property
-    def ok(self) -> bool:
-        """Whether the tool ran and returned."""
-        return not self.denied and self.error is None
+    def denied(self) -> bool:
+        """Whether the prompt may not be worked on."""
+        return self.outcome.denied
+
+    @property
+    def reason(self) -> str | None:
+        """Why not."""
+        return self.outcome.reason
 
 
 class SessionCoordinator:
     """One session: its hooks, its context, its screen, its approver and its record.
 
     Every collaborator has a working default, so `SessionCoordinator()` alone runs. Use it as an async context
-    manager; leaving it closes the record.
+    manager: it tells the hooks when the session starts and ends, and closes in order.
+
+    Args:
+        session_id: Made up when it is not given.
+        hooks: A registry, which many sessions may share.
+        context: Where the model's messages are.
+        approvals: Who decides when a hook asks. Without one, what is asked is denied.
+        display: The screen of the person at it.
+        audit: The record. What cannot be recorded is denied.
+        budget: What hooks may inject.
+        model: The model's name; decides how tokens are counted.
+        counter: A token counter of the host's own.
+        tenant: Whose session it is; system hooks and this tenant's take part.
+        agent: Which agent acts.
+        tools: Functions for `execute_tool`, by name.
+        run_id: The run it belongs to.
     """
 
     def __init__(  # noqa: PLR0917  # the collaborators, in the order in which they are named everywhere
@@ -86,25 +123,89 @@ class SessionCoordinator:
         approvals: ApprovalBackend | None = None,
         display: DisplaySystem | None = None,
         audit: AuditSink | None = None,
+        budget: Limits | None = None,
         *,
+        model: str | None = None,
+        counter: TokenCounter | None = None,
         tenant: str = "",
         agent: str = "agent",
+        tools: Mapping[str, Callable[[Any], Awaitable[Any] | Any]] | None = None,
+        run_id: str | None = None,
         clock: Clock | None = None,
+        parent: SessionCoordinator | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
-        self.session_id = session_id or uuid4().hex
-        self.hooks = HookRegistry() if hooks is None else hooks
-        self.context: ContextManager = InMemoryContext() if context is None else context
-        self.tenant = tenant
-        self._clock: Clock = SystemClock() if clock is None else clock
-        self._display: DisplaySystem = LogDisplay() if display is None else display
+        session_id = session_id or uuid4().hex
+        hooks = HookRegistry() if hooks is None else hooks
+        clock = SystemClock() if clock is None else clock
+        self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
         self._audit: AuditSink = NoRecord() if audit is None else audit
-        self._recorder = Recorder(self._audit, self._clock, self.session_id, tenant)
-        self._injector = Injector(self.context, self._recorder, self._clock, tenant)
-        self._approver = Approver(approvals, self._recorder, self._clock, agent)
-        self._turn = 0
+        self._parent = parent
+        self._children: list[SessionCoordinator] = []
+        self._tools = dict(tools or {})
+        self._closing: asyncio.Task[None] | None = None
+        self._started = False
+        recorder = Recorder(PunctualSink(self._audit), clock, session_id, tenant)
+        self._session: Session = Session(
+            id=session_id,
+            tenant=tenant,
+            agent=agent,
+            hooks=hooks,
+            context=InMemoryContext() if context is None else context,
+            display=LogDisplay() if display is None else display,
+            clock=clock,
+            recorder=recorder,
+            approver=Approver(approvals, recorder, clock, agent),
+            injector=None,  # type: ignore[arg-type]  # set on the next line: it tells through the session
+            parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
+            run=run_id,
+        )
+        self._session.injector = Injector(
+            self._session.context,
+            recorder,
+            clock,
+            tenant,
+            Budget(limits=budget or Limits()),
+            tokens.counter_for(model) if counter is None else tokens.guarded(counter, run=DaemonPool(1, "counter").run),
+            hooks.may_instruct,
+            self._session.tell,
+        )
+
+    # -- who it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """Its name in every payload and record."""
+        return self._session.id
+
+    @property
+    def hooks(self) -> HookRegistry:
+        """Its registry."""
+        return self._session.hooks
+
+    @property
+    def context(self) -> Any:
+        """Its context, as it was given; an `InMemoryContext` by default."""
+        return self._session.context
+
+    @property
+    def injections(self) -> tuple[Injected, ...]:
+        """What was injected so far, for review."""
+        return self._session.injector.injections
+
+    @property
+    def tokens_this_turn(self) -> int:
+        """Tokens that injections have used in this turn."""
+        return self._session.injector.tokens_this_turn
+
+    # -- from beginning to end -----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -112,15 +213,164 @@ class SessionCoordinator:
     ) -> None:
         await self.close()
 
+    async def start(self) -> None:
+        """Tell the hooks that the session begins. Twice is harmless."""
+        if not self._started:
+            self._started = True
+            event = SESSION_START if self._parent is None else SESSION_FORK
+            about = {} if self._parent is None else {"parent": self._parent.session_id}
+            await self._session.emit(event, about)
+
     async def close(self) -> None:
-        """Close the record. Twice is harmless."""
-        await self._audit.close()
+        """End the session, in order: open questions and running hooks, its children, session:end, the record.
+
+        Each step has a deadline, so closing ends whatever hangs; a tool that runs is left alone, and nothing begins any
+        more. Twice is harmless. Cancelling it does not stop it: the cancellation is raised when it has ended.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        cancelled: asyncio.CancelledError | None = None
+        while not self._closing.done():
+            try:
+                await asyncio.wait({self._closing})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self) -> None:
+        self._stop("the session is closed", closed=True)
+        try:
+            await asyncio.gather(*(child.close() for child in tuple(self._children)))
+            await self._in_time(self._session.undecided.gone())
+            if self._started:
+                await self._in_time(self._session.emit(SESSION_END, {}))
+        finally:  # also when the event loop itself is being shut down
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        parent = self._parent
+        if parent is None or self._audit is not parent._audit:  # noqa: SLF001  # its own kind
+            await self._in_time(self._audit.close())
+        if parent is not None and self in parent._children:  # noqa: SLF001  # its own kind
+            parent._children.remove(self)  # noqa: SLF001
+
+    async def _in_time(self, step: Coroutine[Any, Any, Any]) -> None:
+        """One step of closing. That it fails or hangs keeps nothing after it from happening."""
+        try:
+            await within(CLOSING, step)
+        except TooLate:
+            log.warning("session_closing_late", session_id=self.session_id)
+        except Exception as error:  # noqa: BLE001  # a record may raise anything when it is closed
+            log.warning("session_closing_failed", session_id=self.session_id, error=describe(error))
+
+    def child(self, agent: str, **options: Any) -> SessionCoordinator:
+        """A sub-agent's session: linked to this one and in the same record, with grants and a budget of its own.
+
+        Options are those of a session; hooks, approver, screen, record, limits, tenant and tools are this one's
+        unless they say otherwise. It is closed with this one.
+        """
+        session = self._session
+        defaults: dict[str, Any] = {
+            "hooks": session.hooks,
+            "approvals": self._approvals,
+            "display": session.display,
+            "audit": self._audit,
+            "budget": self._limits,
+            "model": self._model,
+            "counter": self._counter,
+            "tenant": session.tenant,
+            "tools": self._tools,
+            "run_id": session.run,
+            "clock": session.clock,
+        }
+        path = f"{session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
+        child = SessionCoordinator(agent=path, parent=self, **(defaults | options))
+        self._children.append(child)
+        if session.closed:
+            child._stop(session.stopped or "", closed=True)
+        return child
+
+    async def cancel(self, reason: str = "cancelled") -> None:
+        """Stop what is under way: open questions are withdrawn, running hooks cancelled, and what waits is denied.
+
+        A tool that runs goes on; cancel its task for that. A new turn begins afresh.
+        """
+        self._stop(reason)
+        await self._tell_cancelled(reason)
+
+    async def _tell_cancelled(self, reason: str) -> None:
+        await self._session.emit(CANCEL_REQUESTED, {"reason": reason})
+        for child in tuple(self._children):
+            await child._tell_cancelled(reason)  # noqa: SLF001  # its own kind
+        await self._session.emit(CANCEL_COMPLETED, {"reason": reason})
+
+    def _stop(self, reason: str, *, closed: bool = False) -> None:
+        self._session.closed = self._session.closed or closed
+        self._session.stop(reason)
+        for child in self._children:
+            child._stop(reason, closed=closed)  # noqa: SLF001  # its own kind
+
+    # -- turns ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def turn(self, prompt: str) -> AsyncIterator[Outcome]:
-        """One turn: the prompt passes its hooks first, and the outcome says whether it may go on."""
-        self._turn += 1
-        yield await self.emit(PROMPT_SUBMIT, {"prompt": prompt})
+    async def turn(self, prompt: str, *, orchestrator: str = "") -> AsyncIterator[Turn]:
+        """One turn: the prompt passes its hooks, and the injection budget begins anew.
+
+        When a hook denies the prompt, model and tool calls in this turn are denied with its reason. At the end, also
+        after an error, the hooks are told that the orchestrator is done and then that the turn is complete; before
+        that, the user is notified of an error or a denial. Raises what the body raises.
+        """
+        session = self._session
+        session.turn += 1
+        session.begin_turn()
+        began = perf_counter()
+        turn = await self._begun(prompt)
+        try:
+            yield turn
+        except Exception as error:
+            turn.status = "error"
+            await session.emit(ERROR_ORCHESTRATOR, {"error": problem_of(error)})
+            raise
+        except BaseException:
+            turn.status = "cancelled"
+            raise
+        finally:
+            await self._ended(turn, orchestrator or session.agent, (perf_counter() - began) * 1e3)
+
+    async def _begun(self, prompt: str) -> Turn:
+        outcome = await self._session.emit(PROMPT_SUBMIT, {"prompt": prompt})
+        left = outcome.data.get("prompt")
+        if not isinstance(left, str):
+            problem = f"a hook replaced the prompt by something of type {type(left).__name__}"
+            left, outcome = prompt, denied(outcome, "session", problem, "hook_invalid_output")
+        if not outcome.denied:
+            return Turn(left, outcome)
+        if not self._session.closed:
+            self._session.halted = why_not("the prompt", outcome)
+        return Turn(left, outcome, status="denied")
+
+    async def _ended(self, turn: Turn, orchestrator: str, spent: float) -> None:
+        session = self._session
+        if turn.status == "completed" and session.stopped is not None:
+            turn.status = "cancelled"
+        facts = {
+            "orchestrator": orchestrator,
+            "turn_count": session.turn,
+            "duration_ms": spent,
+            "status": turn.status,
+        }
+        await session.emit(ORCHESTRATOR_COMPLETE, facts)
+        if turn.status in ("denied", "error"):
+            why = f"The turn ended: {turn.status}" + (f" ({turn.reason})" if turn.reason else "")
+            await session.emit(USER_NOTIFICATION, {"message": why, "level": "warning"})
+        await session.emit(PROMPT_COMPLETE, {"prompt": turn.prompt, "response": turn.response})
+
+    def reset_turn(self) -> None:
+        """Begin anew, for hosts that do not use `turn`: the injection budget, and what a cancelled session denied."""
+        self._session.begin_turn()
+
+    # -- events --------------------------------------------------------------------------------------------------
 
     async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
         """Tell the hooks, carry their answers out, and return the outcome after its effects.
@@ -128,257 +378,131 @@ class SessionCoordinator:
         Where the event can be stopped, the outcome is denied when an asked person does not allow it and when the
         record cannot be written. Injections of what was denied stay in the outcome, for the denial to quote.
         """
-        outcome = await self._decide(event, data)
-        stoppable = can_be_stopped(outcome.event)
-        if outcome.asks and stoppable and not outcome.denied:
-            try:
-                action = self._action(outcome.event, outcome.data.get("tool_name"), freeze(arguments_of(outcome)))
-            except InputNotFreezable as error:
-                outcome = denied(outcome, "InputNotFreezable", str(error))
-            else:
-                outcome, approval = await self._ask(outcome, action)
-                if not outcome.denied:
-                    outcome = await self._claim(outcome, approval)
-        if not (outcome.denied and stoppable):
-            await self._inject(outcome.injections)
-        await self.hooks.notify(outcome)
-        return outcome
+        return await self._session.emit(event, data)
+
+    execute_with_hooks = emit
+
+    async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
+        """Carry out a result that was obtained elsewhere, and return what is left of it.
+
+        A modification comes back as it is; a question comes back as `continue` or `deny`, once it is answered; a denial
+        keeps its injections, for its reader to find there. Observers are not told.
+
+        Raises `InvalidResult` for what is no result, and `InjectionTooLarge`, before anything is injected.
+        """
+        session = self._session
+        answer = Answer(hook_name, as_result(result))
+        outcome = merge(canonical(event), session.payload({}), [answer])
+        session.injector.check(outcome.injections)
+        with session.undecided:
+            outcome = await session.recorded(outcome)
+            if outcome.asks and not outcome.denied:
+                outcome = await session.ask_about(outcome)
+        if outcome.denied:
+            return HookResult.deny(outcome.reason, context_injections=outcome.injections)
+        await session.inject(outcome)
+        return HookResult.modify(answer.data) if answer.action == "modify" and answer.data else HookResult.proceed()
+
+    # -- operations ----------------------------------------------------------------------------------------------
 
     async def call_tool(
-        self, name: str, tool_input: Mapping[str, Any], call: Callable[[Any], Awaitable[Any] | Any]
+        self,
+        name: str,
+        tool_input: Mapping[str, Any],
+        call: Callable[[Any], Awaitable[Any] | Any],
+        *,
+        call_id: str | None = None,
     ) -> ToolOutcome:
         """Run one tool call past the hooks: decide, ask, record, run, tell.
 
-        A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception. Nothing runs
-        that was not recorded first, and what runs is exactly what was approved.
+        A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception (`SystemExit`
+        is one, and so is a `CancelledError` when nobody cancelled this call). Nothing runs that was not recorded first,
+        and what runs is exactly what was approved. `call` gets a fresh copy of it.
 
-        Cancelling it takes back an open question, or cancels the tool; the record says which.
+        Cancelling it takes back an open question, or cancels the tool; the record says which. `cancel` instead leaves
+        a tool alone that runs.
         """
-        call_id = uuid4().hex
-        try:
-            before = frozen_object(tool_input)
-        except InputNotFreezable as error:
-            return await self._refused(name, "InputNotFreezable", str(error))
-        given = thaw(before)
-        payload = {"tool_name": name, "tool_call_id": call_id, "tool_input": given}
-        outcome = await self._decide(TOOL_PRE, payload, durable=False)  # what follows from it is
-        action: Action | None = None
-        approval: Approval | None = None
-        if not outcome.denied:
-            outcome, action = self._final(name, outcome, given, before)
-        if action is not None and outcome.asks:
-            outcome, approval = await self._ask(outcome, action)
-        if action is not None and not outcome.denied:
-            outcome = await self._admit(outcome, action, call_id, approval)
-        await self.hooks.notify(outcome)
-        if action is None or outcome.denied:
-            return await self._refused(name, outcome.denied_by or "registry", outcome.reason, outcome.injections)
-        return await self._run(action, call_id, call, outcome.injections, approval)
+        return await ToolCall(self._session, name, call_id or uuid4().hex, tool_input, call).carry_out()
 
-    # -- the steps of a tool call --------------------------------------------------------------------------------------
+    async def execute_tool(
+        self, name: str, tool_input: Mapping[str, Any], *, call_id: str | None = None
+    ) -> ToolOutcome:
+        """The same for one of the session's own tools.
 
-    async def _decide(self, event: str, data: Mapping[str, Any], *, durable: bool = True) -> Outcome:
-        """Ask the hooks, put what they said on record, and show what is for the user."""
-        outcome = await self.hooks.decide(event, {**self._who(), **data})
-        if can_be_stopped(outcome.event):
-            try:
-                await self._recorder.write("outcome", recorded(outcome), durable=durable)
-            except RecordUnavailable as error:
-                outcome = denied(outcome, "record", str(error))
-        else:
-            await self._recorder.note("outcome", recorded(outcome))
-        await show(self._display, outcome.messages)
-        return outcome
-
-    def _final(self, name: str, outcome: Outcome, given: object, before: bytes) -> tuple[Outcome, Action | None]:
-        """The action as the hooks left it.
-
-        A hook that reaches into the input changes it behind the gates that have looked already, so that is refused.
+        Raises `UnknownTool`.
         """
-        value = outcome.data["tool_input"]
-        try:
-            final = frozen_object(value)
-        except InputNotFreezable as error:
-            return denied(outcome, "InputNotFreezable", str(error)), None
-        if value is given and final != before:
-            return denied(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output"), None
-        return outcome, self._action(TOOL_PRE, name, final)
+        if name not in self._tools:
+            raise UnknownTool(name, tuple(self._tools))
+        return await self.call_tool(name, tool_input, self._tools[name], call_id=call_id)
 
-    async def _ask(self, outcome: Outcome, action: Action) -> tuple[Outcome, Approval | None]:
-        """The outcome once somebody, or nobody, has decided."""
-        try:
-            approval = await self._approver.ask(outcome, action)
-        except RecordUnavailable as error:
-            return denied(outcome, "record", str(error)), None
-        if approval.allowed:
-            return msgspec.structs.replace(outcome, action="continue", reason=approval.reason), approval
-        by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
-        return denied(outcome, by, approval.reason, CAUSE_OF[approval.status]), approval
-
-    async def _admit(self, outcome: Outcome, action: Action, call_id: str, approval: Approval | None) -> Outcome:
-        """Record that it is about to run, then claim the approval it has; without either it does not run."""
-        try:
-            await self._recorder.write("tool.running", facts_of(action, call_id))
-        except RecordUnavailable as error:
-            if approval is not None:
-                await self._approver.withdraw(approval.request, "the record cannot be written")
-            return denied(outcome, "record", str(error))
-        return await self._claim(outcome, approval)
-
-    async def _claim(self, outcome: Outcome, approval: Approval | None) -> Outcome:
-        """Use the approval up; it is good for one run."""
-        if approval is None or await self._approver.claim(approval):
-            return outcome
-        return denied(outcome, "session", "the approval no longer holds for this action", "approval_unavailable")
-
-    async def _run(
+    async def call_model(
         self,
-        action: Action,
-        call_id: str,
-        call: Callable[[Any], Awaitable[Any] | Any],
-        injections: tuple[ContextInjection, ...],
-        approval: Approval | None,
-    ) -> ToolOutcome:
-        """Run it inside its around hooks, and tell what came of it. The model reads injections after that."""
-        facts = facts_of(action, call_id)
-        began, ran, failure = perf_counter(), False, None
+        call: Callable[[list[Any]], Awaitable[Any] | Any],
+        messages: Sequence[Any] | None = None,
+        *,
+        model: str = "",
+        tool_calls: Callable[[Any], Sequence[Any]] | None = None,
+    ) -> ModelOutcome:
+        """Call the model past the hooks, with these messages or the context's.
 
-        async def operation() -> object:
-            nonlocal ran, failure
-            ran = True
-            try:
-                value = call(action.input())
-                return await value if inspect.isawaitable(value) else value
-            except Exception as error:
-                failure = error
-                raise
+        `tool_calls` finds the tool calls in a response, for the hooks that want to know of them. A denial comes back
+        as a `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
+        """
+        return await ModelCall(self._session, messages, model or self._model or "", tool_calls).carry_out(call)
 
-        context = ToolContext(
-            event_type=TOOL_PRE,
-            tenant_id=self.tenant,
-            tool_name=action.tool,
-            arguments=DataView(cast("dict[str, Any]", action.input())),  # an object, as it was frozen
+    def stream_model(
+        self,
+        call: Callable[[list[Any]], Awaitable[AsyncIterable[Any]] | AsyncIterable[Any]],
+        messages: Sequence[Any] | None = None,
+        *,
+        join: Callable[[list[Any]], Any] = list,
+        model: str = "",
+        tool_calls: Callable[[Any], Sequence[Any]] | None = None,
+    ) -> ModelStream:
+        """The same for an answer that comes in pieces: iterate over the stream, then look at its `outcome`."""
+        one = ModelCall(self._session, messages, model or self._model or "", tool_calls)
+        return ModelStream(one, call, join)
+
+    async def invoke_agent(
+        self,
+        name: str,
+        inputs: Mapping[str, Any],
+        call: Callable[[dict[str, Any], str | None], Awaitable[Any] | Any],
+        *,
+        definition: Any = None,
+        system_prompt: str | None = None,
+        model: str | None = None,
+    ) -> Any:
+        """Invoke an agent past the hooks: `call(inputs, system_prompt)` gets them as the hooks left them.
+
+        Raises what `call` raises, and `HookAbortError` when a hook denies or stops it.
+        """
+        return await operations.invoke_agent(
+            self._session, name, inputs, call, definition=definition, system_prompt=system_prompt, model=model
         )
-        about = {"tool_name": action.tool, "tool_call_id": call_id, "tool_input": action.input()}
-        try:
-            value = await self.hooks.wrap("tool", context, operation, tool=action.tool)
-        except asyncio.CancelledError:
-            await self._recorder.note("tool.cancelled", {**facts, "ran": ran})
-            raise
-        except Exception as error:  # noqa: BLE001  # a tool's failure is a result like any other
-            await self._approver.settle(approval, "failed")
-            if isinstance(error, HookAbortError) and not ran:
-                return await self._refused(action.tool, error.hook or "around hook", error.reason, injections)
-            problem = {"type": type(error).__name__, "message": text_of(error)}
-            await self._recorder.note("tool.failed", {**facts, "error": problem})
-            await self._inject(injections)
-            await self.emit(TOOL_ERROR, {**about, "error": problem})
-            return ToolOutcome(error=error)
-        spent = (perf_counter() - began) * 1e3
-        await self._approver.settle(approval, "failed" if failure else "done")
-        await self._recorder.note("tool.done", {**facts, "ran": ran, "duration_ms": spent})
-        await self._inject(injections)
-        told = await self.emit(TOOL_POST, {**about, "result": value, "duration_ms": spent})
-        return ToolOutcome(value=told.data["result"] if told.modified else value)
 
-    async def _refused(
-        self, tool: str, by: str, reason: str | None, injections: Iterable[ContextInjection] = ()
-    ) -> ToolOutcome:
-        """A denial the model can read; what hooks wanted to inject is told inside it, and nowhere else."""
-        await self._recorder.note("tool.denied", {"tool": tool, "by": by, "reason": reason}, durable=True)
-        parts = [for_model(f"Operation denied by {by}: {reason or 'no reason given'}")]
-        for item in injections:
-            try:
-                parts.append(await self._injector.quote(item))
-            except InjectionTooLarge as error:
-                await self._left_out(item, error)
-        return ToolOutcome(denied=True, by=by, reason="\n\n".join(parts))
+    async def run_step(
+        self,
+        workflow: str,
+        step_id: str,
+        inputs: Mapping[str, Any],
+        call: Callable[[dict[str, Any]], Awaitable[Any] | Any],
+        *,
+        action: str | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> StepOutcome:
+        """Run a workflow step past the hooks, once for all its retries.
 
-    # -- effects -------------------------------------------------------------------------------------------------------
+        A step that a hook denies or stops has failed, with the error "Hook aborted: …". Raises what `call` raises.
+        """
+        return await operations.run_step(self._session, workflow, step_id, inputs, call, action=action, state=state)
 
-    def _who(self) -> dict[str, Any]:
-        """What every payload carries."""
-        return {
-            "session_id": self.session_id,
-            "tenant_id": self.tenant,
-            "timestamp": self._clock.now().isoformat(),
-            "turn": self._turn,
-        }
+    async def operation(
+        self, kind: str, data: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
+    ) -> Any:
+        """Any other operation with around hooks, such as storing something in memory.
 
-    def _action(self, event: str, tool: object, input_bytes: bytes) -> Action:
-        return Action(self.tenant, self.session_id, event, tool if isinstance(tool, str) else "", input_bytes)
-
-    async def _inject(self, injections: Iterable[ContextInjection]) -> None:
-        """Texts for the model. One that cannot be delivered is told to the user, and the rest goes on."""
-        for item in injections:
-            try:
-                await self._injector.inject(item)
-            except Exception as error:  # noqa: BLE001  # the context is the host's and may raise anything
-                await self._left_out(item, error)
-
-    async def _left_out(self, item: ContextInjection, error: Exception) -> None:
-        problem = str(error) if isinstance(error, InjectionTooLarge) else f"the context failed: {text_of(error)}"
-        log.warning("injection_left_out", hook=item.hook_name, error=problem)
-        await self._recorder.note("injection.left_out", {"hook": item.hook_name, "problem": problem})
-        text = f"a text of hook {item.hook_name!r} did not reach the model: {problem}"
-        await show(self._display, [UserMessage(text=text, level="warning", hook_name=item.hook_name, source="session")])
-
-
-def can_be_stopped(event: str) -> bool:
-    """Whether a denial keeps something from happening; of an event nobody described, that is assumed."""
-    row = events.find(event)
-    return row is None or row.gate
-
-
-def denied(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
-    """The same outcome, denied after the hooks had their say; what they said stays on record."""
-    return msgspec.structs.replace(outcome, action="deny", denied_by=by, reason=reason, cause=cause)
-
-
-def frozen_object(value: object) -> bytes:
-    """A tool's input as canonical bytes.
-
-    Raises `InputNotFreezable`, also for what is no JSON object.
-    """
-    if not isinstance(value, Mapping):
-        raise InputNotFreezable(f"$ is of type {type(value).__name__}, and a tool's input is an object")
-    return freeze(value if isinstance(value, dict) else dict(value))
-
-
-def arguments_of(outcome: Outcome) -> dict[str, Any]:
-    """What an approval of this event is about: its data, without who, where and which."""
-    return {name: value for name, value in outcome.data.items() if name not in IDENTITY_FIELDS}
-
-
-def recorded(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as the record has it: every answer that is not a plain continue, and what they came to."""
-    return {
-        "event": outcome.event,
-        "action": outcome.action,
-        "reason": outcome.reason,
-        "denied_by": outcome.denied_by,
-        "cause": outcome.cause,
-        "answers": [
-            {
-                "hook": answer.hook_name,
-                "action": answer.action,
-                "status": answer.status,
-                "error": answer.error,
-                "duration_ms": answer.duration_ms,
-            }
-            for answer in outcome.answers
-        ],
-    }
-
-
-def facts_of(action: Action, call_id: str) -> dict[str, Any]:
-    """An action as the record has it: its input by digest."""
-    return {"tool": action.tool, "call": call_id, "digest": action.digest}
-
-
-def text_of(error: BaseException) -> str:
-    """What an exception says, if it can say it."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  # its __str__ is somebody else's code
-        return ""
+        Raises what `call` raises, `HookAbortError` when a hook denies or stops it, and `InvalidRegistration` for a
+        kind that nothing runs around.
+        """
+        return await operations.operate(self._session, kind, data, call)

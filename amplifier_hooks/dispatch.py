@@ -85,6 +85,8 @@ class Run(msgspec.Struct, eq=False):
     total: float = 0.0
     """Seconds spent of the budget that definitions share, and of that of the chain."""
     paused: bool = False
+    output: Any = None
+    """What the hook whose turn it is prints, where that is captured and there is any."""
 
     # -- what callers use ----------------------------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ class Run(msgspec.Struct, eq=False):
         if late:
             return self.failed(hook, "timeout", untimely(limit), duration)
         if answer is CONTINUE or answer is None:
-            if wait is not None or hook.timing:
+            if wait is not None or hook.timing or self.output is not None:
                 self._record(Answer(hook.name, CONTINUE, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
             return False
         try:
@@ -257,6 +259,9 @@ class Run(msgspec.Struct, eq=False):
         return self.denied is not None
 
     def _record(self, answer: Answer) -> None:
+        if self.output is not None:
+            answer = msgspec.structs.replace(answer, output=self.output.end())
+            self.output = None
         if self.answers is None:
             self.answers = [answer]
         else:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import asdict, frozen
+from attrs import frozen
 
-__all__ = ["Provenance"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SOURCE", "Provenance", "is_injected", "tag"]
+
+SOURCE: Final = "hook"
 
 
 @frozen(kw_only=True)
@@ -20,7 +26,46 @@ class Provenance:
     tenant: str
     digest: str
     """SHA-256 of the text as the hook wrote it, in UTF-8."""
+    tokens: int
+    """Of the text as the model reads it, its heading included."""
+    counter: str
+    """How they were counted: `tiktoken:o200k_base`, `estimate:…`, `bytes`, `custom:…`."""
+    trimmed: bool = False
 
-    def metadata(self) -> dict[str, Any]:
-        """The tag as it is kept beside the message."""
-        return {"source": "hook", **asdict(self)}
+    def facts(self) -> dict[str, Any]:
+        """The fields as they are kept beside the message and in the record."""
+        return {
+            "hook": self.hook,
+            "event": self.event,
+            "timestamp": self.timestamp,
+            "tenant": self.tenant,
+            "digest": self.digest,
+            "tokens": self.tokens,
+            "counter": self.counter,
+            "trimmed": self.trimmed,
+        }
+
+
+def tag(items: Sequence[Provenance], tokens: int) -> dict[str, Any]:
+    """A message's metadata: every text in it under `items`, and at the top what holds for all; for one text, all.
+
+    `tokens` is the count of the whole message.
+    """
+    if len(items) == 1:
+        facts = items[0].facts()
+        return {"source": SOURCE, **facts, "items": [facts]}
+    return {
+        "source": SOURCE,
+        "event": items[0].event,
+        "timestamp": items[0].timestamp,
+        "tenant": items[0].tenant,
+        "tokens": tokens,
+        "counter": items[0].counter,
+        "trimmed": any(item.trimmed for item in items),
+        "items": [item.facts() for item in items],
+    }
+
+
+def is_injected(metadata: object) -> bool:
+    """Whether a message with this metadata came from a hook."""
+    return isinstance(metadata, Mapping) and metadata.get("source") == SOURCE

@@ -34,6 +34,8 @@ class Registrar(ABC):
     from a definition: its priority is within 0 to 1000, there is a limit for each event, and unless `budget` says
     otherwise it shares half a second with the other definitions of its chain.
 
+    Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
+
     Raises `InvalidRegistration` for what cannot work, `UnknownEvent` under strict_events, and `HookRefused`
     (`PrivilegeRequired`, `TooManyHooks`) for what this registrar may not.
     """

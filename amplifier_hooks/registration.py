@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from amplifier_hooks.around import layer_call
+from amplifier_hooks.capture import captured
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.matching import ANY, Matcher, compile_matcher
@@ -81,11 +82,14 @@ def make_hook(
     thread: bool = False,
     recheck: bool = True,
     concurrent: bool = False,
+    capture: bool = False,
     source: Source = "code",
     budget: float | EllipsisType | None = ...,
     timing: bool = False,
 ) -> Hook:
     """A hook from what was said about it.
+
+    With `capture`, what it prints is kept for its answer (`Answer.output`) and does not reach the streams.
 
     Raises `InvalidRegistration` naming what is wrong and how to write it.
     """
@@ -110,14 +114,17 @@ def make_hook(
         raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
     if thread and is_async:
         raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
+    if capture and intent in ("observe", "around"):
+        raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
+    call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
     return Hook(
         name=name,
         given_name=name,
         event=event,
         intent=intent,
         handler=handler,
-        call=_call(intent, handler, is_async=is_async, thread=thread, name=name),
-        awaits=is_async or thread or intent == "observe",
+        call=captured(call) if capture else call,
+        awaits=is_async or thread or capture or intent == "observe",
         number=number,
         priority=place,
         timeout=seconds(timeout, f"{name}: timeout"),

@@ -324,6 +324,7 @@ class Answer(msgspec.Struct, frozen=True):
     `status` tells answers from failures: `error` (it raised), `timeout`, `invalid` (it returned something that is
     no answer), `unavailable` (it could not be run), `disabled`. `denies` says that the failure counts as a denial,
     because the hook gates. `recheck` marks the second look of a gate at data that was changed after its first.
+    `output` is what the hook printed, if that was captured; whoever shows it escapes it for where it is shown.
     """
 
     hook_name: str
@@ -333,6 +334,7 @@ class Answer(msgspec.Struct, frozen=True):
     duration_ms: float | None = None
     denies: bool = False
     recheck: bool = False
+    output: str | None = None
 
     @property
     def success(self) -> bool:

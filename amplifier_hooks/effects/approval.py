@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 from attrs import frozen
 
 from amplifier_hooks.dispatch import describe
 from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
+from amplifier_hooks.effects.deadline import TooLate, Withdrawn, within
 from amplifier_hooks.errors import ApprovalTimeout, HookError
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Clock, Decision, Option, OptionKind, Question
 from amplifier_hooks.view import DataView
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from amplifier_hooks.action import Action
     from amplifier_hooks.result import Ask, Outcome
@@ -50,14 +51,7 @@ LONGEST_WAIT: Final = 366 * 86_400.0
 CARE: Final = 5.0
 """Seconds a backend has for what needs no person: claim, settle, withdraw."""
 
-GRACE: Final = 0.1
-"""Seconds a cancelled backend is given to clean up before it is left behind."""
-
-LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
-"""Calls of backends that swallow their cancellation. Kept: a task that nobody holds may vanish while it runs."""
-
 log = get_logger(__name__)
-T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -105,12 +99,20 @@ class Approver:
         if self._backend is None:
             approval = Approval(status="unavailable", reason="No approval system available", request=request)
         else:
-            await self._recorder.write("approval.requested", described(request))
-            approval = await self._answer(self._backend, request, wait)
+            stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self._open.add(stop)  # before anything is waited for: from here on it can be taken back
+            try:
+                await self._recorder.write("approval.requested", described(request))
+                approval = await self._answer(self._backend, request, wait, stop)
+            finally:
+                self._open.discard(stop)
         try:
             await self._recorder.write("approval.decided", decided(approval))
         except RecordUnavailable:
             await self.withdraw(request, "the record cannot be written")
+            raise
+        except asyncio.CancelledError:
+            await self.withdraw(request, "cancelled")
             raise
         return approval
 
@@ -159,9 +161,9 @@ class Approver:
             expires=now + timedelta(seconds=wait),
         )
 
-    async def _answer(self, backend: ApprovalBackend, request: ApprovalRequest, wait: float) -> Approval:
-        stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open.add(stop)
+    async def _answer(
+        self, backend: ApprovalBackend, request: ApprovalRequest, wait: float, stop: asyncio.Future[str]
+    ) -> Approval:
         try:
             decision: object = await within(wait, backend.request(request), stop)
         except (TooLate, ApprovalTimeout):
@@ -176,8 +178,6 @@ class Approver:
             raise
         except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
             return self._unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
-        finally:
-            self._open.discard(stop)
         if self._clock.now() >= request.expires:
             return await self._expired(request)  # the answer came while nobody could look at the clock
         return self._counted(request, decision)
@@ -245,51 +245,3 @@ def decided(approval: Approval) -> dict[str, Any]:
         "by": decision.by if decision else None,
         "channel": decision.channel if decision else None,
     }
-
-
-# -- waiting, but not for ever -----------------------------------------------------------------------------------------
-
-
-class TooLate(Exception):
-    """The time was up before there was a result."""
-
-
-class Withdrawn(Exception):
-    """The question was taken back before there was an answer."""
-
-
-async def within(seconds: float, work: Coroutine[Any, Any, T], stop: asyncio.Future[str] | None = None) -> T:
-    """What `work` returns, if it does so in time.
-
-    It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
-    that comes late. Cancelling it cancels the work, and so does a result of `stop`. Raises `TooLate`, `Withdrawn`, and
-    what the work raises.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
-        done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        await _stop(task)
-        raise
-    if task not in done:
-        await _stop(task)
-        if stop is not None and stop in done:
-            raise Withdrawn(stop.result())
-        raise TooLate
-    if task.cancelled():
-        raise RuntimeError("it cancelled itself")
-    return task.result()
-
-
-async def _stop(task: asyncio.Future[Any]) -> None:
-    LEFT_BEHIND.add(task)
-    task.add_done_callback(_forget)
-    task.cancel()
-    await asyncio.wait({task}, timeout=GRACE)
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    LEFT_BEHIND.discard(task)
-    if not task.cancelled():
-        task.exception()  # looked at, or asyncio would complain that nobody did

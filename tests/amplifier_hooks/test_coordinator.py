@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.coordinator import SessionCoordinator, ToolOutcome
+from amplifier_hooks.coordinator import SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.registry import HookRegistry
@@ -23,6 +23,7 @@ from amplifier_hooks.testing import (
     RecordingContext,
     ScriptedApprover,
 )
+from amplifier_hooks.toolcall import ToolOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -519,15 +520,15 @@ async def test_too_large() -> None:
     """An injection over the limit is told to the user and recorded, and everything else goes on."""
     desk = Desk()
     desk.answers("tool:pre", HookResult.inject("x" * 10_241), name="chatty")
-    desk.answers("tool:pre", HookResult.inject("y" * 10_240), name="exact")
+    desk.answers("tool:pre", HookResult.inject("short"), name="brief")
     result = await desk.call()
     assert result.ok
-    assert desk.context.texts == ["⟦hook exact⟧\n" + "y" * 10_240]
+    assert [text.splitlines()[-1] for text in desk.context.texts] == ["short"]
     ((text, level, source),) = desk.display.messages
-    assert "'chatty'" in text
+    assert "chatty" in text
     assert "exceeds the limit of 10,240" in text
     assert (level, source) == ("warning", "session")
-    assert desk.audit.facts("injection.left_out")[0]["hook"] == "chatty"
+    assert desk.audit.facts("injection.refused")[0]["hook"] == "chatty"
 
 
 @pytest.mark.rule("RES-7")
@@ -558,7 +559,7 @@ async def test_context_fails() -> None:
     desk.answers("tool:pre", HookResult.inject("hello"), name="greeter")
     assert (await desk.call()).ok
     assert "context is full" in desk.display.messages[0][0]
-    assert desk.audit.facts("injection.left_out")[0]["problem"] == "the context failed: context is full"
+    assert "context is full" in desk.audit.facts("injection.failed")[0]["problem"]
 
 
 # -- the record --------------------------------------------------------------------------------------------------------

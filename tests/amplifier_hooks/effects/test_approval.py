@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.effects import approval as approvals
+from amplifier_hooks.effects import deadline
 from amplifier_hooks.effects.approval import Approval, Approver, as_options
 from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
 from amplifier_hooks.errors import ApprovalTimeout
@@ -217,11 +217,11 @@ async def test_backend_that_swallows_its_cancellation() -> None:
 
     office = Office(stubborn)
     assert (await office.ask(question(timeout=0.01))).status == "expired"
-    (left,) = approvals.LEFT_BEHIND
+    (left,) = deadline.LEFT_BEHIND
     stop.set()
     await left
     assert office.recorded == ["expired"]
-    assert not approvals.LEFT_BEHIND
+    assert not deadline.LEFT_BEHIND
 
 
 @pytest.mark.rule("APR-4")

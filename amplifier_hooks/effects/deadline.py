@@ -1,0 +1,64 @@
+"""Waiting for somebody else's code, but not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = ["TooLate", "Withdrawn", "within"]
+
+GRACE: Final = 0.1
+"""Seconds cancelled work is given to clean up before it is left behind."""
+
+LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
+"""Work that swallows its cancellation. Kept: a task that nobody holds may vanish while it runs."""
+
+T = TypeVar("T")
+
+
+class TooLate(TimeoutError):
+    """The time was up before there was a result."""
+
+
+class Withdrawn(Exception):
+    """Nobody wants the result any more; the reason says why."""
+
+
+async def within(seconds: float, work: Awaitable[T], stop: asyncio.Future[str] | None = None) -> T:
+    """What `work` results in, if that is in time.
+
+    It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
+    that comes late. Cancelling it cancels the work, and so does a result of `stop`. Raises `TooLate`, `Withdrawn`, and
+    what the work raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
+        done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        await _stop(task)
+        raise
+    if task not in done:
+        await _stop(task)
+        if stop is not None and stop in done:
+            raise Withdrawn(stop.result())
+        raise TooLate(f"no answer within {seconds:g} s")
+    if task.cancelled():
+        raise RuntimeError("it cancelled itself")
+    return task.result()
+
+
+async def _stop(task: asyncio.Future[Any]) -> None:
+    LEFT_BEHIND.add(task)
+    task.add_done_callback(_forget)
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    LEFT_BEHIND.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, or asyncio would complain that nobody did

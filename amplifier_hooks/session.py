@@ -1,0 +1,390 @@
+"""One session as its operations see it: who it is, whom it can turn to, and how an outcome becomes effects.
+
+`emit` and the methods below it are the order of effects, and the only place that has it: record, screen, person,
+context, observers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+from attrs import define, field
+
+from amplifier_hooks import events
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.effects.audit import RecordUnavailable
+from amplifier_hooks.effects.display import show
+from amplifier_hooks.errors import HookAbortError, InputNotFreezable
+from amplifier_hooks.escape import for_model
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS
+from amplifier_hooks.result import Cause, ContextInjection, Outcome, UserMessage
+from amplifier_hooks.waiting import pending
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from amplifier_hooks.around import HookContext
+    from amplifier_hooks.effects.approval import Approval, Approver
+    from amplifier_hooks.effects.audit import Recorder
+    from amplifier_hooks.effects.injection import Injector
+    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
+    from amplifier_hooks.registry import HookRegistry
+
+__all__ = ["Session", "Undecided", "can_be_stopped", "cancellations", "denied", "frozen_object", "problem_of"]
+
+CAUSE_OF: Final[Mapping[str, Cause]] = {
+    "denied": "denied_by_person",
+    "expired": "approval_expired",
+    "unavailable": "approval_unavailable",
+    "cancelled": "session_cancelled",
+}
+"""Why an approval denies, by what became of its request."""
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The session was stopped while it waited for hooks. Never leaves the session."""
+
+
+class Undecided:
+    """Counts what is being decided right now; whoever closes the session waits until nothing is."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._none: asyncio.Event | None = None
+
+    def __enter__(self) -> None:
+        self._number += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._number -= 1
+        if not self._number and self._none is not None:
+            self._none.set()
+
+    async def gone(self) -> None:
+        """Wait until nothing is being decided."""
+        while self._number:
+            self._none = self._none or asyncio.Event()
+            self._none.clear()
+            await self._none.wait()
+
+
+@define(eq=False, kw_only=True)
+class Session:
+    """The collaborators of one session, and what they do with an outcome."""
+
+    id: str
+    tenant: str
+    agent: str
+    hooks: HookRegistry
+    context: ContextManager
+    display: DisplaySystem
+    clock: Clock
+    recorder: Recorder
+    approver: Approver
+    injector: Injector
+    parent: Session | None = None
+    run: str | None = None
+    turn: int = 0
+    halted: str | None = None
+    """Why this session runs nothing more in this turn; see `stopped`."""
+    tools_denied: str | None = None
+    """Why the tool calls of the last model response do not run."""
+    closed: bool = False
+    undecided: Undecided = field(factory=Undecided)
+    deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
+    """Tasks that wait for hooks, with the cancellations we sent them."""
+
+    # -- going on, and stopping ----------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing more runs: it was cancelled or closed, or a session above it was, or its prompt was denied."""
+        return self.halted or (self.parent.stopped if self.parent is not None else None)
+
+    def begin_turn(self) -> None:
+        """Forget what stopped the last turn, and begin the injection budget anew. A closed session stays closed."""
+        if not self.closed:
+            self.halted = None
+        self.tools_denied = None
+        self.injector.new_turn()
+
+    def stop(self, reason: str) -> None:
+        """Withdraw open questions and cancel the hooks that run; nothing more begins in this turn."""
+        self.halted = reason
+        self.approver.cancel(reason)
+        for task in tuple(self.deciding):
+            if task is not asyncio.current_task():  # a hook may stop its own session, and then has its say
+                self.deciding[task] += 1
+                task.cancel()
+
+    async def deliberate(self, hooks: Awaitable[T]) -> T:
+        """Wait for hooks.
+
+        Raises `Stopped` when the session is stopped meanwhile: that cancels the hooks, and not the task they run in.
+        """
+        task = asyncio.current_task()
+        if task is None or task in self.deciding:  # a hook of this session asks: stopping it stops us
+            return await hooks
+        before = cancellations()
+        self.deciding[task] = 0
+        try:
+            return await hooks
+        except asyncio.CancelledError:
+            if not (ours := self.deciding.get(task)):
+                raise
+            for _ in range(ours):
+                task.uncancel()
+            if task.cancelling() > before:
+                raise  # somebody else wants the task to end
+            raise Stopped from None
+        finally:
+            self.deciding.pop(task, None)
+
+    # -- from event to outcome -----------------------------------------------------------------------------------
+
+    def payload(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The data of an event with what every payload carries, whatever the data says about that."""
+        payload = {
+            **data,
+            "session_id": self.id,
+            "timestamp": self.clock.now().isoformat(),
+            "tenant_id": self.tenant,
+            "turn": self.turn,
+            "agent": self.agent,
+            "event_id": uuid4().hex,
+        }
+        if self.run is not None:
+            payload["run_id"] = self.run
+        if self.parent is not None:
+            payload["parent_id"] = self.parent.id
+        return payload
+
+    async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
+        """Ask the hooks, carry out what they said, and return the outcome after its effects."""
+        with self.undecided:
+            outcome = await self.decide(event, data)
+            if outcome.asks and not outcome.denied and can_be_stopped(outcome.event):
+                outcome = await self.ask_about(outcome)
+        await self.inject(outcome)
+        await self.notify(outcome)
+        return outcome
+
+    async def decide(self, event: str, data: Mapping[str, Any], *, durable: bool = True) -> Outcome:
+        """Ask the hooks, put what they said on record, and show what is for the user.
+
+        With `durable` False the caller writes a durable record before anything follows from it.
+        """
+        return await self.recorded(await self._asked(event, self.payload(data)), durable=durable)
+
+    async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
+        """What the hooks say. A closed session asks nobody whether something may happen."""
+        name = events.canonical(event)
+        if self.closed and can_be_stopped(name):
+            return denied(Outcome(name, payload), "session", self.stopped or "closed", "session_cancelled")
+        try:
+            return await self.deliberate(self.hooks.decide(event, payload))
+        except Stopped:
+            return denied(Outcome(name, payload), "session", self.stopped or "cancelled", "session_cancelled")
+
+    # -- the effects ---------------------------------------------------------------------------------------------
+
+    async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
+        """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
+        facts = facts_of(outcome)
+        if can_be_stopped(outcome.event):
+            try:
+                await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
+            except RecordUnavailable as error:
+                outcome = denied(outcome, "record", str(error), "audit_unavailable")
+        else:
+            await self.recorder.note("outcome", facts)
+        if outcome.messages:
+            await show(self.display, outcome.messages)
+        return outcome
+
+    async def ask_about(self, outcome: Outcome) -> Outcome:
+        """Let a person decide about an event that is no tool call, and use the answer up."""
+        try:
+            action = self.action(outcome.event, outcome.data.get("tool_name"), freeze(arguments_of(outcome)))
+        except InputNotFreezable as error:
+            return denied(outcome, "InputNotFreezable", str(error))
+        outcome, approval = await self.ask(outcome, action)
+        if approval is None or outcome.denied:
+            return outcome
+        outcome = await self.claim(outcome, approval)
+        await self.approver.settle(approval, "failed" if outcome.denied else "done")
+        return outcome
+
+    async def ask(self, outcome: Outcome, action: Action) -> tuple[Outcome, Approval | None]:
+        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody."""
+        if self.stopped is not None:
+            return denied(outcome, "session", self.stopped, "session_cancelled"), None
+        try:
+            approval = await self.approver.ask(outcome, action)
+        except RecordUnavailable as error:
+            return denied(outcome, "record", str(error), "audit_unavailable"), None
+        if approval.allowed:
+            return msgspec.structs.replace(outcome, action="continue", reason=approval.reason), approval
+        by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
+        return denied(outcome, by, approval.reason, CAUSE_OF[approval.status]), approval
+
+    async def claim(self, outcome: Outcome, approval: Approval | None) -> Outcome:
+        """Use the approval up; it is good for one run."""
+        if approval is None or await self.approver.claim(approval):
+            return outcome
+        return denied(outcome, "session", "the approval no longer holds for this action", "approval_unavailable")
+
+    async def inject(self, outcome: Outcome) -> None:
+        """Inject what hooks want the model to read, unless it stands in a denial.
+
+        An agent that may not stop goes on, and reads why.
+        """
+        if outcome.denied and can_be_stopped(outcome.event):
+            return
+        injections = outcome.injections
+        if outcome.denied and outcome.event in GOES_ON_WHEN_DENIED and outcome.reason:
+            why = ContextInjection(
+                content=outcome.reason, role="user", hook_name=outcome.denied_by or "registry", event=outcome.event
+            )
+            injections = (why, *injections)
+        await self.injector.deliver(injections)
+
+    async def notify(self, outcome: Outcome) -> None:
+        """Show the observers an outcome as it stands after its effects."""
+        if self.hooks.is_watched(outcome.event):
+            with suppress(Stopped):
+                await self.deliberate(self.hooks.notify(outcome))
+
+    def telling(self, outcome: Outcome) -> asyncio.Task[None] | None:
+        """Show the observers an outcome beside what follows from it, so that they never hold it up."""
+        return asyncio.create_task(self.notify(outcome)) if self.hooks.is_watched(outcome.event) else None
+
+    # -- around an operation -------------------------------------------------------------------------------------
+
+    async def wrap(self, operation: str, context: Callable[[], HookContext], call: Callable[[], Awaitable[T]]) -> T:
+        """Run `call` inside the around hooks of this operation; without any, `context` is not needed.
+
+        Raises what `call` raises, and `HookAbortError` when a hook stops it, or when the session is stopped before
+        the operation has begun. From then on stopping the session leaves operation and hooks alone.
+        """
+        task = asyncio.current_task()
+        inside_a_hook = task in self.deciding
+
+        async def calling() -> T:
+            if self.stopped is not None:
+                raise HookAbortError(self.stopped, "session")
+            if task is not None and not inside_a_hook:
+                self.deciding.pop(task, None)
+            return await call()
+
+        if not self.hooks.wraps(operation):
+            return await calling()
+        around = context()
+        try:
+            result: T = await self.deliberate(self.hooks.wrap(operation, around, calling))
+        except Stopped:
+            raise HookAbortError(self.stopped or "cancelled", "session") from None
+        return result
+
+    # -- words and facts -----------------------------------------------------------------------------------------
+
+    def action(self, event: str, tool: object, input_bytes: bytes) -> Action:
+        """What is about to happen, bound to this session."""
+        return Action(self.tenant, self.id, event, tool if isinstance(tool, str) else "", input_bytes)
+
+    async def tell(self, message: UserMessage) -> None:
+        """Show one message of the session's own."""
+        await show(self.display, [message])
+
+    async def refusal(self, by: str, reason: str | None, outcome: Outcome | None = None) -> str:
+        """A denial in words the model can read; what hooks wanted to inject stands in it, and nowhere else."""
+        said = for_model(f"Operation denied by {by}: {reason or 'no reason given'}")
+        quoted = await self.injector.quote(outcome.injections) if outcome and outcome.injections else []
+        return "\n\n".join([said, *quoted])
+
+
+def can_be_stopped(event: str) -> bool:
+    """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
+
+    In front of an agent's stop it does not: denied, the agent goes on.
+    """
+    row = events.find(event)
+    return row is None or (row.gate and row.name not in GOES_ON_WHEN_DENIED)
+
+
+def denied(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
+    """The same outcome, denied after the hooks had their say; what they said stays on record."""
+    return msgspec.structs.replace(outcome, action="deny", denied_by=by, reason=reason, cause=cause)
+
+
+def why_not(what: str, outcome: Outcome) -> str:
+    """One line about a denial, for those it keeps from running."""
+    by = outcome.denied_by or "registry"
+    return f"{what} was denied by {by}" + (f": {outcome.reason}" if outcome.reason else "")
+
+
+def frozen_object(value: object) -> bytes:
+    """A tool's input as canonical bytes.
+
+    Raises `InputNotFreezable`, also for what is no JSON object.
+    """
+    if not isinstance(value, Mapping):
+        raise InputNotFreezable(f"$ is of type {type(value).__name__}, and a tool's input is an object")
+    return freeze(value if isinstance(value, dict) else dict(value))
+
+
+def arguments_of(outcome: Outcome) -> dict[str, Any]:
+    """What an approval of this event is about: its data, without who, where and which."""
+    return {name: value for name, value in outcome.data.items() if name not in IDENTITY_FIELDS}
+
+
+def problem_of(error: BaseException) -> dict[str, str]:
+    """An exception as events and records have it; its text is somebody else's code, and may fail."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  # see above
+        message = ""
+    return {"type": type(error).__name__, "message": message}
+
+
+def facts_of(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as the record has it: every answer that is not a plain continue, and what they came to."""
+    facts: dict[str, Any] = {"event": outcome.event, "action": outcome.action}
+    if outcome.reason is not None:
+        facts["reason"] = outcome.reason
+    if outcome.denied_by is not None:
+        facts |= {"denied_by": outcome.denied_by, "cause": outcome.cause}
+    if outcome.answers:
+        facts["answers"] = [
+            {
+                "hook": answer.hook_name,
+                "action": answer.action,
+                "status": answer.status,
+                "error": answer.error,
+                "duration_ms": answer.duration_ms,
+            }
+            for answer in outcome.answers
+        ]
+    return facts
+
+
+# -- who cancelled -----------------------------------------------------------------------------------------------------
+
+
+def cancellations() -> int:
+    """How often the running task was asked to end, as far as it has met that already."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling() - pending(task)
+
+
+def cancelled_since(before: int) -> bool:
+    """Whether the running task was asked to end since then. If not, a `CancelledError` is an error like any other."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > before

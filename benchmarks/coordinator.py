@@ -1,0 +1,121 @@
+"""What a session adds to a tool call, beside the parts that nobody could leave out.
+
+The parts: the input as canonical JSON and its digest, one copy decoded for the tool, five hooks before and five after
+in a bare loop, and one record encoded. Ours has deadlines, isolation, a record in memory (four records a call) and
+the payload's fields besides. An injection is measured beside counting its tokens with bare tiktoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.budget import Limits
+from amplifier_hooks.testing import CollectingDisplay
+from amplifier_hooks.tokens.encodings import Unavailable, encoding
+from benchmarks.cases import Kind, bare, hooks, payload
+from benchmarks.dispatch import OURS
+from benchmarks.options import parser
+from benchmarks.rounds import QUICK, THOROUGH, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+HOOKS: Final = 5
+QUIET: Final[list[Kind]] = ["continue"] * HOOKS
+CALL_AT_MOST: Final = 4.0
+INJECTION_AT_MOST: Final = 3.0
+TEXT: Final = "src/app.py:42:1: E501 Line too long (97 > 88)\n" * 12
+
+
+class InMemory:
+    """A record that is thrown away: what is measured is making it."""
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Take it."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    chosen = parser("coordinator", __doc__).parse_args(arguments)
+    report = Report("coordinator", ("tiktoken",))
+    effort = QUICK if chosen.quick else THOROUGH
+    rows = []
+    for name, subjects, target in (
+        (f"`call_tool`, {HOOKS} hooks before and after", tool_call(), CALL_AT_MOST),
+        ("one injection, count warm", injection(), INJECTION_AT_MOST),
+    ):
+        samples = asyncio.run(measure(subjects, effort))
+        ratio = samples["ours"].ratio(samples["bare"])
+        usual = (number(samples[subject].usual) for subject in ("bare", "ours"))
+        rows.append([name, *usual, number(ratio), *verdict(ratio, target)])
+    report.table(["µs, median", "its parts", "ours", "ratio", *VERDICT], rows)
+    report.finish(write=chosen.write)
+
+
+def tool_call() -> dict[str, Timed]:
+    """One tool call, and its parts one after the other."""
+    registry = HookRegistry()
+    quiet = hooks(QUIET, OURS)
+    for event in ("tool:pre", "tool:post"):
+        for index, hook in enumerate(quiet):
+            registry.on(event, hook, name=f"{event}-{index}")
+    session = SessionCoordinator("s", registry, audit=InMemory())
+    loop, data = bare(QUIET, OURS), payload()
+    tool_input = data["tool_input"]
+    record = {"kind": "outcome", "number": 1, "time": "2026-01-01T00:00:00+00:00", "session": "s", "event": "tool:pre"}
+
+    async def tool(_input: Any) -> str:
+        return "written"
+
+    async def parts() -> None:
+        text = json.dumps(tool_input, sort_keys=True, separators=(",", ":")).encode("ascii")
+        hashlib.sha256(text).hexdigest()
+        given = json.loads(text)
+        await loop("tool:pre", data)
+        await tool(given)
+        await loop("tool:post", data)
+        json.dumps(record, separators=(",", ":"))
+
+    async def ours() -> None:
+        await session.call_tool("Write", tool_input, tool)
+
+    return {"bare": doing(parts), "ours": doing(ours)}
+
+
+def injection() -> dict[str, Timed]:
+    """One injected text, and counting its tokens."""
+    found = encoding("o200k_base")
+    if isinstance(found, Unavailable):
+        raise SystemExit(found.reason)
+    session = SessionCoordinator("s", audit=InMemory(), display=CollectingDisplay(), budget=Limits(per_turn=None))
+    result = HookResult.inject(TEXT)
+
+    async def counted() -> None:
+        len(found.encode_ordinary(TEXT))
+
+    async def injected() -> None:
+        await session.process_hook_result(result, "tool:post", "lint")
+        session.context.messages.clear()
+
+    return {"bare": doing(counted), "ours": doing(injected)}
+
+
+def doing(step: Callable[[], Awaitable[None]]) -> Timed:
+    """Take a step, again and again."""
+
+    async def timed(times: int) -> float:
+        start = perf_counter()
+        for _ in range(times):
+            await step()
+        return perf_counter() - start
+
+    return timed

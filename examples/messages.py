@@ -1,0 +1,48 @@
+"""What a hook wants the person to know goes to the screen; what it wants the model to know goes into the context.
+
+Neither ever reads the other's text. Here both are printed, so that they can be seen side by side.
+
+Run it: python examples/messages.py
+
+Prints:
+    ◆ warning  hook:spelling  notes.md has 2 mistakes
+      │ The agent was told which.
+    the model reads:
+    ⟦hook spelling⟧
+    notes.md, line 1: "recieve"
+    notes.md, line 4: "seperate"
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.effects.display import TerminalDisplay
+
+registry = HookRegistry()
+
+
+@registry.on("tool:post", match="Write")
+async def spelling(_event: str, _data: Mapping[str, Any]) -> HookResult:
+    """Look at what was written, and have something to say to both."""
+    return HookResult.inject(
+        'notes.md, line 1: "recieve"\nnotes.md, line 4: "seperate"',
+        user_message="notes.md has 2 mistakes\nThe agent was told which.",
+        user_message_level="warning",
+    )
+
+
+async def main() -> None:
+    """Write a file, then look into the context."""
+    context, screen = InMemoryContext(), TerminalDisplay(sys.stdout)
+    async with SessionCoordinator(hooks=registry, context=context, display=screen) as session:
+        await session.call_tool("Write", {"file_path": "notes.md"}, lambda _: "written")
+    for message in context.messages:
+        print(f"the model reads:\n{message['content']}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

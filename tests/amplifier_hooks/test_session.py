@@ -1,0 +1,545 @@
+"""A session among its collaborators: alone, cancelled, with children, and results that come from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import InjectionTooLarge, InvalidResult
+from amplifier_hooks.testing import (
+    HANG,
+    CollectingAudit,
+    CollectingDisplay,
+    RecordingContext,
+    ScriptedApprover,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    CallNext = Callable[[], Awaitable[Any]]
+
+
+def never(*_args: Any) -> None:
+    """An operation that must not run."""
+    pytest.fail("it ran")
+
+
+class Hanging:
+    """A hook that hangs until it is cancelled, and notes that it was."""
+
+    def __init__(self) -> None:
+        self.running = asyncio.Event()
+        self.ended = 0
+
+    async def __call__(self, *_args: Any) -> None:
+        """Hang."""
+        self.running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+def asking(registry: HookRegistry | None = None) -> HookRegistry:
+    """A registry whose gate asks about every tool."""
+    registry = registry or HookRegistry()
+    registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?", options=["Allow", "Deny"]), name="asker")
+    return registry
+
+
+# -- alone -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("COO-1")
+async def test_every_method_alone() -> None:
+    """A coordinator with nothing at all does everything it can do."""
+
+    async def pieces(messages: Any) -> AsyncIterator[str]:
+        yield "a"
+
+    async with SessionCoordinator() as session, session.turn("go") as turn:
+        assert not turn.denied
+        assert not (await session.emit("host:event", {})).denied
+        assert not (await session.execute_with_hooks("PreToolUse", {"tool_name": "Read"})).denied
+        assert (await session.process_hook_result(HookResult.proceed(), "tool:pre")).action == "continue"
+        assert (await session.call_tool("Read", {}, lambda _: 1)).value == 1
+        assert (await session.call_model(lambda messages: messages)).value == []
+        stream = session.stream_model(pieces)
+        assert [piece async for piece in stream] == ["a"]
+        assert await session.invoke_agent("coder", {}, lambda inputs, prompt: prompt) is None
+        assert (await session.run_step("flow", "one", {}, lambda inputs: 1)).result == 1
+        assert await session.operation("memory", {"content": "x"}, lambda data: data) == {"content": "x"}
+        assert session.tokens_this_turn == 0
+        assert session.injections == ()
+        session.reset_turn()
+        async with session.child("reviewer") as child:
+            assert (await child.call_tool("Read", {}, lambda _: 1)).ok
+        await session.cancel()
+    assert session.session_id != SessionCoordinator().session_id
+
+
+@pytest.mark.rule("COO-1", "APR-1")
+async def test_asked_alone() -> None:
+    """A coordinator with nobody to ask denies what a hook asks about."""
+    outcome = await SessionCoordinator(hooks=asking()).call_tool("Read", {}, never)
+    assert "No approval system available" in (outcome.reason or "")
+
+
+@pytest.mark.rule("COO-6")
+async def test_sessions_share_a_registry() -> None:
+    """Two sessions of one registry run side by side, each with its own context, turn and fate."""
+    registry, contexts = HookRegistry(), [RecordingContext(), RecordingContext()]
+
+    @registry.on("prompt:submit")
+    async def greet(event: str, data: Any) -> HookResult:
+        await asyncio.sleep(0)
+        return HookResult.inject(f"hello {data['session_id']}")
+
+    one, two = (SessionCoordinator(name, registry, context) for name, context in zip("ab", contexts, strict=True))
+
+    async def turn(session: SessionCoordinator) -> None:
+        async with session.turn("go"):
+            pass
+
+    await asyncio.gather(turn(one), turn(two))
+    assert [len(context.texts) for context in contexts] == [1, 1]
+    assert ["hello a" in contexts[0].texts[0], "hello b" in contexts[1].texts[0]] == [True, True]
+    await one.cancel("enough")
+    assert (await two.call_tool("Read", {}, lambda _: 1)).ok
+
+
+# -- results from elsewhere --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("COO-2", "RES-7")
+async def test_process_deny() -> None:
+    """A denial comes back with its reason; what it injects stays in it, and its message is shown."""
+    context, display, audit = RecordingContext(), CollectingDisplay(), CollectingAudit()
+    session = SessionCoordinator(context=context, display=display, audit=audit)
+    given = HookResult.deny("no", context_injection="psst", user_message="stopped")
+    left = await session.process_hook_result(given, "tool:pre", "guard")
+    assert (left.action, left.reason) == ("deny", "no")
+    assert [item.content for item in left.context_injections] == ["psst"]
+    assert context.messages == []
+    assert display.messages == [("stopped", "info", "hook:guard")]
+    assert audit.facts("outcome")[0]["denied_by"] == "guard"
+
+
+@pytest.mark.rule("COO-2", "INJ-1")
+async def test_process_inject() -> None:
+    """An injection is injected in its hook's name, and nothing is left of it."""
+    context = RecordingContext()
+    left = await SessionCoordinator(context=context).process_hook_result(HookResult.inject("E501"), "tool:post", "lint")
+    assert left == HookResult.proceed()
+    assert "⟦hook lint" in context.texts[0]
+    assert "E501" in context.texts[0]
+
+
+@pytest.mark.rule("COO-2")
+async def test_process_modify() -> None:
+    """A modification comes back as it is; a mapping and None are results, too."""
+    session = SessionCoordinator()
+    left = await session.process_hook_result(HookResult.modify({"tool_input": {"a": 1}}), "tool:pre")
+    assert (left.action, left.data) == ("modify", {"tool_input": {"a": 1}})
+    mapping: Any = {"action": "deny", "reason": "no"}
+    assert (await session.process_hook_result(mapping, "tool:pre")).action == "deny"
+    nothing: Any = None
+    assert (await session.process_hook_result(nothing, "tool:pre")).action == "continue"
+
+
+@pytest.mark.rule("COO-2", "APR-11")
+@pytest.mark.parametrize("event", ["tool:pre", "PreToolUse", "session:start"])
+@pytest.mark.parametrize(("answer", "action"), [("Allow", "continue"), ("Deny", "deny")])
+async def test_process_ask(event: str, answer: str, action: str) -> None:
+    """A question is put to a person, whatever the event; what is left is their answer."""
+    approver = ScriptedApprover(answer)
+    given = HookResult.ask("Really?", context_injection="psst")
+    left = await SessionCoordinator(approvals=approver).process_hook_result(given, event, "asker")
+    assert left.action == action
+    assert approver.requests[0].prompt == "Really?"
+    assert left.reason == ("User denied: Really?" if action == "deny" else None)
+
+
+@pytest.mark.rule("INJ-2")
+async def test_process_too_large() -> None:
+    """An injection over the limit raises before anything of the result is carried out."""
+    context, display, audit = RecordingContext(), CollectingDisplay(), CollectingAudit()
+    session = SessionCoordinator(context=context, display=display, audit=audit)
+    with pytest.raises(InjectionTooLarge):
+        await session.process_hook_result(HookResult.inject("x" * 10_241, user_message="hi"), "tool:post", "chatty")
+    assert (context.messages, display.messages, audit.records) == ([], [], [])
+
+
+@pytest.mark.rule("COO-2")
+@pytest.mark.parametrize("odd", [True, "continue", {}, {"approved": True}])
+async def test_process_nonsense(odd: Any) -> None:
+    """What is no result raises InvalidResult."""
+    with pytest.raises(InvalidResult):
+        await SessionCoordinator().process_hook_result(odd, "tool:pre")
+
+
+@pytest.mark.rule("AUD-3")
+async def test_process_without_a_record() -> None:
+    """A result that cannot be recorded denies what can be stopped."""
+    session = SessionCoordinator(audit=CollectingAudit(OSError("full")))
+    assert (await session.process_hook_result(HookResult.proceed(), "tool:pre")).action == "deny"
+    assert (await session.process_hook_result(HookResult.proceed(), "tool:post")).action == "continue"
+
+
+# -- cancelling --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancel_withdraws_the_question() -> None:
+    """Cancelling the session withdraws an open question; its call is denied as cancelled, and the task goes on."""
+    approver, audit, context = ScriptedApprover(HANG), CollectingAudit(), RecordingContext()
+    session = SessionCoordinator(hooks=asking(), approvals=approver, audit=audit, context=context)
+    task = asyncio.create_task(session.call_tool("Read", {}, never))
+    await approver.asked.wait()
+    await session.cancel("user pressed stop")
+    outcome = await task
+    assert outcome.reason == "Operation denied by asker: user pressed stop"
+    assert approver.did == ["request", "withdraw"]
+    assert audit.facts("approval.decided")[0]["status"] == "cancelled"
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9")
+@pytest.mark.parametrize("event", ["tool:pre", "prompt:submit", "agent:pre", "llm:pre"])
+async def test_cancel_ends_a_hanging_hook(event: str) -> None:
+    """Cancelling the session cancels the hook that runs, denies what it was asked about, and cancels nobody else."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.on(event, hook)
+    session = SessionCoordinator(hooks=registry)
+
+    async def work() -> str | None:
+        if event == "tool:pre":
+            return (await session.call_tool("Read", {}, never)).reason
+        if event == "llm:pre":
+            return (await session.call_model(never)).reason
+        if event == "agent:pre":
+            with pytest.raises(HookAbortError) as caught:
+                await session.invoke_agent("coder", {}, never)
+            return caught.value.reason
+        async with session.turn("go") as turn:
+            return turn.reason
+
+    task = asyncio.create_task(work())
+    await hook.running.wait()
+    await session.cancel("enough")
+    assert "enough" in (await task or "")
+    assert hook.ended == 1
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9")
+@pytest.mark.parametrize("concurrent", [False, True])
+async def test_cancel_ends_a_hanging_observer(concurrent: bool) -> None:
+    """Cancelling the session cancels observers; what they were told of stays as it is."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.observe("tool:*", hook, concurrent=concurrent)
+    session = SessionCoordinator(hooks=registry)
+    task = asyncio.create_task(session.call_tool("Read", {}, lambda _: 1))
+    for ended in (1, 2):  # at tool:pre, and at tool:post
+        await hook.running.wait()
+        hook.running.clear()
+        await session.cancel("enough")
+        if ended == 1:
+            await hook.running.wait()
+    assert (await task).value == 1
+    assert hook.ended == 2
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9", "REG-6")
+async def test_cancel_ends_a_hanging_around_hook() -> None:
+    """An around hook that has not called on is cancelled, and its tool does not run."""
+    registry, hook, audit = HookRegistry(), Hanging(), CollectingAudit()
+    registry.around("tool", hook)
+    session = SessionCoordinator(hooks=registry, audit=audit)
+    task = asyncio.create_task(session.call_tool("Read", {}, never))
+    await hook.running.wait()
+    await session.cancel("enough")
+    assert (await task).reason == "Operation denied by session: enough"
+    assert hook.ended == 1
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9", "REG-13")
+@pytest.mark.parametrize("around", [False, True])
+async def test_cancel_leaves_the_tool_alone(around: bool) -> None:
+    """A tool that runs goes on, with its around hooks, and its value comes back; what comes later is denied."""
+    registry = HookRegistry()
+    running, go = asyncio.Event(), asyncio.Event()
+    if around:
+
+        @registry.around("tool")
+        async def layer(context: Any, call_next: CallNext) -> str:
+            value = await call_next()
+            await asyncio.sleep(0)
+            return f"({value})"
+
+    session = SessionCoordinator(hooks=registry)
+
+    async def tool(given: Any) -> str:
+        running.set()
+        await go.wait()
+        return "done"
+
+    task = asyncio.create_task(session.call_tool("Wait", {}, tool))
+    await running.wait()
+    await session.cancel("enough")
+    assert (await session.call_tool("Read", {}, never)).denied
+    go.set()
+    assert (await task).value == ("(done)" if around else "done")
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9")
+async def test_hosts_cancellation_wins() -> None:
+    """When the host cancels its task in the same moment, the task is cancelled."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.on("tool:pre", hook)
+    session = SessionCoordinator(hooks=registry)
+    for host_first in (True, False):
+        hook.running.clear()
+        task = asyncio.create_task(session.call_tool("Read", {}, never))
+        await hook.running.wait()
+        if host_first:
+            task.cancel()
+        await session.cancel("enough")
+        if not host_first:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        session.reset_turn()
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancel_in_a_task_that_is_ending() -> None:
+    """In a task that was cancelled before, and is cleaning up, cancelling the session is still no cancellation."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.on("tool:pre", hook)
+    session = SessionCoordinator(hooks=registry)
+    waiting, said = asyncio.Event(), []
+
+    async def work() -> None:
+        try:
+            waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            said.append((await session.call_tool("Read", {}, never)).reason)
+
+    task = asyncio.create_task(work())
+    await waiting.wait()
+    task.cancel()
+    await hook.running.wait()
+    await session.cancel("enough")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert said == ["Operation denied by session: enough"]
+    assert task.cancelling() == 1
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancel_twice() -> None:
+    """Cancelling again while a hook still cleans up is harmless."""
+    registry = HookRegistry()
+    running, cleaning, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hook(event: str, data: Any) -> None:
+        try:
+            running.set()
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await go.wait()
+
+    registry.on("tool:pre", hook)
+    session = SessionCoordinator(hooks=registry)
+    task = asyncio.create_task(session.call_tool("Read", {}, never))
+    await running.wait()
+    await session.cancel("one")
+    await cleaning.wait()
+    await session.cancel("two")
+    go.set()
+    assert (await task).denied
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9")
+async def test_hook_cancels_its_session() -> None:
+    """A hook may cancel its own session: it has its say, and nothing of what it was asked about happens."""
+    registry, approver = HookRegistry(), ScriptedApprover("Allow")
+    session = SessionCoordinator(hooks=registry, approvals=approver)
+
+    @registry.gate("tool:pre")
+    async def stop(event: str, data: Any) -> HookResult:
+        await session.cancel("enough")
+        return HookResult.ask("Really?")
+
+    assert (await session.call_tool("Read", {}, never)).reason == "Operation denied by session: enough"
+    assert approver.requests == []
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancelled_while_the_question_is_recorded() -> None:
+    """A question that is not asked yet when the session is cancelled is not asked any more."""
+    approver, recording, go = ScriptedApprover(HANG), asyncio.Event(), asyncio.Event()
+
+    class Audit(CollectingAudit):
+        async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+            if kind == "approval.requested":
+                recording.set()
+                await go.wait()
+            await super().write(kind, facts, durable=durable)
+
+    session = SessionCoordinator(hooks=asking(), approvals=approver, audit=Audit())
+    task = asyncio.create_task(session.call_tool("Read", {}, never))
+    await recording.wait()
+    await session.cancel("enough")
+    go.set()
+    assert "enough" in ((await task).reason or "")
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancel_does_not_wait_for_hooks() -> None:
+    """A hook that hangs at cancel:requested holds up nobody: everything has been stopped before it is told."""
+    registry, hook = asking(), Hanging()
+    registry.on("cancel:requested", hook)
+    approver = ScriptedApprover(HANG)
+    session = SessionCoordinator(hooks=registry, approvals=approver)
+    call = asyncio.create_task(session.call_tool("Read", {}, never))
+    await approver.asked.wait()
+    cancelling = asyncio.create_task(session.cancel("enough"))
+    await hook.running.wait()
+    assert (await call).denied
+    cancelling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelling
+
+
+@pytest.mark.rule("COO-9", "EVT-6")
+async def test_new_turn_after_cancel() -> None:
+    """A new turn of a cancelled session begins afresh."""
+    session = SessionCoordinator()
+    await session.cancel("enough")
+    assert (await session.call_tool("Read", {}, never)).denied
+    async with session.turn("again") as turn:
+        assert not turn.denied
+        assert (await session.call_tool("Read", {}, lambda _: 1)).ok
+    assert turn.status == "completed"
+
+
+# -- children ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("COO-9")
+async def test_child() -> None:
+    """A child has a context and budget of its own, and hooks, approver, screen, tools and record of its parent."""
+    registry, audit, display, approver = asking(), CollectingAudit(), CollectingDisplay(), ScriptedApprover("Allow")
+    registry.on("session:fork", lambda event, data: HookResult.inject("mind the gap", user_message="hello"), name="a")
+    told: list[Any] = []
+    registry.observe("session:fork", lambda event, data, outcome: told.append(data))
+    session = SessionCoordinator(
+        "s1", registry, None, approver, display, audit, tools={"Read": lambda given: 1}, agent="coder", run_id="r1"
+    )
+    async with session, session.child("reviewer", session_id="s2") as child:
+        assert (await child.execute_tool("Read", {})).value == 1
+        assert child.context is not session.context
+        assert len(child.context.get_messages()) == 1
+        assert session.context.get_messages() == []
+    assert approver.requests[0].agent == "coder › reviewer"
+    assert approver.requests[0].session == "s2"
+    assert display.messages == [("hello", "info", "hook:a")]
+    assert {record.facts["session"] for record in audit.records} == {"s1", "s2"}
+    assert [(data["parent_id"], data["parent"], data["run_id"]) for data in told] == [("s1", "s1", "r1")]
+
+
+@pytest.mark.rule("COO-9")
+async def test_child_with_options() -> None:
+    """A child may have what its parent has not, such as tools and a context of its own."""
+    context = RecordingContext()
+    child = SessionCoordinator().child("helper", tools={"Own": lambda given: 2}, context=context, tenant="acme")
+    assert (await child.execute_tool("Own", {})).value == 2
+    assert child.context is context
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancel_reaches_the_children() -> None:
+    """Cancelling a session withdraws its children's questions, cancels their hooks, and tells them, too."""
+    registry, approver, hook = asking(), ScriptedApprover(HANG), Hanging()
+    registry.on("llm:pre", hook)
+    told: list[tuple[str, str]] = []
+    registry.observe("cancel:*", lambda event, data, outcome: told.append((event, data["session_id"])))
+    session = SessionCoordinator("s1", registry, approvals=approver)
+    child = session.child("a", session_id="s2")
+    grandchild = child.child("b", session_id="s3")
+    asked = asyncio.create_task(child.call_tool("Read", {}, never))
+    waiting = asyncio.create_task(grandchild.call_model(never))
+    await approver.asked.wait()
+    await hook.running.wait()
+    await session.cancel("enough")
+    assert (await asked).denied
+    assert (await waiting).denied
+    assert (await child.call_tool("Read", {}, never)).denied
+    assert told == [
+        ("cancel:requested", "s1"),
+        ("cancel:requested", "s2"),
+        ("cancel:requested", "s3"),
+        ("cancel:completed", "s3"),
+        ("cancel:completed", "s2"),
+        ("cancel:completed", "s1"),
+    ]
+
+
+@pytest.mark.rule("COO-9")
+async def test_child_does_not_outrun_its_parent() -> None:
+    """Neither a new turn of a child nor a child made afterwards runs anything in a turn that was cancelled."""
+    session = SessionCoordinator()
+    old = session.child("old")
+    await session.cancel("enough")
+    for child in (old, session.child("new")):
+        async with child.turn("go"):
+            assert (await child.call_tool("Read", {}, never)).reason == "Operation denied by session: enough"
+    async with session.turn("again"), old.turn("go"):
+        assert (await old.call_tool("Read", {}, lambda _: 1)).ok
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancelled_child_leaves_its_parent_alone() -> None:
+    """Cancelling a child stops nothing of its parent, not even in the hook that waits for the child."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.on("llm:pre", hook)
+    session = SessionCoordinator(hooks=registry)
+    child = session.child("reviewer")
+
+    @registry.gate("tool:pre")
+    async def review(event: str, data: Any) -> HookResult | None:
+        return None if (await child.call_model(never)).denied else HookResult.deny("hm")
+
+    task = asyncio.create_task(session.call_tool("Write", {}, lambda _: 1))
+    await hook.running.wait()
+    await child.cancel("enough")
+    assert (await task).value == 1
+    assert task.cancelling() == 0
+
+
+@pytest.mark.rule("COO-9")
+async def test_parent_of_a_child_in_its_hook() -> None:
+    """Cancelling a session whose hook waits for a child's hook ends both, and the task stays as it was."""
+    registry, hook = HookRegistry(), Hanging()
+    registry.on("llm:pre", hook)
+    session = SessionCoordinator(hooks=registry)
+    child = session.child("reviewer")
+    registry.on("tool:pre", lambda event, data: child.call_model(never))
+    task = asyncio.create_task(session.call_tool("Write", {}, never))
+    await hook.running.wait()
+    await session.cancel("enough")
+    assert (await task).reason == "Operation denied by session: enough"
+    assert hook.ended == 1
+    assert task.cancelling() == 0
