@@ -330,8 +330,9 @@ async def test_a_gate_in_quarantine_denies() -> None:
     """While a gate is in quarantine the event is denied as unavailable, without waiting for it."""
     registry = HookRegistry()
     registry.gate(TOOL_PRE, swallow, timeout=LIMIT, name="gate")
-    causes = [(await quick(registry.emit(TOOL_PRE, CALL))).cause for _ in range(4)]
-    assert causes == ["hook_timeout"] * 3 + ["hook_unavailable"]
+    outcomes = [await quick(registry.emit(TOOL_PRE, CALL)) for _ in range(4)]
+    assert [outcome.cause for outcome in outcomes] == ["hook_timeout"] * 3 + ["hook_unavailable"]
+    assert outcomes[-1].reason == "in quarantine: it had to be left behind 3 times"
 
 
 @pytest.mark.rule("DSP-5")
@@ -814,6 +815,15 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     outcome = await quick(gated.emit(TOOL_PRE, CALL))
     assert (outcome.denied_by, outcome.cause) == ("e", "hook_timeout")
     assert ran == []
+
+
+@pytest.mark.rule("DSP-4", "DSP-9")
+@pytest.mark.parametrize("hook", [hang, blocking(2 * LIMIT)])
+async def test_a_definitions_own_limit(hook: Any) -> None:
+    """A hook that shares time has its own limit besides."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, hook, name="slow", source="definition", timeout=LIMIT, budget=LONG)
+    assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"slow": "timeout"}
 
 
 @pytest.mark.rule("DSP-9")

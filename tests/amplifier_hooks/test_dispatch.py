@@ -767,6 +767,35 @@ async def test_durations_are_kept_where_they_mean_something(timing: bool) -> Non
     assert 9 < (took["waited"] or 0) < 1000
 
 
+@pytest.mark.rule("DSP-8", "REG-3")
+async def test_what_is_on_record() -> None:
+    """Of a gate that says nothing at once there is no answer, of one that waits there is; a disabled one is noted."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0.01)
+
+    async def answer(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0.01)
+        registry.disable("off")
+        return HookResult.modify({"n": 1})
+
+    registry.gate(TOOL_PRE, saying(None), name="silent")
+    registry.gate(TOOL_PRE, wait, name="waits")
+    registry.on(TOOL_PRE, answer, name="answers")
+    registry.gate(TOOL_PRE, saying(None), name="off")
+    answers = (await registry.emit(TOOL_PRE, CALL)).answers
+    assert [(one.hook_name, one.status, one.recheck) for one in answers] == [
+        ("waits", "ok", False),
+        ("answers", "ok", False),
+        ("off", "disabled", False),
+        ("waits", "ok", True),
+    ]
+    assert [9 < (one.duration_ms or 0) < 1000 for one in answers] == [True, True, False, True]
+    assert [one.result.action for one in answers] == ["continue", "modify", "continue", "continue"]
+    assert not any(one.denies for one in answers)
+
+
 @pytest.mark.rule("RES-4")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_reason_without_an_action_is_kept_whoever_came_first(waits: bool) -> None:
