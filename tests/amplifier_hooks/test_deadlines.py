@@ -905,23 +905,15 @@ async def test_the_budget_ends_the_hook_that_is_running(hook: Any) -> None:
 
 
 @pytest.mark.rule("DSP-5")
-async def test_a_tiny_limit_does_not_keep_the_loop_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tiny_limit_does_not_keep_the_loop_busy(timers: list[float]) -> None:
     """While another hook of the chain waits, a limit of a microsecond wakes the loop no more than every millisecond."""
     registry = HookRegistry()
-    timers: list[float] = []
-    loop = asyncio.get_running_loop()
-    call_later = loop.call_later
-
-    def counted(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
-        timers.append(delay)
-        return call_later(delay, *arguments, **options)
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
         await asyncio.sleep(0.1)
 
     registry.on(TOOL_PRE, wait, timeout=None)
     registry.on(TOOL_PRE, saying(None), timeout=1e-6)
-    monkeypatch.setattr(loop, "call_later", counted)  # nothing else says how often the loop is woken
     await quick(registry.emit(TOOL_PRE, CALL))
     assert 1 < len(timers) < 150
 
