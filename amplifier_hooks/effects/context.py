@@ -240,6 +240,3 @@ def _own_call(call: Mapping[str, Any]) -> dict[str, Any]:
     if not (isinstance(one, str) and one and isinstance(name, str) and name and isinstance(given, dict)):
         raise HookUsageError(f"a tool call {one!r} of {name!r}; pass its id and name as a str, its input as a dict")
     return {"id": one, "name": name, "input": thaw(freeze(given))}
-
-
-# TRANSITION: until the coordinator uses effects.injection.

@@ -133,7 +133,7 @@ class Injector:
     def check(self, injections: Iterable[ContextInjection]) -> None:
         """Raise `InjectionTooLarge` for the first text that is over the limit for one; nothing is written."""
         for item in injections:
-            if problem := self._too_large(self._block(item)):
+            if problem := self._too_large(item, len(utf8(item.content))):
                 raise problem
 
     def new_turn(self) -> None:
@@ -180,7 +180,7 @@ class Injector:
         Raises `InjectionTooLarge` before anything is written, and what the context raises.
         """
         one = self._block(item)
-        if problem := self._too_large(one):
+        if problem := self._too_large(item, one.size):
             raise problem
         carried: list[tuple[Block, Injected]] = []
         if self._budget.take_items(1):
@@ -195,7 +195,7 @@ class Injector:
         """The texts that are not too large and not too many, made readable."""
         blocks: list[Block] = []
         for one in map(self._block, injections):
-            if problem := self._too_large(one):
+            if problem := self._too_large(one.item, one.size):
                 await self._refused([one], "size", str(problem))
             else:
                 blocks.append(one)
@@ -206,7 +206,7 @@ class Injector:
 
     def _block(self, item: ContextInjection) -> Block:
         """The text made readable, unless it is too large for anybody to read."""
-        data = item.content.encode("utf-8", "surrogatepass")
+        data = utf8(item.content)
         role = "user" if item.role == "system" and not self._may_instruct(item.hook_name) else item.role
         text = for_model(item.content) if len(data) <= self._budget.limits.injection_size else ""
         return Block(
@@ -218,9 +218,9 @@ class Injector:
             escaped=text != item.content,
         )
 
-    def _too_large(self, one: Block) -> InjectionTooLarge | None:
+    def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
         limit = self._budget.limits.injection_size
-        return InjectionTooLarge(one.size, limit, one.item.hook_name) if one.size > limit else None
+        return InjectionTooLarge(size, limit, item.hook_name) if size > limit else None
 
     async def _carry(self, blocks: list[Block], layout: Layout, place: Place) -> list[tuple[Block, Injected]]:
         """One message, as far as it fits, put in its place; and what became of the texts in it.
@@ -379,6 +379,11 @@ class Injector:
             if limit is not None
         ]
         return f"the budget is {' and '.join(allowed)}"
+
+
+def utf8(text: str) -> bytes:
+    """The text's bytes; a lone surrogate has some, too."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def place_of(item: ContextInjection) -> Place:

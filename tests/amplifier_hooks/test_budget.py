@@ -53,8 +53,20 @@ def test_a_size_is_always_limited() -> None:
 def test_policies(overflow: Any) -> None:
     """There are three policies, and anything else is refused with their names."""
     assert Limits(overflow=overflow).overflow == overflow
-    with pytest.raises(InvalidLimit, match="overflow is 'TRIM'; pass trim, reject or warn"):
+    with pytest.raises(InvalidLimit, match=r"^overflow is 'TRIM'; pass trim, reject or warn$"):
         Limits(overflow="TRIM")  # type: ignore[arg-type]  # the point
+
+
+def test_what_is_given() -> None:
+    """Limits are given by name, a budget begins with nothing used, and two budgets are two."""
+    with pytest.raises(TypeError):
+        Limits(10)  # type: ignore[call-arg]  # the point
+    with pytest.raises(TypeError):
+        Grant(5, 0)  # type: ignore[call-arg]  # the point
+    for name in ("turn_tokens", "turn_items", "session_tokens", "open"):
+        with pytest.raises(TypeError):
+            Budget(Limits(), **{name: 5})
+    assert Budget() != Budget()
 
 
 @pytest.mark.rule("INJ-3")
@@ -126,7 +138,7 @@ def test_nothing_at_all() -> None:
 def test_fewer_than_nothing() -> None:
     """A count below zero would hand out tokens that nobody has."""
     budget = Budget(Limits(per_turn=10))
-    with pytest.raises(ValueError, match="-1 tokens cannot be reserved"):
+    with pytest.raises(ValueError, match=r"^-1 tokens cannot be reserved$"):
         budget.reserve(-1)
     assert budget.room == 10
 
@@ -136,7 +148,7 @@ def test_settling_what_was_not_taken(used: int) -> None:
     """More than was taken cannot have been used, nor less than nothing; the grant stays open."""
     budget = Budget(Limits(per_turn=10))
     grant = budget.reserve(5)
-    with pytest.raises(ValueError, match=f"{used} of 5 tokens cannot be settled"):
+    with pytest.raises(ValueError, match=f"^{used} of 5 tokens cannot be settled$"):
         budget.settle(grant, used)
     assert budget.turn_tokens == 5
     budget.settle(grant, 0)

@@ -677,6 +677,27 @@ async def test_inject_one() -> None:
     assert bench.injector.injections == (one,)
 
 
+@pytest.mark.rule("INJ-2")
+async def test_check() -> None:
+    """Texts can be looked at before any is injected: the first that is too large raises, and nothing happens."""
+    bench = Bench(injection_size=5)
+    bench.injector.check([text("12345"), text("naïv")])
+    bench.injector.check([])
+    with pytest.raises(InjectionTooLarge, match="'types' has 6 bytes"):
+        bench.injector.check([text("12345"), text("naïve", "types"), text("123456")])
+    assert (bench.messages, bench.audit.records, bench.injector.tokens_this_turn) == ([], [], 0)
+
+
+@pytest.mark.rule("INJ-3")
+async def test_tokens_this_turn() -> None:
+    """What this turn's injections have used can be read, and begins anew with the next."""
+    bench = Bench()
+    await bench.injector.deliver([text("hello")])
+    assert bench.injector.tokens_this_turn == tokens("⟦hook lint⟧\nhello")
+    bench.injector.new_turn()
+    assert bench.injector.tokens_this_turn == 0
+
+
 @pytest.mark.rule("INJ-9")
 async def test_for_review(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list for review has what was injected, in order, and does not grow for ever."""
