@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import frozen
 
-from amplifier_hooks.result import Default, Level, Role
+from amplifier_hooks.result import Default, Level, Role, Scope
 
 __all__ = [
     "ApprovalBackend",
@@ -46,10 +46,16 @@ class Option:
 
 @frozen(kw_only=True)
 class Question:
-    """Why a person is asked: one hook and its words."""
+    """Why a person is asked: one hook and its words.
+
+    `scope` and `key` say what an "allow always" would cover for this hook: its prompt, this very action, or the key.
+    """
 
     hook: str
     prompt: str
+    version: str = ""
+    scope: Scope = "prompt"
+    key: str | None = None
 
 
 @frozen(kw_only=True)
@@ -74,6 +80,9 @@ class ApprovalRequest:
     created: datetime
     expires: datetime
     risk: Literal["low", "medium", "high"] = "medium"
+    cwd: str = ""
+    wait: float | None = None
+    """Seconds somebody waits inline. When they end before `expires`, a durable backend leaves the question open."""
 
     @property
     def prompt(self) -> str:
@@ -83,12 +92,19 @@ class ApprovalRequest:
 
 @frozen(kw_only=True)
 class Decision:
-    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up."""
+    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up.
+
+    `id` makes sending the same decision twice harmless. `arguments` are those the approver wrote instead of the ones
+    shown; they pass through the gates again, and `claim` then takes the digest of the action with them.
+    """
 
     option: str
     by: str
     channel: str
     message: str | None = None
+    id: str | None = None
+    at: datetime | None = None
+    arguments: Mapping[str, Any] | None = None
 
 
 class ApprovalBackend(Protocol):
