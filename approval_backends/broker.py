@@ -8,6 +8,7 @@ cancelled waiter nor a second broker in another process makes two decisions of o
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from uuid import uuid4
 
@@ -98,6 +99,12 @@ class Broker:
         """
         return await self.store.submit(request, epoch=self._epochs.get((request.tenant, request.session), 0))
 
+    async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> Record:
+        """`submit` and `wait` in one: what was submitted is not read a second time."""
+        with self.store.watch(request.id) as watch:
+            record = await self.submit(request)
+            return await self._until(watch, request.id, seconds, record)
+
     async def wait(self, request_id: str, seconds: float | None = None) -> Record:
         """The record once it is not pending any more, or after so many seconds as it is then.
 
@@ -105,40 +112,43 @@ class Broker:
         until then. Cancelling it changes nothing; whoever cancels withdraws. Raises `BackendUnavailable` for a request
         that is not there, `StoreUnavailable` when the store is away longer than the time to wait.
         """
-        loop = asyncio.get_running_loop()
-        until = None if seconds is None else loop.time() + seconds
-        longest: float | None = None
         with self.store.watch(request_id) as watch:
-            while True:
-                try:
+            return await self._until(watch, request_id, seconds)
+
+    async def _until(
+        self, watch: Watch, request_id: str, seconds: float | None, record: Record | None = None
+    ) -> Record:
+        """Read, wait, read again. The watch was armed before anything was read."""
+        loop = asyncio.get_running_loop()
+        until = math.inf if seconds is None else loop.time() + seconds
+        end = math.inf if record is None else loop.time() + record.lifetime
+        while True:
+            try:
+                if record is None:
                     record, left = await self._look(request_id)
-                    longest = loop.time() + left
-                except StoreUnavailable:
-                    left = min(PATIENCE, self._recheck)
-                    ends = [end for end in (until, longest) if end is not None]
-                    if not ends or loop.time() >= min(ends):
-                        raise
-                    await watch.wait(left)
-                    continue
-                if record.status != "pending":
-                    return record
-                if until is not None and loop.time() >= until:
-                    return record
-                inline = self._recheck if until is None else until - loop.time()
-                await watch.wait(min(left, inline, self._recheck))
+                    end = loop.time() + left
+            except StoreUnavailable:
+                # Without a first reading nobody knows how long it can still be pending, so nobody waits for it.
+                if end == math.inf or loop.time() >= min(until, end):
+                    raise
+                await watch.wait(min(PATIENCE, self._recheck))
+                continue
+            if record.status != "pending" or loop.time() >= until:
+                return record
+            await watch.wait(min(end - loop.time(), until - loop.time(), self._recheck))
+            record = None
 
     async def _look(self, request_id: str) -> tuple[Record, float]:
         """The record as it is now, and the seconds it can still be pending."""
-        record = await self.store.get(request_id)
+        record, now = await self.store.look(request_id)
         if record is None:
             raise BackendUnavailable(f"there is no request {request_id!r}")
         if record.status != "pending":
             return record, 0.0
-        now = await self.store.now()
         if not is_over(record, now):
             return record, seconds_left(record.created, record.lifetime, now)
         changed = await self.store.change(request_id, "expire")
-        return (changed, 0.0) if isinstance(changed, Record) else (changed.record or record, 0.0)
+        return (changed if isinstance(changed, Record) else changed.record or record), 0.0
 
     async def withdraw(self, request_id: str, reason: str) -> Record | Refusal:
         """Take the question back, or what was answered to it as long as nobody has claimed it."""

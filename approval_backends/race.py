@@ -51,9 +51,7 @@ class RacingApprovals:
         an answer that came in the same instant.
         """
         try:
-            record = await self.broker.submit(request)
-            if record.status == "pending":
-                record = await self._decided(request)
+            record = await (self._raced(request) if self._channels else self.broker.ask(request, self._wait(request)))
         except asyncio.CancelledError:
             await _carefully(self.broker.withdraw(request.id, "cancelled"))
             raise
@@ -77,10 +75,16 @@ class RacingApprovals:
         else:
             await self.broker.withdraw(request_id, reason)
 
-    async def _decided(self, request: ApprovalRequest) -> Record:
+    def _wait(self, request: ApprovalRequest) -> float | None:
+        """How long to wait inline: for as long as it takes, if nobody could come back to the question."""
+        return request.wait if self.broker.store.durable else None
+
+    async def _raced(self, request: ApprovalRequest) -> Record:
         """The record when it is decided or over, or when the time to wait inline is."""
-        wait = request.wait if self.broker.store.durable else None
-        stored = asyncio.ensure_future(self.broker.wait(request.id, wait))
+        record = await self.broker.submit(request)
+        if record.status != "pending":
+            return record
+        stored = asyncio.ensure_future(self.broker.wait(request.id, self._wait(request)))
         asked = {asyncio.ensure_future(self._ask(channel, request)) for channel in self._channels}
         try:
             return await self._first(request.id, stored, asked)

@@ -61,6 +61,7 @@ class PostgresDatabase:
         self._bells = Bells()
         self._quoted = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._own: set[int] = set()
         self._ear: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -86,6 +87,8 @@ class PostgresDatabase:
                     max_size=self._connections,
                     timeout=self._limit,
                     command_timeout=self._limit,
+                    init=self._know,
+                    reset=_nothing,  # it has no settings, cursors or locks to give back; open transactions are ended
                     # Behind a pooler the next statement may reach another connection, which knows no prepared ones.
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
                 )
@@ -117,18 +120,23 @@ class PostgresDatabase:
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction; notifications go out with its commit."""
+        topics: list[str] = []
         try:
             async with self._connection() as connection, connection.transaction():
-                return await self._finished(connection, script)
+                result = await self._finished(connection, script, topics)
         finally:
             script.close()
+        for topic in topics:
+            self._bells.ring(topic)
+        return result
 
-    async def _finished(self, connection: Any, script: Script[T]) -> T:
+    async def _finished(self, connection: Any, script: Script[T], topics: list[str]) -> T:
         """What the script returns, having been given what it asked for."""
         try:
             step = next(script)
             while True:
                 if isinstance(step, Wake):
+                    topics.append(step.topic)
                     await connection.execute("SELECT pg_notify($1, $2)", self.schema, step.topic)
                     step = script.send([])
                 else:
@@ -142,6 +150,10 @@ class PostgresDatabase:
         async with self._connection() as connection:
             rows: list[Row] = await connection.fetch(self._sql(sql), *values)
             return rows
+
+    def ring(self, topic: str) -> None:
+        """Wake those here who watch this topic, after a statement that has notified all others itself."""
+        self._bells.ring(topic)
 
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
@@ -160,6 +172,11 @@ class PostgresDatabase:
             raise StoreClosed("the store is not open")
         async with translated(), self._pool.acquire(timeout=self._limit) as connection:
             yield connection
+
+    async def _know(self, connection: Any) -> None:
+        """Keep in mind whose notifications are our own. A pooler in between would show us numbers that mean nothing."""
+        if self._listen_dsn == self._dsn:
+            self._own.add(connection.get_server_pid())
 
     async def _check(self) -> None:
         async with self._connection() as connection:
@@ -222,8 +239,9 @@ class PostgresDatabase:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
 
-        def heard(_connection: object, _process: object, _channel: object, topic: object) -> None:
-            self._bells.ring(str(topic))
+        def heard(_connection: object, process: object, _channel: object, topic: object) -> None:
+            if process not in self._own:  # what was written here has rung already
+                self._bells.ring(str(topic))
 
         try:
             await connection.add_listener(self.schema, heard)
@@ -239,6 +257,10 @@ class PostgresDatabase:
                     timer.cancel()
         finally:
             connection.terminate()
+
+
+async def _nothing(_connection: object) -> None:
+    pass
 
 
 @asynccontextmanager

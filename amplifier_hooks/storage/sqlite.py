@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
 from amplifier_hooks.storage.bells import Bells, Watch
 from amplifier_hooks.storage.errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
 from amplifier_hooks.storage.files import inspect_file, inspect_folder, sync_folder
+from amplifier_hooks.storage.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,8 @@ SETTINGS: Final = (
     "PRAGMA mmap_size = 0",
 )
 VERSIONS: Final = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+NUMBERS: Final = tuple(map(str, range(1, 33)))
+"""The names of values: SQLite knows `$1` as a value called 1."""
 POLL: Final = 0.02
 """Seconds between two looks at whether another process has written; only while somebody waits."""
 
@@ -58,7 +61,7 @@ class SqliteDatabase:
         self._limit = limit
         self._poll = poll
         self._bells = Bells()
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: Worker | None = None
         self._connection: sqlite3.Connection | None = None
         self._process = 0
         self._seen = 0
@@ -79,7 +82,7 @@ class SqliteDatabase:
         """
         if self._thread is None:
             self._process = os.getpid()
-            self._thread = ThreadPoolExecutor(1, "sqlite")
+            self._thread = Worker("sqlite")
             try:
                 self._connection = await self._do(self._open, limit=None)
             except BaseException:
@@ -98,9 +101,13 @@ class SqliteDatabase:
         if thread is None or self._process != os.getpid():
             return  # the file belongs to the process that opened it; closing it here would drop that one's locks
         if connection is not None:
-            closed = thread.submit(connection.close)
-            await asyncio.wait({asyncio.wrap_future(closed)})
-        thread.shutdown(wait=False)
+            closing = asyncio.ensure_future(thread.do(connection.close))
+            try:
+                await asyncio.wait({closing})  # not cancelled with us: what is in the queue before it has to be done
+            finally:
+                closing.add_done_callback(lambda _: thread.end())
+        else:
+            thread.end()
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, in one go of the thread: no waiting in between."""
@@ -146,14 +153,7 @@ class SqliteDatabase:
             raise StoreClosed("the store is not open")
         if self._process != os.getpid():
             raise StoreClosed("the store was opened by another process; open it anew after a fork")
-        result = asyncio.wrap_future(self._thread.submit(_translated, work))
-        try:
-            await asyncio.wait({result}, timeout=2 * self._limit if limit == 0.0 else limit)
-            if not result.done():
-                raise StoreBusy(f"the store did not answer within {2 * self._limit:g} seconds")
-        finally:
-            result.cancel()  # not begun: never will be; done: harmless
-        return result.result()
+        return await self._thread.do(lambda: _translated(work), 2 * self._limit if limit == 0.0 else limit)
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
@@ -225,7 +225,7 @@ def _stepped(connection: sqlite3.Connection, migration: Migrations) -> bool:
             connection.execute("ROLLBACK")
             return True
         for statement in step:
-            connection.execute(statement.replace("{schema}.", ""))
+            connection.execute(_own(statement))
         connection.execute(
             "INSERT INTO schema_version VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version",
             (migration.component, version + 1),
@@ -274,8 +274,14 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _execute(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
-    named = {str(number): value for number, value in enumerate(values, start=1)}
-    return connection.execute(sql.replace("{schema}.", ""), named).fetchall()
+    names = NUMBERS if len(values) <= len(NUMBERS) else map(str, range(1, len(values) + 1))
+    return connection.execute(_own(sql), dict(zip(names, values, strict=False))).fetchall()
+
+
+@lru_cache(maxsize=256)
+def _own(sql: str) -> str:
+    """The statement as it is said here, where there are no schemas."""
+    return sql.replace("{schema}.", "")
 
 
 def _translated(work: Callable[[], T]) -> T:

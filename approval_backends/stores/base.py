@@ -40,6 +40,8 @@ LATE_KEPT: Final = 16
 """Answers that did not count, kept for one request; whoever sends more of them fills nothing."""
 LATE: Final = ("already_resolved", "expired", "withdrawn")
 """Why an answer is refused that would have counted earlier."""
+NEW: Final = "+"
+"""Called out for a request that is new: who submitted it knows, and only those who watch all of them want to."""
 
 EventKind = Literal[
     "submitted",
@@ -70,7 +72,8 @@ class Limits:
 class Event:
     """One thing that happened to a request.
 
-    `version` is the record's after it; `recorded` says that the audit has it.
+    `number` counts the events of one request, `version` is the record's after it, and `recorded` says that the audit
+    has it.
     """
 
     number: int
@@ -131,6 +134,10 @@ class ApprovalStore(Protocol):
 
     async def get(self, request_id: str) -> Record | None:
         """The record, or None."""
+        ...
+
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the store's time when it was read."""
         ...
 
     async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
@@ -210,7 +217,10 @@ class ApprovalStore(Protocol):
         ...
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """Be woken when this request, or any, changes: watch, read, wait, read again. It may wake for nothing."""
+        """Be woken when this request, or any, changes: watch, read, wait, read again. It may wake for nothing.
+
+        A new request wakes those who watch all.
+        """
         ...
 
 

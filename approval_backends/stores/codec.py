@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-import attrs
 import msgspec
+from attrs import evolve
+from attrs import fields as fields_of
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
 from amplifier_hooks.storage import CorruptStore
@@ -26,6 +27,7 @@ __all__ = [
     "COLUMNS",
     "EVENT_COLUMNS",
     "GRANT_COLUMNS",
+    "decision_value",
     "grant_from",
     "grant_values",
     "key_values",
@@ -101,7 +103,7 @@ def _fields(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, ApprovalRequest | Decision | Option | Question):
-        return {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+        return {field.name: getattr(value, field.name) for field in fields_of(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be kept")
@@ -134,13 +136,18 @@ def record_values(record: Record) -> tuple[Any, ...]:
         record.status,
         record.epoch,
         record.version,
-        None if record.decision is None else _json(record.decision),
+        None if record.decision is None else decision_value(record.decision),
         None if decided is None else micros(decided.wall),
         None if decided is None else decided.boot,
         None if decided is None else round(decided.reading * 1e6),
         plain(record.reason),
         None if record.ended is None else micros(record.ended),
     )
+
+
+def decision_value(decision: Decision) -> str:
+    """A decision as a column; when it was made is one of its own."""
+    return _json(evolve(decision, at=None))
 
 
 def load_record(row: Row) -> Record:
@@ -155,7 +162,7 @@ def load_record(row: Row) -> Record:
         status=status,
         epoch=epoch,
         version=version,
-        decision=None if decision is None else _decoded(_decision, decision),
+        decision=None if decision is None else evolve(_decoded(_decision, decision), at=_at(decided)),
         decided=None if decided is None else Moment(_at(decided), decided_boot, decided_reading / 1e6),
         reason=whole(reason),
         ended=None if ended is None else _at(ended),

@@ -27,6 +27,7 @@ from approval_backends.lifecycle import (
 from approval_backends.stores.base import (
     LATE,
     LATE_KEPT,
+    NEW,
     RETENTION,
     Event,
     EventKind,
@@ -59,7 +60,6 @@ class MemoryStore:
         self._records: dict[str, Record] = {}
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._events: dict[str, list[Event]] = {}
-        self._number = 0
         self._grants: dict[str, Grant] = {}
         self._epochs: dict[tuple[str, str], int] = {}
 
@@ -92,12 +92,16 @@ class MemoryStore:
         record = opened(evolve(request, arguments=own), now, epoch)
         self._put(record)
         self._note(record, "submitted", now)
-        self._bells.ring(record.id)
+        self._bells.ring(NEW)
         return record
 
     async def get(self, request_id: str) -> Record | None:
         """The record, or None."""
         return self._find(request_id)
+
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the time."""
+        return self._find(request_id), self._clock()
 
     async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
         """Decide, if the answer counts."""
@@ -207,7 +211,7 @@ class MemoryStore:
         """What the audit may not have yet."""
         self._find("")
         found = [event for events in self._events.values() for event in events if not event.recorded]
-        return sorted(found, key=lambda event: event.number)[:limit]
+        return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
     async def recorded(self, request_id: str, version: int) -> None:
         """The audit has everything about a request up to this version."""
@@ -312,9 +316,9 @@ class MemoryStore:
 
     def _add(self, record: Record, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
         by, channel, note = facts
-        self._number += 1
+        events = self._events.setdefault(record.id, [])
         event = Event(
-            number=self._number,
+            number=len(events) + 1,
             request=record.id,
             kind=kind,
             at=now.wall,
@@ -323,7 +327,7 @@ class MemoryStore:
             channel=channel,
             note=note,
         )
-        self._events.setdefault(record.id, []).append(event)
+        events.append(event)
 
 
 def _identity(request: ApprovalRequest) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from amplifier_hooks.storage import Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Record, Refusal, grant_keys, grants_of, is_over, judge, move, opened
-from approval_backends.stores.base import LATE, LATE_KEPT, RETENTION, Event, EventKind, Limits, TakenOver, only
+from approval_backends.stores.base import LATE, LATE_KEPT, NEW, RETENTION, Event, EventKind, Limits, TakenOver, only
 from approval_backends.stores.codec import (
     COLUMNS,
     EVENT_COLUMNS,
@@ -328,7 +328,7 @@ class DatabaseStore:
         if kind in ("approve", "deny") and record.decision:
             by, channel = plain(record.decision.by), plain(record.decision.channel)
         yield Statement(EVENT, (*_event(record, kind, now), by, channel, plain(record.reason)))
-        yield Wake(topic(record.id))
+        yield Wake(NEW if kind == "submitted" else topic(record.id))
 
     async def _select(
         self, what: str, order: str, tenant: str | None, sessions: Iterable[str] | None, limit: int
@@ -360,7 +360,9 @@ GET: Final = f"{REQUESTS} WHERE id = $1"
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"
 EVENTS: Final = f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE request = $1 ORDER BY number"
-UNRECORDED: Final = f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE recorded = 0 ORDER BY number LIMIT $1"
+UNRECORDED: Final = (
+    f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE recorded = 0 ORDER BY at, request, number LIMIT $1"
+)
 ALL_COLUMNS: Final = f"id, tenant, session, expires, {COLUMNS}"
 INSERT: Final = (
     f"INSERT INTO {{schema}}.approval_request ({ALL_COLUMNS}) "
@@ -382,13 +384,14 @@ NEXT_EPOCH: Final = (
     "ON CONFLICT (tenant, session) DO UPDATE SET epoch = s.epoch + 1 RETURNING epoch"
 )
 OWN: Final = "UPDATE {schema}.approval_request SET epoch = $3 WHERE ended IS NULL AND tenant = $1 AND session = $2"
+NEXT: Final = "(SELECT coalesce(max(number), 0) + 1 FROM {schema}.approval_event WHERE request = $1)"
 EVENT: Final = (
-    "INSERT INTO {schema}.approval_event (request, kind, at, version, by_whom, channel, note) "
-    "VALUES ($1, $2, $3, $4, $5, $6, $7)"
+    "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
+    f"VALUES ($1, {NEXT}, $2, $3, $4, $5, $6, $7)"
 )
 LATE_EVENT: Final = (
-    "INSERT INTO {schema}.approval_event (request, kind, at, version, by_whom, channel, note) "
-    "SELECT $1, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {schema}.approval_event "
+    "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
+    f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {{schema}}.approval_event "
     "WHERE request = $1 AND kind IN ('late_decision', 'refused')) < $8"
 )
 RECORDED: Final = (

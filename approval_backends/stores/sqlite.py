@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from approval_backends.lifecycle import Moment
+    from approval_backends.lifecycle import Moment, Record
     from approval_backends.stores.base import Limits
     from approval_backends.stores.script import Steps
 
@@ -47,18 +47,17 @@ SQLITE_TABLES = Migrations(
             )""",
             "CREATE INDEX approval_open ON approval_request (tenant, session) WHERE ended IS NULL",
             """CREATE TABLE {schema}.approval_event (
-                number INTEGER PRIMARY KEY AUTOINCREMENT,
                 request TEXT NOT NULL,
+                number INTEGER NOT NULL,
                 kind TEXT NOT NULL,
                 at INTEGER NOT NULL,
                 version INTEGER NOT NULL,
                 by_whom TEXT NOT NULL,
                 channel TEXT NOT NULL,
                 note TEXT NOT NULL,
-                recorded INTEGER NOT NULL DEFAULT 0
-            )""",
-            "CREATE INDEX approval_event_request ON approval_event (request)",
-            "CREATE INDEX approval_event_unrecorded ON approval_event (number) WHERE recorded = 0",
+                recorded INTEGER NOT NULL DEFAULT 0,
+                PRIMARY KEY (request, number)
+            ) WITHOUT ROWID""",
             """CREATE TABLE {schema}.approval_grant (
                 id TEXT PRIMARY KEY,
                 tenant TEXT NOT NULL,
@@ -106,6 +105,10 @@ class SqliteStore(DatabaseStore):
     async def now(self) -> Moment:
         """The clock's time; nobody's file is needed for it."""
         return self._clock()
+
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the time."""
+        return await self.get(request_id), self._clock()
 
     def _now(self) -> Steps[Moment]:
         yield from ()
