@@ -134,9 +134,18 @@ def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
     decides, otherwise nobody knows how much time has passed, and the span is over.
     """
     by_wall = seconds - (now.wall - start.wall).total_seconds()
-    if start.boot and start.boot == now.boot:
+    if _same_boot(start, now):
         return min(by_wall, seconds - (now.reading - start.reading))
-    return by_wall if now.wall >= start.wall else 0.0
+    return 0.0 if _in_doubt(start, now) else by_wall
+
+
+def _same_boot(start: Moment, now: Moment) -> bool:
+    return bool(start.boot) and start.boot == now.boot
+
+
+def _in_doubt(start: Moment, now: Moment) -> bool:
+    """Whether nobody knows how much time has passed since."""
+    return not _same_boot(start, now) and now.wall < start.wall
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ def opened(request: ApprovalRequest, now: Moment, epoch: int = 0) -> Record:
 def is_over(record: Record, now: Moment) -> bool:
     """Whether the time is up for what an open record waits for: an answer, or somebody to claim it."""
     left = seconds_left(record.created, record.lifetime, now)
-    if record.status == "approved" and record.decided is not None:
+    if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
         left = max(left, seconds_left(record.decided, CLAIM_WITHIN, now))
     return left <= 0
 
