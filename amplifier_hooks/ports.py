@@ -6,13 +6,14 @@ screen, a record. Methods may be plain or async where the protocol says `Awaitab
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from datetime import datetime
+# Needed when the program runs: stores read requests and decisions back by these annotations.
+from collections.abc import Awaitable, Mapping, Sequence  # noqa: TC003
+from datetime import datetime  # noqa: TC003
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import frozen
 
-from amplifier_hooks.result import Default, Level, Role, Scope
+from amplifier_hooks.result import Default, Level, Role, Scope  # noqa: TC001
 
 __all__ = [
     "ApprovalBackend",
@@ -82,7 +83,7 @@ class ApprovalRequest:
     risk: Literal["low", "medium", "high"] = "medium"
     cwd: str = ""
     wait: float | None = None
-    """Seconds somebody waits inline. When they end before `expires`, a durable backend leaves the question open."""
+    """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
 
     @property
     def prompt(self) -> str:

@@ -16,12 +16,12 @@ from attrs import frozen
 
 from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
 from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees, standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -127,6 +127,8 @@ class Broker:
                 if record is None:
                     record, left = await self._look(request_id)
                     end = loop.time() + left
+            except StoreClosed:
+                raise  # closed by us; that is no outage
             except StoreUnavailable:
                 # Without a first reading nobody knows how long it can still be pending, so nobody waits for it.
                 if end == math.inf or loop.time() >= min(until, end):
@@ -276,11 +278,6 @@ class Broker:
         ended = await self.store.end_session(tenant, session, reason)
         self._epochs.pop((tenant, session), None)
         return ended
-
-    async def cancel_all(self, requests: Iterable[str], reason: str) -> None:
-        """Withdraw these, one after the other."""
-        for request_id in requests:
-            await self.withdraw(request_id, reason)
 
 
 def _own(arguments: Mapping[str, Any] | None) -> Any:

@@ -45,8 +45,14 @@ class DeferredApprovals(RacingApprovals):
         return self
 
     async def close(self) -> None:
-        """Close the store; what is open in it stays open. Twice is harmless."""
-        await self.broker.store.close()
+        """Take back what is being asked here at this moment, then close the store. Twice is harmless.
+
+        What nobody waits for inline any more stays open: that is what it was put into a store for.
+        """
+        try:
+            await self.cancel_all("the program that asked has ended")
+        finally:
+            await self.broker.store.close()
 
     async def pending(self, viewer: Decider) -> list[Record]:
         """What waits for an answer and may be seen, oldest first."""

@@ -7,6 +7,7 @@ decides on the same store.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
@@ -41,6 +42,7 @@ class RacingApprovals:
     def __init__(self, *channels: ApprovalBackend, broker: Broker | None = None) -> None:
         self.broker = broker or Broker(MemoryStore())
         self._channels = channels
+        self._asking: Counter[str] = Counter()
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask everywhere, and return what was decided; at once, if it was decided before a restart.
@@ -50,12 +52,20 @@ class RacingApprovals:
         else can see the store, and `StoreUnavailable`. Cancelling it withdraws the question everywhere, and with it
         an answer that came in the same instant.
         """
+        self._asking[request.id] += 1
         try:
             record = await (self._raced(request) if self._channels else self.broker.ask(request, self._wait(request)))
         except asyncio.CancelledError:
             await _carefully(self.broker.withdraw(request.id, "cancelled"))
             raise
+        finally:
+            self._asking -= Counter([request.id])
         return _decision(record)
+
+    async def cancel_all(self, reason: str) -> None:
+        """Withdraw every question that is being asked here at the moment, and what was answered to it."""
+        for request_id in list(self._asking):
+            await self.broker.withdraw(request_id, reason)
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Take the approval for running the action: once, and for what was approved."""

@@ -5,6 +5,8 @@ connection of its own, for PostgreSQL one `UPDATE … RETURNING` with a notifica
 future that one task sets and another awaits. PostgreSQL is the server at AMPLIFIER_TEST_POSTGRES, if one answers.
 """
 
+# ruff: noqa: S608  # the only names in statements are made here
+
 from __future__ import annotations
 
 import asyncio
@@ -21,6 +23,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from benchmarks.options import parser
+from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
+
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from amplifier_hooks.storage.sqlite import SETTINGS
 from approval_backends.broker import Broker
@@ -30,9 +36,6 @@ from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.script import OPEN
 from approval_backends.stores.sqlite import SqliteStore
-from benchmarks.options import parser
-from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, Timed, measure
-from benchmarks.table import VERDICT, Report, number, verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -176,8 +179,8 @@ async def notified_update(name: str) -> AsyncIterator[Callable[[], Awaitable[Non
     await writer.execute(f'INSERT INTO "{name}".bare VALUES (1, 0)')
     heard = asyncio.Event()
     await listener.add_listener(f"{name}_bare", lambda *_: heard.set())
-    sql = (
-        f'WITH changed AS (UPDATE "{name}".bare SET turn = turn + 1 WHERE id = 1 RETURNING turn) '  # noqa: S608  # ours
+    sql = (  # the name is made here
+        f'WITH changed AS (UPDATE "{name}".bare SET turn = turn + 1 WHERE id = 1 RETURNING turn) '
         f"SELECT turn, pg_notify('{name}_bare', '1') FROM changed"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from approval_backends.testing import MovableClock, StoreSubject
 from tests.conftest import require
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 DSN: Final = os.environ.get("AMPLIFIER_TEST_POSTGRES") or "postgresql://postgres@127.0.0.1:5432/postgres"
@@ -27,6 +28,19 @@ FILES: Final = ("sqlite", pytest.param("postgres", marks=pytest.mark.postgres))
 MOVED: Final = """CREATE OR REPLACE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
     'SELECT 1767268800000000 + moved FROM {schema}.moved'"""
 """The database's clock stands still, and is moved by a table."""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # there is no event for it, and a turn costs nothing
+            await asyncio.sleep(0)  # there is no event for it; a turn costs nothing
+
+
+async def turns(count: int) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def server() -> str:

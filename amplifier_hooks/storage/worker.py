@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Worker:
     """A thread and its queue. It ends with the process, or when it is told to.
 
-    A pool of one would do the same and take a third longer to say so: `run_in_executor` makes two futures for each call.
+    A pool of one would do the same and take longer to say so: `run_in_executor` makes two futures for each call.
     """
 
     def __init__(self, name: str) -> None:

@@ -45,8 +45,8 @@ __all__ = ["DatabaseStore"]
 T = TypeVar("T")
 Steps = Script[T]
 
-CHUNK: Final = 500
-"""Rows that one statement names."""
+CHUNK: Final = 1_000
+"""Requests that one transaction purges."""
 
 
 class DatabaseStore:
@@ -95,6 +95,10 @@ class DatabaseStore:
         """Keep a request; one that is there already is returned as it stands."""
         return await self.database.run(self._submit(request, epoch))
 
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the store's time when it was read."""
+        raise NotImplementedError
+
     async def get(self, request_id: str) -> Record | None:
         """The record, or None."""
         rows = await self.database.fetch(GET, plain(request_id))
@@ -118,13 +122,13 @@ class DatabaseStore:
         self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
     ) -> list[Record]:
         """What waits for an answer, oldest first."""
-        return await self._select("ended IS NULL AND status = 'pending'", "created", tenant, sessions, limit)
+        return await self._select(PENDING, "created", tenant, sessions, limit)
 
     async def history(
         self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 100
     ) -> list[Record]:
         """What does not wait any more, newest first."""
-        return await self._select("status <> 'pending'", "created DESC", tenant, sessions, limit)
+        return await self._select(HISTORY, "created DESC", tenant, sessions, limit)
 
     async def take_over(self, tenant: str, session: str) -> TakenOver:
         """Become the owner of a session."""
@@ -166,7 +170,10 @@ class DatabaseStore:
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
-        return await self.database.run(self._purge(older_than, unrecorded=unrecorded))
+        gone = 0
+        while count := await self.database.run(self._purge(older_than, unrecorded=unrecorded)):
+            gone += count  # in pieces, so that nobody waits long for the file
+        return gone
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
         """Be woken when this request, or any, changes."""
@@ -303,7 +310,7 @@ class DatabaseStore:
     def _purge(self, older_than: float, *, unrecorded: bool) -> Steps[int]:
         now = yield from self._now()
         until = micros(now.wall) - round(older_than * 1e6)
-        rows = yield Statement(PURGE, (until, int(unrecorded)))
+        rows = yield Statement(PURGE, (until, int(unrecorded), CHUNK))
         for (request,) in rows:
             yield Statement("DELETE FROM {schema}.approval_event WHERE request = $1", (request,))
         yield Statement(PURGE_GRANTS, (until,))
@@ -331,20 +338,20 @@ class DatabaseStore:
         yield Wake(NEW if kind == "submitted" else topic(record.id))
 
     async def _select(
-        self, what: str, order: str, tenant: str | None, sessions: Iterable[str] | None, limit: int
+        self, sql: str, order: str, tenant: str | None, sessions: Iterable[str] | None, limit: int
     ) -> list[Record]:
         """Records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
         if tenant is not None:
             values.append(plain(tenant))
-            what += f" AND tenant = ${len(values)}"
+            sql += f" AND tenant = ${len(values)}"
         if sessions is not None:
             places = []
             for session in dict.fromkeys(sessions):
                 values.append(plain(session))
                 places.append(f"${len(values)}")
-            what += f" AND session IN ({', '.join(places)})" if places else " AND 1 = 0"
-        sql = f"{REQUESTS} WHERE {what} ORDER BY {order}, id LIMIT $1"
+            sql += f" AND session IN ({', '.join(places)})" if places else " AND 1 = 0"
+        sql += f" ORDER BY {order}, id LIMIT $1"
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
 
 
@@ -356,6 +363,8 @@ def _event(record: Record, kind: EventKind, now: Moment) -> tuple[Any, ...]:
 # Put together from constants only; whatever somebody else wrote is a value.
 
 REQUESTS: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_request"
+PENDING: Final = f"{REQUESTS} WHERE ended IS NULL AND status = 'pending'"
+HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
 GET: Final = f"{REQUESTS} WHERE id = $1"
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"
@@ -418,7 +427,8 @@ END_GRANTS: Final = (
     "UPDATE {schema}.approval_grant SET revoked = $3 WHERE tenant = $1 AND session = $2 AND revoked IS NULL"
 )
 PURGE: Final = (
-    "DELETE FROM {schema}.approval_request WHERE ended IS NOT NULL AND ended <= $1 AND ($2 = 1 OR NOT EXISTS "
-    "(SELECT 1 FROM {schema}.approval_event e WHERE e.request = approval_request.id AND e.recorded = 0)) RETURNING id"
+    "DELETE FROM {schema}.approval_request WHERE id IN (SELECT r.id FROM {schema}.approval_request r "
+    "WHERE r.ended IS NOT NULL AND r.ended <= $1 AND ($2 = 1 OR NOT EXISTS "
+    "(SELECT 1 FROM {schema}.approval_event e WHERE e.request = r.id AND e.recorded = 0)) LIMIT $3) RETURNING id"
 )
 PURGE_GRANTS: Final = "DELETE FROM {schema}.approval_grant WHERE coalesce(revoked, expires) <= $1"

@@ -181,7 +181,7 @@ def test_depth() -> None:
 class Lying(dict[str, Any]):
     """A dict whose items are not what it holds."""
 
-    def items(self) -> Any:  # noqa: ANN401  as wrong as can be
+    def items(self) -> Any:
         """Tell something else the second time."""
         self["told"] = "told" in self
         return [("a", 1)] if not self["told"] else [("a", object())]

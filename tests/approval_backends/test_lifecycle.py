@@ -21,6 +21,7 @@ from approval_backends.lifecycle import (
     Moment,
     Record,
     Refusal,
+    RefusalCode,
     Status,
     follow,
     grant_keys,
@@ -164,7 +165,12 @@ def test_opened() -> None:
 @pytest.mark.rule("APR-6", "APR-7")
 @pytest.mark.parametrize(
     ("option", "status", "ended"),
-    [(ALLOW, "approved", None), (ALWAYS, "approved", None), (DENY, "denied", at(7).wall), (NEVER, "denied", at(7).wall)],
+    [
+        (ALLOW, "approved", None),
+        (ALWAYS, "approved", None),
+        (DENY, "denied", at(7).wall),
+        (NEVER, "denied", at(7).wall),
+    ],
 )
 def test_answer_counts(option: Option, status: str, ended: datetime | None) -> None:
     """An answer that counts is kept with who, where, when, how long it took, and what they said."""
@@ -234,7 +240,8 @@ def test_same_decision_again() -> None:
     """The same id, person and option are the same decision, in every state after it; anything else is another."""
     record = approved()
     same = an_answer(REQUEST, id="d1")
-    for status in ("approved", "claimed", "done", "failed", "unknown", "expired", "cancelled"):
+    later: tuple[Status, ...] = ("approved", "claimed", "done", "failed", "unknown", "expired", "cancelled")
+    for status in later:
         now = evolve(record, status=status)
         assert judge(now, same, at(2)) is now
         others = [evolve(same, id="d2"), evolve(same, option="deny"), evolve(same, by=evolve(ROBIN, name="Kim"))]
@@ -268,13 +275,14 @@ def test_late_answers_to_other_ends() -> None:
     assert judge(denied, answer, at(3)) == Refusal(
         code="already_resolved", reason="already denied by Robin (check)", record=denied
     )
-    for status, name, reason in (
+    ends: tuple[tuple[Status, RefusalCode, str], ...] = (
         ("expired", "expired", "the time was over"),
         ("cancelled", "withdrawn", "cancelled: no more"),
         ("superseded", "withdrawn", "superseded: no more"),
-    ):
+    )
+    for status, name, reason in ends:
         record = evolve(pending(), status=status, reason="no more")
-        assert judge(record, answer, at(3)) == Refusal(code=name, reason=reason, record=record)  # type: ignore[arg-type]
+        assert judge(record, answer, at(3)) == Refusal(code=name, reason=reason, record=record)
 
 
 @pytest.mark.rule("APR-7")
@@ -360,7 +368,10 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
     grants = grants_of(record)
     assert [grant.allows for grant in grants] == ([] if allows is None else [allows, allows])
     if grants:
-        assert [(grant.id, grant.key.hook, grant.key.version) for grant in grants] == [("r1:1", "a", "1"), ("r1:2", "b", "")]
+        assert [(grant.id, grant.key.hook, grant.key.version) for grant in grants] == [
+            ("r1:1", "a", "1"),
+            ("r1:2", "b", ""),
+        ]
         one = grants[0]
         assert (one.by, one.channel, one.request, one.created) == ("Robin", "check", "r1", at(1).wall)
         assert (one.expires, one.revoked, one.key.session, one.key.tenant) == (None, None, "session-1", "acme")

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
+from amplifier_hooks.storage import StoreClosed
 from approval_backends.base import InProcessBackend
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
@@ -21,7 +22,7 @@ from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, DENY, ROBIN, MovableClock, a_request
-from tests.stores import FILES, opened
+from tests.stores import FILES, opened, turns, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,8 +109,7 @@ async def test_answers_that_were_not_offered() -> None:
     task = await asking(RacingApprovals(left, middle, right), request, left, middle, right)
     left.answer(request, "Allow")
     middle.shown[request.id].set_result("allow")
-    while left.shown or middle.shown:
-        await asyncio.sleep(0)
+    await until(lambda: not left.shown and not middle.shown)
     assert not task.done()
     right.answer(request, ALLOW.id)
     assert (await task).by == "Robin at right"
@@ -232,14 +232,14 @@ async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path)
     async with opened(kind, tmp_path) as subject:
         broker = Broker(subject.store)
         for seed in range(seeds):
-            chance, request, left = random.Random(seed), now(seed), Channel()  # noqa: S311  # a schedule
+            chance, request, left = random.Random(seed), now(seed), Channel()  # a schedule
             channels = [left] if seed % 2 else []
             task = await asking(RacingApprovals(*channels, broker=broker), request, *channels)
-            while not await broker.show(request.id, ROBIN):
-                await asyncio.sleep(0)
+            with broker.watch() as watch:
+                while not await broker.show(request.id, ROBIN):
+                    await watch.wait(1)
             deciding = asyncio.ensure_future(broker.decide(request.id, request.digest, ALLOW.id, ROBIN))
-            for _ in range(chance.randrange(12)):
-                await asyncio.sleep(0)
+            await turns(chance.randrange(12))
             task.cancel()
             await asyncio.wait({task, deciding})
             claimed = await RacingApprovals(broker=broker).claim(request.id, request.digest)
@@ -279,3 +279,21 @@ async def test_opens_its_store(tmp_path: Path) -> None:
         assert await approvals.pending(Decider(name="x", channel="y")) == []
     async with Broker(MemoryStore()) as broker:
         assert await broker.pending(ROBIN) == []
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-06")
+async def test_closed_while_asking(tmp_path: Path) -> None:
+    """Closing takes back what is being asked at that moment, durably, and whoever waits is told."""
+    approvals = await DeferredApprovals(SqliteStore(tmp_path / "a.db")).open()
+    requests = [now(number) for number in range(5)]
+    tasks = [await asking(approvals, request) for request in requests]
+    with approvals.broker.watch() as watch:
+        while len(await approvals.pending(ROBIN)) < 5:
+            await watch.wait(1)
+    await approvals.close()
+    await asyncio.wait(tasks)
+    assert {type(task.exception()) for task in tasks} <= {RequestWithdrawn, StoreClosed}
+    async with SqliteStore(tmp_path / "a.db") as store:
+        assert {record.status for record in await store.history()} == {"cancelled"}
+        assert len(await store.history()) == 5

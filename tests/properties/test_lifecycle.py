@@ -86,9 +86,7 @@ class Life(RuleBasedStateMachine):
     )
     def answer(self, option: object, name: str, valid: str) -> None:
         """Somebody answers, rightly or not."""
-        by = Decider(
-            name=name, channel="x", tenant="other" if valid == "tenant" else None, may_decide=valid != "right"
-        )
+        by = Decider(name=name, channel="x", tenant="other" if valid == "tenant" else None, may_decide=valid != "right")
         answer = an_answer(self.request, option, by=by)  # type: ignore[arg-type]
         if valid == "digest":
             answer = evolve(answer, digest="other")
@@ -153,5 +151,5 @@ class Life(RuleBasedStateMachine):
 
 @pytest.mark.rule("APR-8")
 @pytest.mark.fault("F-APR-01", "F-APR-19", "F-ST-11")
-class TestLife(Life.TestCase):  # type: ignore[misc,name-defined]
+class TestLife(Life.TestCase):  # type: ignore[misc,valid-type]
     """Whatever happens in whatever order, the table and the model agree."""

@@ -1,5 +1,9 @@
 """The SQLite file: who may read it, what survives, and what happens when it cannot be used."""
 
+# files and processes are the subject, and nothing else is to be done
+
+# ruff: noqa: ASYNC221, ASYNC222, ASYNC240  # files and processes are the subject, and nothing else is to be done
+
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +13,6 @@ import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +33,7 @@ from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from amplifier_hooks.storage import Script
 
@@ -41,7 +45,9 @@ MORE = Migrations(
         ("ALTER TABLE note ADD COLUMN by_whom TEXT", "CREATE INDEX note_by ON note (by_whom)"),
     ),
 )
-BROKEN = Migrations(component="notes", steps=(*NOTES.steps, ("CREATE TABLE other (id INTEGER)", "CREATE TABLE note (id)")))
+BROKEN = Migrations(
+    component="notes", steps=(*NOTES.steps, ("CREATE TABLE other (id INTEGER)", "CREATE TABLE note (id)"))
+)
 INSERT = "INSERT INTO {schema}.note (text) VALUES ($1) RETURNING id"
 
 
@@ -76,7 +82,9 @@ async def another_process(path: Path, program: str) -> AsyncIterator[asyncio.sub
 
 
 @pytest.mark.rule("BCK-8")
-@pytest.mark.parametrize("make", [lambda path: SqliteDatabase(path, NOTES), lambda _: MemoryDatabase(NOTES)], ids=["file", "memory"])
+@pytest.mark.parametrize(
+    "make", [lambda path: SqliteDatabase(path, NOTES), lambda _: MemoryDatabase(NOTES)], ids=["file", "memory"]
+)
 async def test_transactions(make: Any, tmp_path: Path) -> None:
     """A script is one transaction: what it returns has happened, and when it raises nothing has."""
     async with make(tmp_path / "store.db") as database:
@@ -115,7 +123,9 @@ async def test_another_process_wakes(tmp_path: Path) -> None:
     """What another process writes wakes everybody who watches here."""
     path = tmp_path / "store.db"
     async with SqliteDatabase(path, NOTES) as database:
-        program = "print('ready', flush=True)\nsys.stdin.readline()\nc.execute(\"INSERT INTO note (text) VALUES ('x')\")"
+        program = (
+            "print('ready', flush=True)\nsys.stdin.readline()\nc.execute(\"INSERT INTO note (text) VALUES ('x')\")"
+        )
         async with another_process(path, program) as process:
             with database.watch("anything") as watch:
                 assert await texts(database) == []
