@@ -62,6 +62,8 @@ class PostgresDatabase:
         self._quoted = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._own: set[int] = set()
+        self._at_hand: list[Any] = []
+        self._wanting = 0
         self._ear: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -110,6 +112,8 @@ class PostgresDatabase:
             await asyncio.wait({ear})
         self._bells.ring_all()
         if pool is not None:
+            while self._at_hand:
+                await pool.release(self._at_hand.pop())
             closing = asyncio.ensure_future(pool.close())
             done, _ = await asyncio.wait({closing}, timeout=self._limit)
             if not done:
@@ -147,9 +151,20 @@ class PostgresDatabase:
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """The rows of one statement."""
-        async with self._connection() as connection:
-            rows: list[Row] = await connection.fetch(self._sql(sql), *values)
-            return rows
+        pool, text = self._opened(), self._sql(sql)
+        try:
+            connection = await self._taken(pool)
+            try:
+                rows: list[Row] = await connection.fetch(text, *values)
+            except BaseException:
+                await pool.release(connection)
+                raise
+        except Exception as problem:
+            if (meant := meaning(problem)) is None:
+                raise
+            raise meant from problem
+        await self._given_back(pool, connection)
+        return rows
 
     def ring(self, topic: str) -> None:
         """Wake those here who watch this topic, after a statement that has notified all others itself."""
@@ -166,12 +181,41 @@ class PostgresDatabase:
     def _sql(self, text: str) -> str:
         return text.replace("{schema}", self._quoted)
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
+    def _opened(self) -> Any:
         if self._pool is None:
             raise StoreClosed("the store is not open")
-        async with translated(), self._pool.acquire(timeout=self._limit) as connection:
-            yield connection
+        return self._pool
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        pool = self._opened()
+        async with translated():
+            connection = await self._taken(pool)
+            try:
+                yield connection
+            finally:
+                await pool.release(connection)
+
+    async def _taken(self, pool: Any) -> Any:
+        """A connection that is at hand, or one of the pool's. The pool makes a task for each that it gives or takes."""
+        while self._at_hand:
+            connection = self._at_hand.pop()
+            if not connection.is_closed():
+                return connection
+            await pool.release(connection)
+        self._wanting += 1
+        try:
+            async with asyncio.timeout(self._limit):
+                return await pool.acquire()
+        finally:
+            self._wanting -= 1
+
+    async def _given_back(self, pool: Any, connection: Any) -> None:
+        """Keep it at hand, unless somebody waits for the pool to have one, or the pool is being closed."""
+        if self._wanting or self._pool is not pool:
+            await pool.release(connection)
+        else:
+            self._at_hand.append(connection)
 
     async def _know(self, connection: Any) -> None:
         """Keep in mind whose notifications are our own. A pooler in between would show us numbers that mean nothing."""
@@ -266,13 +310,22 @@ async def _nothing(_connection: object) -> None:
 @asynccontextmanager
 async def translated() -> AsyncIterator[None]:
     """Whatever the driver, the network or the server raises, as what it means."""
-    import asyncpg
-
     try:
         yield
-    except TimeoutError as problem:
-        raise StoreBusy("the database did not answer in time") from problem
-    except asyncpg.exceptions.QueryCanceledError as problem:
-        raise StoreBusy(f"the database gave up: {problem}") from problem
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
-        raise StoreUnavailable(f"store_unavailable: {problem or type(problem).__name__}") from problem
+    except Exception as problem:
+        if (meant := meaning(problem)) is None:
+            raise
+        raise meant from problem
+
+
+def meaning(problem: Exception) -> StoreUnavailable | None:
+    """What an error of the driver, the network or the server is to whoever uses the store; None for any other."""
+    import asyncpg
+
+    if isinstance(problem, TimeoutError):
+        return StoreBusy("the database did not answer in time")
+    if isinstance(problem, asyncpg.exceptions.QueryCanceledError):
+        return StoreBusy(f"the database gave up: {problem}")
+    if isinstance(problem, OSError | asyncpg.PostgresError | asyncpg.InterfaceError):
+        return StoreUnavailable(f"store_unavailable: {problem or type(problem).__name__}")
+    return None

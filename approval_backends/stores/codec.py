@@ -152,8 +152,23 @@ def decision_value(decision: Decision) -> str:
 
 def load_record(row: Row) -> Record:
     """A record from the values of `COLUMNS`."""
-    request, created, boot, reading, lifetime, digest, status, epoch, version = row[:9]
-    decision, decided, decided_boot, decided_reading, reason, ended = row[9:15]
+    (
+        request,
+        created,
+        boot,
+        reading,
+        lifetime,
+        digest,
+        status,
+        epoch,
+        version,
+        decision,
+        decided,
+        decided_boot,
+        decided_reading,
+        reason,
+        ended,
+    ) = row
     return Record(
         request=_decoded(_request, request),
         created=Moment(_at(created), boot, reading / 1e6),

@@ -153,7 +153,7 @@ def test_over() -> None:
     assert not is_over(late, at(-100, reading=60))
 
 
-@pytest.mark.rule("APR-2", "APR-8")
+@pytest.mark.rule("APR-8")
 def test_opened() -> None:
     """A new record is pending, for the request's digest and for as long as the request says."""
     record = opened(REQUEST, START, 3)
@@ -286,7 +286,6 @@ def test_late_answers_to_other_ends() -> None:
 
 
 @pytest.mark.rule("APR-7")
-@pytest.mark.fault("F-APR-12")
 def test_edited_arguments() -> None:
     """Arguments of the approver's own change what can be claimed; with a rejection they mean nothing."""
     edited = {"file_path": "other.py"}
@@ -394,7 +393,6 @@ def test_edited_arguments_are_what_is_granted() -> None:
 
 
 @pytest.mark.rule("APR-5")
-@pytest.mark.fault("F-APR-16")
 def test_standing() -> None:
     """Allows have to cover every hook that asks; one deny is enough; of a kept grant the session does not matter."""
     both = evolve(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))

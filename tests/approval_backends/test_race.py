@@ -130,7 +130,7 @@ async def test_all_channels_fail() -> None:
     assert record.status == "cancelled"
 
 
-@pytest.mark.rule("APR-11")
+@pytest.mark.rule("BCK-7")
 async def test_all_channels_run_out_of_time() -> None:
     """When every channel says that its time is up, the time is up."""
     left, request = Channel("left"), now()

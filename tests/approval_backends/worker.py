@@ -66,7 +66,7 @@ async def race(address: str, name: str, rounds: str) -> None:
     print(json.dumps(won), flush=True)
 
 
-async def live(address: str, canary: str, point: str) -> None:  # one line a point
+async def live(address: str, canary: str, point: str) -> None:  # noqa: C901  # a line for each point
     """Ask, get an answer, claim, run, settle; and die at the point that is named."""
     async with store_at(address) as store:
         broker, one = Broker(store), request(1)
