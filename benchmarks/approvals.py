@@ -23,10 +23,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from benchmarks.options import parser
-from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, Timed, measure
-from benchmarks.table import VERDICT, Report, number, verdict
-
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from amplifier_hooks.storage.sqlite import SETTINGS
 from approval_backends.broker import Broker
@@ -36,6 +32,9 @@ from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.script import OPEN
 from approval_backends.stores.sqlite import SqliteStore
+from benchmarks.options import parser
+from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
