@@ -18,6 +18,7 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
+├── ApprovalPending                   nobody has decided yet, and the question stays open; ask again later
 └── ApprovalTimeout (TimeoutError)    an approver says its time is up; nobody decided
 EventNameWarning (UserWarning)        an event name that looks misspelt; nothing is refused
 ```
@@ -30,6 +31,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 __all__ = [
+    "ApprovalPending",
     "ApprovalTimeout",
     "EmitTooDeep",
     "EventNameWarning",
@@ -192,3 +194,14 @@ class InjectionTooLarge(HookError, ValueError):
 
 class ApprovalTimeout(HookError, TimeoutError):
     """An approver's time is up. What that means is the request's default, not the approver's to say."""
+
+
+class ApprovalPending(HookError):
+    """The time to wait inline is over, and the question stays open. Asking it again later, by its id, goes on waiting.
+
+    It is neither an answer nor the end of the request's time.
+    """
+
+    def __init__(self, request: str) -> None:
+        self.request = request
+        super().__init__(f"request {request!r} is not decided yet; ask it again to go on waiting")

@@ -6,15 +6,14 @@ screen, a record. Methods may be plain or async where the protocol says `Awaitab
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex, runtime_checkable
+# Needed when the program runs: stores read requests and decisions back by these annotations.
+from collections.abc import Awaitable, Mapping, Sequence  # noqa: TC003
+from datetime import datetime  # noqa: TC003
+from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
-    from datetime import datetime
-
-    from amplifier_hooks.result import Default, Level, Role
+from amplifier_hooks.result import Default, Level, Role, Scope  # noqa: TC001
 
 __all__ = [
     "ApprovalBackend",
@@ -49,10 +48,16 @@ class Option:
 
 @frozen(kw_only=True)
 class Question:
-    """Why a person is asked: one hook and its words."""
+    """Why a person is asked: one hook and its words.
+
+    `scope` and `key` say what an "allow always" would cover for this hook: its prompt, this very action, or the key.
+    """
 
     hook: str
     prompt: str
+    version: str = ""
+    scope: Scope = "prompt"
+    key: str | None = None
 
 
 @frozen(kw_only=True)
@@ -77,6 +82,9 @@ class ApprovalRequest:
     created: datetime
     expires: datetime
     risk: Literal["low", "medium", "high"] = "medium"
+    cwd: str = ""
+    wait: float | None = None
+    """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
 
     @property
     def prompt(self) -> str:
@@ -86,12 +94,19 @@ class ApprovalRequest:
 
 @frozen(kw_only=True)
 class Decision:
-    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up."""
+    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up.
+
+    `id` makes sending the same decision twice harmless. `arguments` are those the approver wrote instead of the ones
+    shown; they pass through the gates again, and `claim` then takes the digest of the action with them.
+    """
 
     option: str
     by: str
     channel: str
     message: str | None = None
+    id: str | None = None
+    at: datetime | None = None
+    arguments: Mapping[str, Any] | None = None
 
 
 class ApprovalBackend(Protocol):

@@ -137,15 +137,13 @@ class Session:
         try:
             return await hooks
         except asyncio.CancelledError:
-            if not (ours := self.deciding.get(task)):
-                raise
-            for _ in range(ours):
-                task.uncancel()
-            if task.cancelling() > before:
+            ours = self.deciding.get(task, 0)
+            if not ours or task.cancelling() - ours > before:
                 raise  # somebody else wants the task to end
             raise Stopped from None
         finally:
-            self.deciding.pop(task, None)
+            for _ in range(self.deciding.pop(task, 0)):
+                task.uncancel()
 
     # -- from event to outcome -----------------------------------------------------------------------------------
 

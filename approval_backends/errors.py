@@ -1,10 +1,22 @@
-"""What backends raise: `BackendUnavailable` when nobody can be asked here."""
+"""What backends and stores raise.
+
+```
+HookError
+├── BackendUnavailable        nobody can be asked here now; the request is denied, and nobody denied it
+│   ├── TooManyRequests       as many are open already as one session, or one tenant, may have
+│   ├── RequestMismatch       the same id was used for another action
+│   ├── SessionTakenOver      another process owns this session now
+│   └── RequestWithdrawn      the question was taken back before anybody answered
+```
+
+An answer that does not count is no error but a value: `lifecycle.Refusal`.
+"""
 
 from __future__ import annotations
 
 from amplifier_hooks.errors import HookError
 
-__all__ = ["BackendUnavailable"]
+__all__ = ["BackendUnavailable", "RequestMismatch", "RequestWithdrawn", "SessionTakenOver", "TooManyRequests"]
 
 
 class BackendUnavailable(HookError):
@@ -16,3 +28,32 @@ class BackendUnavailable(HookError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class TooManyRequests(BackendUnavailable):
+    """As many requests are open already as one session, or one tenant, may have. One more is not queued."""
+
+    def __init__(self, whose: str, limit: int) -> None:
+        self.whose = whose
+        self.limit = limit
+        super().__init__(f"{limit} requests of this {whose} wait for an answer already, and no more may")
+
+
+class RequestMismatch(BackendUnavailable):
+    """A request with this id is there already, and it is about something else."""
+
+    def __init__(self, request: str) -> None:
+        self.request = request
+        super().__init__(f"the id {request!r} was used for another action already")
+
+
+class SessionTakenOver(BackendUnavailable):
+    """Another process owns this session now, so this one cannot ask or run anything in it any more."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"another process has taken session {session!r} over")
+
+
+class RequestWithdrawn(BackendUnavailable):
+    """The question was taken back before anybody answered."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator, coordinator
+from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
 from amplifier_hooks.effects import approval, deadline, punctual
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
@@ -110,9 +110,12 @@ async def test_order() -> None:
 
 
 @pytest.mark.rule("COO-5", "AUD-1")
-async def test_what_was_open_is_on_record() -> None:
-    """Before the record is closed, it has that the open question was cancelled and its call denied."""
-    audit, approver = Ends([]), ScriptedApprover(HANG)
+@pytest.mark.parametrize("event", ["tool:pre", "memory:pre"])
+async def test_what_was_open_is_on_record(event: str) -> None:
+    """Before the record is closed, it has that the open question was cancelled and what it was about denied."""
+    audit = Ends([])
+    registry = HookRegistry()
+    registry.gate(event, lambda event, data: HookResult.ask("Really?"), name="asker")
 
     class Slow(ScriptedApprover):
         async def withdraw(self, request_id: str, reason: str) -> None:
@@ -121,12 +124,20 @@ async def test_what_was_open_is_on_record() -> None:
             await super().withdraw(request_id, reason)
 
     approver = Slow(HANG)
-    async with SessionCoordinator(hooks=asking(), approvals=approver, audit=audit) as session:
-        task = asyncio.create_task(session.call_tool("Read", {}, never))
+
+    async def work() -> str | None:
+        if event == "tool:pre":
+            return (await session.call_tool("Read", {}, never)).reason
+        with pytest.raises(HookAbortError) as caught:
+            await session.operation("memory", {"content": "x"}, never)
+        return caught.value.reason
+
+    async with SessionCoordinator(hooks=registry, approvals=approver, audit=audit) as session:
+        task = asyncio.create_task(work())
         await approver.asked.wait()
-    assert (await task).reason == "Operation denied by asker: the session is closed"
+    assert "the session is closed" in (await task or "")
     assert audit.facts("approval.decided")[0]["status"] == "cancelled"
-    assert audit.kinds[-2:] == ["tool.denied", "outcome"]
+    assert audit.kinds[-2:] == ["tool.denied" if event == "tool:pre" else "memory.denied", "outcome"]
     assert audit.facts("outcome")[-1]["event"] == "session:end"
     assert audit.late == []
 

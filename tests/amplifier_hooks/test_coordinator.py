@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.budget import Limits
 from amplifier_hooks.coordinator import SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError
 from amplifier_hooks.ports import ApprovalRequest, Decision
@@ -51,7 +52,7 @@ class Canary:
 class Desk:
     """A session with everything in reach: one tool, one registry, and stand-ins around them."""
 
-    def __init__(self, *script: Any, approver: bool = True) -> None:
+    def __init__(self, *script: Any, approver: bool = True, budget: Limits | None = None) -> None:
         self.registry = HookRegistry()
         self.approver = ScriptedApprover(*script)
         self.context = RecordingContext()
@@ -66,6 +67,7 @@ class Desk:
             self.approver if approver else None,
             self.display,
             self.audit,
+            budget,
             tenant="acme",
             clock=self.clock,
         )
@@ -518,14 +520,14 @@ async def test_two_audiences() -> None:
 @pytest.mark.rule("INJ-2")
 async def test_too_large() -> None:
     """An injection over the limit is told to the user and recorded, and everything else goes on."""
-    desk = Desk()
+    desk = Desk(budget=Limits(per_turn=None))
     desk.answers("tool:pre", HookResult.inject("x" * 10_241), name="chatty")
-    desk.answers("tool:pre", HookResult.inject("short"), name="brief")
+    desk.answers("tool:pre", HookResult.inject("y" * 10_240), name="exact")
     result = await desk.call()
     assert result.ok
-    assert [text.splitlines()[-1] for text in desk.context.texts] == ["short"]
+    assert desk.context.texts == ["⟦hook exact⟧\n" + "y" * 10_240]
     ((text, level, source),) = desk.display.messages
-    assert "chatty" in text
+    assert "'chatty'" in text
     assert "exceeds the limit of 10,240" in text
     assert (level, source) == ("warning", "session")
     assert desk.audit.facts("injection.refused")[0]["hook"] == "chatty"
@@ -559,7 +561,7 @@ async def test_context_fails() -> None:
     desk.answers("tool:pre", HookResult.inject("hello"), name="greeter")
     assert (await desk.call()).ok
     assert "context is full" in desk.display.messages[0][0]
-    assert "context is full" in desk.audit.facts("injection.failed")[0]["problem"]
+    assert desk.audit.facts("injection.failed")[0]["problem"] == "RuntimeError: context is full"
 
 
 # -- the record --------------------------------------------------------------------------------------------------------

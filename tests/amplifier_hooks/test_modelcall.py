@@ -139,6 +139,20 @@ async def test_injection_into_this_call(event: str) -> None:
     assert [text.splitlines()[-1] for text in read] == ["hello", "be brief"]
 
 
+@pytest.mark.rule("INJ-7")
+@pytest.mark.parametrize("event", ["host:event", "context:assembled", "llm:pre"])
+@pytest.mark.parametrize("messages", [HELLO, None])
+async def test_ephemeral_text(event: str, messages: Any) -> None:
+    """A text for the next call only is read by that call, also when it comes while the call is assembled."""
+    registry, said = HookRegistry(), [HookResult.inject("psst", ephemeral=True)]
+    registry.on(event, lambda event, data: said.pop() if said else None)
+    session = SessionCoordinator(hooks=registry)
+    await session.emit("host:event", {})
+    first = (await session.call_model(list, messages)).value
+    assert ["psst" in message["content"] for message in first] == [False] * len(messages or ()) + [True]
+    assert (await session.call_model(list, messages)).value == (messages or [])
+
+
 @pytest.mark.rule("INJ-1")
 async def test_injection_beside_messages_of_the_host() -> None:
     """Messages that the host brings along are its own: an injection goes into the context, and not among them."""

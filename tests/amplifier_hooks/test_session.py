@@ -9,6 +9,7 @@ import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import InjectionTooLarge, InvalidResult
+from amplifier_hooks.events import canonical
 from amplifier_hooks.testing import (
     HANG,
     CollectingAudit,
@@ -80,6 +81,7 @@ async def test_every_method_alone() -> None:
             assert (await child.call_tool("Read", {}, lambda _: 1)).ok
         await session.cancel()
     assert session.session_id != SessionCoordinator().session_id
+    assert session.hooks is not SessionCoordinator().hooks
 
 
 @pytest.mark.rule("COO-1", "APR-1")
@@ -161,6 +163,7 @@ async def test_process_ask(event: str, answer: str, action: str) -> None:
     left = await SessionCoordinator(approvals=approver).process_hook_result(given, event, "asker")
     assert left.action == action
     assert approver.requests[0].prompt == "Really?"
+    assert approver.requests[0].event == canonical(event)
     assert left.reason == ("User denied: Really?" if action == "deny" else None)
 
 
@@ -376,14 +379,18 @@ async def test_hook_cancels_its_session() -> None:
     """A hook may cancel its own session: it has its say, and nothing of what it was asked about happens."""
     registry, approver = HookRegistry(), ScriptedApprover("Allow")
     session = SessionCoordinator(hooks=registry, approvals=approver)
+    said: list[str] = []
 
     @registry.gate("tool:pre")
     async def stop(event: str, data: Any) -> HookResult:
         await session.cancel("enough")
+        await asyncio.sleep(0)
+        said.append("my say")
         return HookResult.ask("Really?")
 
     assert (await session.call_tool("Read", {}, never)).reason == "Operation denied by session: enough"
     assert approver.requests == []
+    assert said == ["my say"]
 
 
 @pytest.mark.rule("COO-9")
@@ -433,6 +440,26 @@ async def test_new_turn_after_cancel() -> None:
         assert not turn.denied
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
     assert turn.status == "completed"
+
+
+@pytest.mark.rule("COO-9")
+async def test_tool_inside_a_hook_is_the_hooks() -> None:
+    """A tool that a hook runs, around hooks and all, is part of that hook: cancelling the session cancels it."""
+    registry, tool = HookRegistry(), Hanging()
+
+    @registry.around("tool")
+    async def layer(context: Any, call_next: CallNext) -> None:
+        await call_next()
+
+    session = SessionCoordinator(hooks=registry)
+    registry.on("memory:pre", lambda event, data: session.call_tool("Look", {}, tool), timeout=600)
+    task = asyncio.create_task(session.operation("memory", {"content": "x"}, never))
+    await tool.running.wait()
+    await session.cancel("enough")
+    with pytest.raises(HookAbortError, match="enough"):
+        await task
+    assert tool.ended == 1
+    assert task.cancelling() == 0
 
 
 # -- children ----------------------------------------------------------------------------------------------------------

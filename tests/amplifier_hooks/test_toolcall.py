@@ -205,6 +205,27 @@ async def test_slow_observer() -> None:
     assert seen == ["tool:pre"]
 
 
+@pytest.mark.rule("REG-5", "EVT-6")
+@pytest.mark.parametrize("error", [None, ValueError("x")])
+async def test_observers_are_told_in_order(error: Exception | None) -> None:
+    """Whoever is still being told that a tool runs is told to the end before anybody is told what came of it."""
+    registry = HookRegistry()
+    seen: list[str] = []
+
+    @registry.observe("tool:*")
+    async def slow(event: str, data: Any, outcome: Any) -> None:
+        for _ in range(5 if event == "tool:pre" else 0):
+            await asyncio.sleep(0)
+        seen.append(event)
+
+    def tool(given: Any) -> None:
+        if error is not None:
+            raise error
+
+    await SessionCoordinator(hooks=registry).call_tool("Read", {}, tool)
+    assert seen == ["tool:pre", "tool:error" if error else "tool:post"]
+
+
 @pytest.mark.rule("REG-5")
 async def test_observer_of_a_denied_call() -> None:
     """An observer is told of a call that was denied, and has ended when the denial comes back."""
@@ -227,7 +248,7 @@ async def test_cancelled_with_a_slow_observer() -> None:
     registry = HookRegistry()
     tool, ended = Waiting(), []
 
-    @registry.observe("tool:pre")
+    @registry.observe("tool:pre", timeout=600)
     async def slow(event: str, data: Any, outcome: Any) -> None:
         try:
             await asyncio.Event().wait()
@@ -302,6 +323,23 @@ async def test_tool_cancels_its_caller() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert audit.facts("tool.cancelled")[0]["ran"] is True
+
+
+@pytest.mark.rule("COO-3")
+async def test_cancelled_before_it_began() -> None:
+    """A caller whose task was told to end, and has not met that yet, meets it in its tool; it is no tool's error."""
+
+    async def tool(given: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await SessionCoordinator().call_tool("Read", {}, tool)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(work())
 
 
 @pytest.mark.rule("COO-9")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.budget import INJECTION_BUDGET_PER_TURN
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.testing import CollectingAudit, RecordingContext
 
@@ -114,6 +115,22 @@ async def test_prompt_injection_is_in_the_context() -> None:
         seen = (await session.call_model(lambda messages: [message.content for message in messages])).value
     assert len(seen) == 1
     assert "the branch is main" in seen[0]
+
+
+@pytest.mark.rule("INJ-3")
+@pytest.mark.fault("F-INJ-08")
+async def test_hook_that_injects_because_it_injected() -> None:
+    """A hook that injects at every model call, and so makes the next one longer, is stopped by the turn's budget."""
+    registry, audit = HookRegistry(), CollectingAudit()
+    registry.on("context:assembled", lambda event, data: HookResult.inject(f"{len(data['messages'])} messages"))
+    session = SessionCoordinator(hooks=registry, audit=audit)
+    lengths: list[int] = []
+    async with session.turn("go"):
+        for _ in range(200):
+            await session.call_model(lambda messages: lengths.append(len(messages)))
+        assert 0 < session.tokens_this_turn <= INJECTION_BUDGET_PER_TURN
+    assert 1 <= lengths[0] < lengths[-1] == lengths[-2] < 200
+    assert "injection.refused" in audit.kinds
 
 
 # -- how it ends -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,6 +142,8 @@ async def test_a_denied_prompt() -> None:
         assert turn.denied
         assert (await watched.asks_the_model()).denied
         assert (await watched.uses("Read")).denied
+        with pytest.raises(HookAbortError):
+            await watched.session.invoke_agent("helper", {}, lambda inputs, prompt: None)
     assert watched.events == ["prompt:submit", *END_AND_NOTIFY]
     assert watched.data("orchestrator:complete")["status"] == "denied"
     assert "off hours" in watched.data("user:notification")["message"]

@@ -1,0 +1,331 @@
+"""PostgreSQL: a pool of connections, and one that listens.
+
+A notification only wakes; the listener connects again when it is lost, wakes everybody then, and every few seconds
+anyway. Behind a pooler that hands connections out by the transaction nobody can listen: use `wakeup="poll"` there, or a
+`listen_dsn` that leads around the pooler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+
+from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
+from amplifier_hooks.storage.bells import Bells, Watch
+from amplifier_hooks.storage.errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from types import TracebackType
+
+    import asyncpg
+
+__all__ = ["RECHECK", "PostgresDatabase"]
+
+T = TypeVar("T")
+
+RECHECK: Final = 5.0
+"""Seconds after which whoever waits looks again, notified or not."""
+POLL: Final = 0.25
+"""Seconds between two looks where nobody can listen."""
+AGAIN: Final = 0.25
+"""Seconds before a lost listener connects again."""
+LOCK: Final = 0x616D7068
+"""The advisory lock under which tables are migrated."""
+
+
+class PostgresDatabase:
+    """A database many machines share. Its tables live in a schema of their own, written `{schema}` in statements."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *migrations: Migrations,
+        schema: str = "amplifier_hooks",
+        wakeup: Literal["listen", "poll"] = "listen",
+        listen_dsn: str | None = None,
+        connections: int = 8,
+        limit: float = LIMIT,
+        recheck: float = RECHECK,
+        poll: float = POLL,
+    ) -> None:
+        self.schema = schema
+        self._dsn = dsn
+        self._listen_dsn = listen_dsn or dsn
+        self._migrations = migrations
+        self._wakeup = wakeup
+        self._connections = connections
+        self._limit = limit
+        self._recheck = recheck if wakeup == "listen" else poll
+        self._bells = Bells()
+        self._quoted = '"' + schema.replace('"', '""') + '"'
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._own: set[int] = set()
+        self._at_hand: list[Any] = []
+        self._wanting = 0
+        self._ear: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> Self:
+        """Connect, make or migrate the tables, and listen. Twice is harmless.
+
+        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, and other kinds of `StoreUnavailable`.
+        """
+        if self._pool is None:
+            import asyncpg
+
+            async with translated():
+                self._pool = await asyncpg.create_pool(
+                    self._dsn,
+                    min_size=1,
+                    max_size=self._connections,
+                    timeout=self._limit,
+                    command_timeout=self._limit,
+                    init=self._know,
+                    reset=_nothing,  # it has no settings, cursors or locks to give back; open transactions are ended
+                    # Behind a pooler the next statement may reach another connection, which knows no prepared ones.
+                    statement_cache_size=100 if self._wakeup == "listen" else 0,
+                )
+            try:
+                await self._check()
+                await self._migrate()
+            except BaseException:
+                await self.close()
+                raise
+            self._ear = asyncio.get_running_loop().create_task(self._listen())
+        return self
+
+    async def close(self) -> None:
+        """Close all connections, and wake whoever waits. Twice is harmless."""
+        pool, self._pool = self._pool, None
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.cancel()
+            await asyncio.wait({ear})
+        self._bells.ring_all()
+        if pool is not None:
+            while self._at_hand:
+                await pool.release(self._at_hand.pop())
+            closing = asyncio.ensure_future(pool.close())
+            done, _ = await asyncio.wait({closing}, timeout=self._limit)
+            if not done:
+                pool.terminate()
+                await asyncio.wait({closing})
+            with suppress(Exception):  # the server may be gone; there is nothing left to lose
+                closing.result()
+
+    async def run(self, script: Script[T]) -> T:
+        """Drive a script in one transaction; notifications go out with its commit."""
+        topics: list[str] = []
+        try:
+            async with self._connection() as connection, connection.transaction():
+                result = await self._finished(connection, script, topics)
+        finally:
+            script.close()
+        for topic in topics:
+            self._bells.ring(topic)
+        return result
+
+    async def _finished(self, connection: Any, script: Script[T], topics: list[str]) -> T:
+        """What the script returns, having been given what it asked for."""
+        try:
+            step = next(script)
+            while True:
+                if isinstance(step, Wake):
+                    topics.append(step.topic)
+                    await connection.execute("SELECT pg_notify($1, $2)", self.schema, step.topic)
+                    step = script.send([])
+                else:
+                    step = script.send(await connection.fetch(self._sql(step.sql), *step.values))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def fetch(self, sql: str, *values: Any) -> list[Row]:
+        """The rows of one statement."""
+        pool, text = self._opened(), self._sql(sql)
+        try:
+            connection = await self._taken(pool)
+            try:
+                rows: list[Row] = await connection.fetch(text, *values)
+            except BaseException:
+                await pool.release(connection)
+                raise
+        except Exception as problem:
+            if (meant := meaning(problem)) is None:
+                raise
+            raise meant from problem
+        await self._given_back(pool, connection)
+        return rows
+
+    def ring(self, topic: str) -> None:
+        """Wake those here who watch this topic, after a statement that has notified all others itself."""
+        self._bells.ring(topic)
+
+    @contextmanager
+    def watch(self, topic: str | None = None) -> Iterator[Watch]:
+        """Watch one topic, or all."""
+        with self._bells.watch(topic) as watch:
+            yield watch
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _sql(self, text: str) -> str:
+        return text.replace("{schema}", self._quoted)
+
+    def _opened(self) -> Any:
+        if self._pool is None:
+            raise StoreClosed("the store is not open")
+        return self._pool
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        pool = self._opened()
+        async with translated():
+            connection = await self._taken(pool)
+            try:
+                yield connection
+            finally:
+                await pool.release(connection)
+
+    async def _taken(self, pool: Any) -> Any:
+        """A connection that is at hand, or one of the pool's. The pool makes a task for each that it gives or takes."""
+        while self._at_hand:
+            connection = self._at_hand.pop()
+            if not connection.is_closed():
+                return connection
+            await pool.release(connection)
+        self._wanting += 1
+        try:
+            async with asyncio.timeout(self._limit):
+                return await pool.acquire()
+        finally:
+            self._wanting -= 1
+
+    async def _given_back(self, pool: Any, connection: Any) -> None:
+        """Keep it at hand, unless somebody waits for the pool to have one, or the pool is being closed."""
+        if self._wanting or self._pool is not pool:
+            await pool.release(connection)
+        else:
+            self._at_hand.append(connection)
+
+    async def _know(self, connection: Any) -> None:
+        """Keep in mind whose notifications are our own. A pooler in between would show us numbers that mean nothing."""
+        if self._listen_dsn == self._dsn:
+            self._own.add(connection.get_server_pid())
+
+    async def _check(self) -> None:
+        async with self._connection() as connection:
+            if await connection.fetchval("SHOW synchronous_commit") == "off":
+                raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
+
+    async def _migrate(self) -> None:
+        async with self._connection() as connection:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+                await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
+                await connection.execute(
+                    f"CREATE TABLE IF NOT EXISTS {self._quoted}.schema_version "
+                    "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+                )
+            for migration in self._migrations:
+                while not await self._stepped(connection, migration):
+                    pass
+
+    async def _stepped(self, connection: Any, migration: Migrations) -> bool:
+        """Take one step in a transaction of its own, or say that there is none left."""
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on nobody else migrates
+            known = self._sql("SELECT version FROM {schema}.schema_version WHERE component = $1")
+            version = await connection.fetchval(known, migration.component) or 0
+            step = migration.after(version)
+            if step is None:
+                return True
+            for statement in step:
+                await connection.execute(self._sql(statement))
+            await connection.execute(
+                self._sql(
+                    "INSERT INTO {schema}.schema_version VALUES ($1, $2) "
+                    "ON CONFLICT (component) DO UPDATE SET version = excluded.version"
+                ),
+                migration.component,
+                version + 1,
+            )
+        return False
+
+    # -- waking --------------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Ring for what others write, for ever; whatever is lost, the next look finds."""
+        while True:
+            if self._wakeup == "listen":
+                with suppress(StoreUnavailable):
+                    async with translated():
+                        await self._hear()
+                await asyncio.sleep(AGAIN)
+            else:
+                await asyncio.sleep(self._recheck)
+            self._bells.ring_all()
+
+    async def _hear(self) -> None:
+        """Listen until the connection is lost. A server that is gone without a word is noticed by asking it."""
+        import asyncpg
+
+        connection = await asyncpg.connect(self._listen_dsn, timeout=self._limit, command_timeout=self._limit)
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda _: lost.set())
+
+        def heard(_connection: object, process: object, _channel: object, topic: object) -> None:
+            if process not in self._own:  # what was written here has rung already
+                self._bells.ring(str(topic))
+
+        try:
+            await connection.add_listener(self.schema, heard)
+            while not lost.is_set():
+                self._bells.ring_all()  # whatever happened while nobody listened
+                timer = asyncio.get_running_loop().call_later(self._recheck, self._bells.ring_all)
+                try:
+                    async with asyncio.timeout(self._recheck):
+                        await lost.wait()
+                except TimeoutError:
+                    await connection.execute("SELECT 1")
+                finally:
+                    timer.cancel()
+        finally:
+            connection.terminate()
+
+
+async def _nothing(_connection: object) -> None:
+    pass
+
+
+@asynccontextmanager
+async def translated() -> AsyncIterator[None]:
+    """Whatever the driver, the network or the server raises, as what it means."""
+    try:
+        yield
+    except Exception as problem:
+        if (meant := meaning(problem)) is None:
+            raise
+        raise meant from problem
+
+
+def meaning(problem: Exception) -> StoreUnavailable | None:
+    """What an error of the driver, the network or the server is to whoever uses the store; None for any other."""
+    import asyncpg
+
+    if isinstance(problem, TimeoutError):
+        return StoreBusy("the database did not answer in time")
+    if isinstance(problem, asyncpg.exceptions.QueryCanceledError):
+        return StoreBusy(f"the database gave up: {problem}")
+    if isinstance(problem, OSError | asyncpg.PostgresError | asyncpg.InterfaceError):
+        return StoreUnavailable(f"store_unavailable: {problem or type(problem).__name__}")
+    return None

@@ -1,0 +1,298 @@
+"""SQLite: one file, one connection, one thread that alone touches it.
+
+A commit that returned survives a power cut: `synchronous=FULL` with the rollback journal in TRUNCATE mode, whose end is
+synced as well (with DELETE the removal of the journal is not, and a commit may come undone). No write-ahead log: SQLite
+before 3.51.3 can damage it when two processes write at once.
+
+A new file gets its tables under another name and is then linked into place, so there never is half a store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
+from amplifier_hooks.storage.bells import Bells, Watch
+from amplifier_hooks.storage.errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
+from amplifier_hooks.storage.files import inspect_file, inspect_folder, sync_folder
+from amplifier_hooks.storage.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+__all__ = ["SqliteDatabase"]
+
+T = TypeVar("T")
+
+APPLICATION: Final = 0x616D7068
+"""Stands in the file's header and says whose it is."""
+
+SETTINGS: Final = (
+    "PRAGMA journal_mode = TRUNCATE",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA mmap_size = 0",
+)
+VERSIONS: Final = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+NUMBERS: Final = tuple(map(str, range(1, 33)))
+"""The names of values: SQLite knows `$1` as a value called 1."""
+POLL: Final = 0.02
+"""Seconds between two looks at whether another process has written; only while somebody waits."""
+
+
+class SqliteDatabase:
+    """A database in one file. `path` None is a database in memory."""
+
+    def __init__(
+        self, path: str | Path | None, *migrations: Migrations, limit: float = LIMIT, poll: float = POLL
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self._migrations = migrations
+        self._limit = limit
+        self._poll = poll
+        self._bells = Bells()
+        self._thread: Worker | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        self._seen = 0
+        self._poller: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> Self:
+        """Open the file, made if it is not there; check it; bring its tables up to date. Twice is harmless.
+
+        Raises `UnsafeStore`, `CorruptStore`, `SchemaMismatch` and other kinds of `StoreUnavailable`.
+        """
+        if self._thread is None:
+            self._process = os.getpid()
+            self._thread = Worker("sqlite")
+            try:
+                self._connection = await self._do(self._open, limit=None)
+            except BaseException:
+                await self.close()
+                raise
+        return self
+
+    async def close(self) -> None:
+        """Close the file once what was begun is done, and wake whoever waits. Twice is harmless."""
+        thread, self._thread = self._thread, None
+        connection, self._connection = self._connection, None
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.cancel()
+        self._bells.ring_all()
+        if thread is None or self._process != os.getpid():
+            return  # the file belongs to the process that opened it; closing it here would drop that one's locks
+        if connection is not None:
+            closing = asyncio.ensure_future(thread.do(connection.close))
+            try:
+                await asyncio.wait({closing})  # not cancelled with us: what is in the queue before it has to be done
+            finally:
+                closing.add_done_callback(lambda _: thread.end())
+        else:
+            thread.end()
+
+    async def run(self, script: Script[T]) -> T:
+        """Drive a script in one transaction, in one go of the thread: no waiting in between."""
+        result, topics = await self._do(lambda: _drive(self._open_connection, script))
+        for topic in topics:
+            self._bells.ring(topic)
+        return result
+
+    async def fetch(self, sql: str, *values: Any) -> list[Row]:
+        """The rows of one statement."""
+        return await self._do(lambda: _execute(self._open_connection, sql, values))
+
+    @contextmanager
+    def watch(self, topic: str | None = None) -> Iterator[Watch]:
+        """Watch one topic, or all. What other processes change wakes everybody."""
+        with self._bells.watch(topic) as watch:
+            if self.path is not None and self._thread is not None and self._poller is None:
+                self._poller = asyncio.get_running_loop().create_task(self._look())
+            yield watch
+
+    async def _look(self) -> None:
+        """Ring for what other processes write, as long as anybody waits."""
+        while self._bells and self._thread is not None:
+            with suppress(StoreUnavailable):
+                ((version,),) = await self.fetch("PRAGMA data_version")
+                if version != self._seen:
+                    self._seen = version
+                    self._bells.ring_all()
+            await asyncio.sleep(self._poll)
+        self._poller = None
+
+    # -- in the thread -------------------------------------------------------------------------------------------------
+
+    @property
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreClosed("the store is closed")
+        return self._connection
+
+    async def _do(self, work: Callable[[], T], *, limit: float | None = 0.0) -> T:
+        """The result of work done in the thread; None as limit waits for ever, 0 for as long as the store may take."""
+        if self._thread is None:
+            raise StoreClosed("the store is not open")
+        if self._process != os.getpid():
+            raise StoreClosed("the store was opened by another process; open it anew after a fork")
+        return await self._thread.do(lambda: _translated(work), 2 * self._limit if limit == 0.0 else limit)
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is None:
+            return self._connected(":memory:", new=True)
+        inspect_folder(self.path.parent)
+        if not inspect_file(self.path):
+            self._create(self.path)
+            inspect_file(self.path)
+        connection = self._connected(f"file:{quote(str(self.path))}?mode=rw")
+        ((self._seen,),) = connection.execute("PRAGMA data_version").fetchall()
+        return connection
+
+    def _create(self, path: Path) -> None:
+        draft = path.with_name(f".{path.name}.{uuid4().hex}.new")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            self._connected(f"file:{quote(str(draft))}?mode=rw", new=True).close()
+            with suppress(FileExistsError):  # another process was faster
+                os.link(draft, path)
+        finally:
+            for left in (draft, draft.with_name(f"{draft.name}-journal")):
+                left.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+    def _connected(self, address: str, *, new: bool = False) -> sqlite3.Connection:
+        """A connection that was set up, checked and migrated; or none is left open."""
+        connection = sqlite3.connect(
+            address, uri=True, timeout=self._limit, isolation_level=None, check_same_thread=False
+        )
+        try:
+            for setting in SETTINGS:
+                connection.execute(setting)
+            if new:
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            _check(connection, address)
+            _migrate(connection, self._migrations)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _check(connection: sqlite3.Connection, address: str) -> None:
+    ((application,),) = connection.execute("PRAGMA application_id").fetchall()
+    if application != APPLICATION:
+        raise CorruptStore(f"{address} is a database of another program")
+    ((verdict,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if verdict != "ok":
+        raise CorruptStore(f"{address} is damaged: {verdict}")
+
+
+def _migrate(connection: sqlite3.Connection, migrations: tuple[Migrations, ...]) -> None:
+    """Bring every component to its newest version, a step a transaction."""
+    connection.execute(VERSIONS)
+    for migration in migrations:
+        while not _stepped(connection, migration):
+            pass
+
+
+def _stepped(connection: sqlite3.Connection, migration: Migrations) -> bool:
+    """Take one step, or say that there is none left."""
+    connection.execute("BEGIN IMMEDIATE")  # from here on no other process migrates
+    try:
+        known = "SELECT version FROM schema_version WHERE component = ?"
+        found = connection.execute(known, (migration.component,)).fetchone()
+        version = found[0] if found else 0
+        step = migration.after(version)
+        if step is None:
+            connection.execute("ROLLBACK")
+            return True
+        for statement in step:
+            connection.execute(_own(statement))
+        connection.execute(
+            "INSERT INTO schema_version VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version",
+            (migration.component, version + 1),
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+    return False
+
+
+def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[str]]:
+    connection.execute("BEGIN IMMEDIATE")
+    topics: list[str] = []
+    try:
+        result = _finished(connection, script, topics)
+        connection.execute("COMMIT")
+    except BaseException:
+        script.close()
+        _roll_back(connection)
+        raise
+    return result, topics
+
+
+def _finished(connection: sqlite3.Connection, script: Script[T], topics: list[str]) -> T:
+    """What the script returns, having been given what it asked for."""
+    rows: list[Row] = []
+    try:
+        step = next(script)
+        while True:
+            if isinstance(step, Wake):
+                topics.append(step.topic)
+                rows = []
+            else:
+                rows = _execute(connection, step.sql, step.values)
+            step = script.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # what went wrong is on its way already
+            connection.execute("ROLLBACK")
+
+
+def _execute(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
+    names = NUMBERS if len(values) <= len(NUMBERS) else map(str, range(1, len(values) + 1))
+    return connection.execute(_own(sql), dict(zip(names, values, strict=False))).fetchall()
+
+
+@lru_cache(maxsize=256)
+def _own(sql: str) -> str:
+    """The statement as it is said here, where there are no schemas."""
+    return sql.replace("{schema}.", "")
+
+
+def _translated(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except sqlite3.Error as problem:
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusy(f"the store is locked by another process: {problem}") from problem
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise CorruptStore(f"the store is damaged: {problem}") from problem
+        raise StoreUnavailable(f"store_unavailable: {problem}") from problem
+    except OSError as problem:
+        raise StoreUnavailable(f"store_unavailable: {problem}") from problem

@@ -1,0 +1,290 @@
+"""The one heart of all backends over a store: submit, wait until the deadline, decide, take back, claim, settle.
+
+The store is the truth. A wake-up only says that it is time to read again, and whoever waits reads again anyway. A
+request is pending, and only the life cycle says otherwise: neither a lost notification nor a late one, neither a
+cancelled waiter nor a second broker in another process makes two decisions of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from uuid import uuid4
+
+from attrs import frozen
+
+from amplifier_hooks.action import freeze, thaw
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.storage import StoreClosed, StoreUnavailable
+from approval_backends.errors import BackendUnavailable
+from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from amplifier_hooks.ports import ApprovalRequest
+    from amplifier_hooks.storage.bells import Watch
+    from approval_backends.lifecycle import Change, Grant
+    from approval_backends.stores.base import ApprovalStore, Event, TakenOver
+
+__all__ = ["Broker", "Resolution", "Settled"]
+
+RECHECK: Final = 5.0
+"""Seconds after which a waiter reads again, woken or not."""
+PATIENCE: Final = 0.25
+"""Seconds before a waiter asks again a store that could not be used."""
+
+Settled = Literal["done", "failed", "unknown"]
+SETTLING: Final[Mapping[Settled, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
+
+
+@frozen(kw_only=True)
+class Resolution:
+    """What became of an answer: it won (`refusal` is None), or why it did not count and what is so instead."""
+
+    record: Record | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether this answer is the decision."""
+        return self.refusal is None
+
+
+class Broker:
+    """Carries requests and answers between those who ask and those who decide, over one store.
+
+    Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
+    deciding about itself; `keep_grants` keeps what "always" grants for so many seconds instead of for the session;
+    `refused` is told of every answer that did not count, those for unknown requests included.
+
+    All methods raise `StoreUnavailable` when the store cannot be used.
+    """
+
+    def __init__(
+        self,
+        store: ApprovalStore,
+        *,
+        four_eyes: bool = False,
+        keep_grants: float | None = None,
+        recheck: float = RECHECK,
+        refused: Callable[[Answer, Refusal], None] | None = None,
+    ) -> None:
+        self.store = store
+        self._four_eyes = four_eyes
+        self._keep = keep_grants
+        self._recheck = recheck
+        self._refused = refused
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.store.close()
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    async def submit(self, request: ApprovalRequest) -> Record:
+        """Ask, without waiting. The same request again is the same question, with the answer it may have by now.
+
+        Raises `TooManyRequests`, `RequestMismatch`, `SessionTakenOver`. If it is cancelled, the request is there or
+        is not; submitting it again tells.
+        """
+        return await self.store.submit(request, epoch=self._epochs.get((request.tenant, request.session), 0))
+
+    async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> Record:
+        """`submit` and `wait` in one: what was submitted is not read a second time."""
+        with self.store.watch(request.id) as watch:
+            record = await self.submit(request)
+            return await self._until(watch, request.id, seconds, record)
+
+    async def wait(self, request_id: str, seconds: float | None = None) -> Record:
+        """The record once it is not pending any more, or after so many seconds as it is then.
+
+        When its own time is over, it is expired here and by nobody's leave. A store that cannot be used is asked again
+        until then. Cancelling it changes nothing; whoever cancels withdraws. Raises `BackendUnavailable` for a request
+        that is not there, `StoreUnavailable` when the store is away longer than the time to wait.
+        """
+        with self.store.watch(request_id) as watch:
+            return await self._until(watch, request_id, seconds)
+
+    async def _until(
+        self, watch: Watch, request_id: str, seconds: float | None, record: Record | None = None
+    ) -> Record:
+        """Read, wait, read again. The watch was armed before anything was read."""
+        loop = asyncio.get_running_loop()
+        until = math.inf if seconds is None else loop.time() + seconds
+        end = math.inf if record is None else loop.time() + record.lifetime
+        while True:
+            try:
+                if record is None:
+                    record, left = await self._look(request_id)
+                    end = loop.time() + left
+            except StoreClosed:
+                raise  # closed by us; that is no outage
+            except StoreUnavailable:
+                # Without a first reading nobody knows how long it can still be pending, so nobody waits for it.
+                if end == math.inf or loop.time() >= min(until, end):
+                    raise
+                await watch.wait(min(PATIENCE, self._recheck))
+                continue
+            if record.status != "pending" or loop.time() >= until:
+                return record
+            await watch.wait(min(end - loop.time(), until - loop.time(), self._recheck))
+            record = None
+
+    async def _look(self, request_id: str) -> tuple[Record, float]:
+        """The record as it is now, and the seconds it can still be pending."""
+        record, now = await self.store.look(request_id)
+        if record is None:
+            raise BackendUnavailable(f"there is no request {request_id!r}")
+        if record.status != "pending":
+            return record, 0.0
+        if not is_over(record, now):
+            return record, seconds_left(record.created, record.lifetime, now)
+        changed = await self.store.change(request_id, "expire")
+        return (changed if isinstance(changed, Record) else changed.record or record), 0.0
+
+    async def withdraw(self, request_id: str, reason: str) -> Record | Refusal:
+        """Take the question back, or what was answered to it as long as nobody has claimed it."""
+        return await self.store.change(request_id, "withdraw", reason=reason)
+
+    async def supersede(self, request_id: str, reason: str) -> Record | Refusal:
+        """The action has changed, so another question takes its place."""
+        return await self.store.change(request_id, "supersede", reason=reason)
+
+    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> Record | Refusal:
+        """Whoever asked has waited long enough by its own clock. What was decided meanwhile does not count."""
+        return await self.store.change(request_id, "give_up", reason=reason)
+
+    async def claim(self, request_id: str, digest: str) -> Record | Refusal:
+        """Take the approval for running the action: once, for this digest, by the owner of the session.
+
+        Says also that the decision is on record, because it has to be before anything runs.
+        """
+        record = await self.store.get(request_id)
+        if record is None:
+            return Refusal(code="unknown_request", reason="there is no such request")
+        request = record.request
+        epoch = self._epochs.get((request.tenant, request.session), 0)
+        return await self.store.change(request_id, "claim", digest=digest, epoch=epoch)
+
+    async def settle(self, request_id: str, outcome: Settled, note: str = "") -> Record | Refusal:
+        """Say what became of the action. An unknown outcome can be settled later, by whoever finds out."""
+        return await self.store.change(request_id, SETTLING[outcome], reason=note)
+
+    async def recorded(self, record: Record) -> None:
+        """The audit has everything up to this state of the record."""
+        await self.store.recorded(record.id, record.version)
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        request_id: str,
+        digest: str,
+        option: str,
+        by: Decider,
+        *,
+        message: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        decision_id: str | None = None,
+    ) -> Resolution:
+        """Answer a request. Never raises for an answer that does not count: the resolution says why, and what is so.
+
+        With a `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. Cancelled or
+        with the store away it has counted or has not; the same decision again tells.
+        """
+        answer = Answer(
+            request=request_id,
+            digest=digest,
+            option=option,
+            by=by,
+            id=decision_id or uuid4().hex,
+            message=message,
+            arguments=_own(arguments),
+        )
+        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self._keep)
+        if isinstance(result, Record):
+            return Resolution(record=result)
+        if result.code == "expired" and result.record is not None and result.record.status == "pending":
+            await self.store.change(request_id, "expire")
+        if self._refused is not None:
+            self._refused(answer, result)
+        return Resolution(record=result.record, refusal=result)
+
+    async def pending(self, viewer: Decider, limit: int = 10_000) -> list[Record]:
+        """What waits for an answer and may be seen, oldest first."""
+        return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit)
+
+    async def history(self, viewer: Decider, limit: int = 100) -> list[Record]:
+        """What does not wait any more and may be seen, newest first."""
+        return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit)
+
+    async def show(self, request_id: str, viewer: Decider) -> Record | None:
+        """One record. One that may not be seen is none."""
+        record = await self.store.get(request_id)
+        return record if record is not None and sees(viewer, record.request) else None
+
+    async def events(self, request_id: str, viewer: Decider) -> list[Event]:
+        """What happened to a request, in order; nothing for one that may not be seen."""
+        return await self.store.events(request_id) if await self.show(request_id, viewer) else []
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Be woken when anything changes: watch, read, wait, read again."""
+        return self.store.watch()
+
+    # -- standing answers ----------------------------------------------------------------------------------------------
+
+    async def standing(self, request: ApprovalRequest) -> tuple[Literal["allow", "deny"], tuple[Grant, ...]] | None:
+        """What grants in force say to a request, and which ones; None if a person has to."""
+        grants = await self.store.grants_for(request)
+        said = standing(request, grants)
+        return None if said is None else (said, tuple(grant for grant in grants if grant.allows == (said == "allow")))
+
+    async def grants(self, viewer: Decider) -> list[Grant]:
+        """Grants in force that may be seen, oldest first."""
+        return await self.store.grants(tenant=viewer.tenant, sessions=viewer.sessions)
+
+    async def revoke(self, grant_id: str, by: Decider) -> bool:
+        """End a grant; whether there was one that this person may end."""
+        if not by.may_decide:
+            return False
+        seen = {grant.id for grant in await self.grants(by)}
+        return grant_id in seen and await self.store.revoke(grant_id, tenant=by.tenant)
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def resume(self, tenant: str, session: str) -> TakenOver:
+        """Become the owner of a session after a restart; whoever owned it before can neither ask nor run any more.
+
+        What is pending is to be shown again under its id, what is approved to be validated again before it is
+        claimed, and what is unknown to be settled by a person: it never runs by itself.
+        """
+        await self.store.expire_due()
+        taken = await self.store.take_over(tenant, session)
+        self._epochs[tenant, session] = taken.epoch
+        return taken
+
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+        """Withdraw what is open and end the session's grants."""
+        ended = await self.store.end_session(tenant, session, reason)
+        self._epochs.pop((tenant, session), None)
+        return ended
+
+
+def _own(arguments: Mapping[str, Any] | None) -> Any:
+    """A copy nobody else can change. What cannot be frozen is passed on, to be refused with its reason."""
+    if arguments is None:
+        return None
+    try:
+        return thaw(freeze(dict(arguments)))
+    except InputNotFreezable:
+        return arguments

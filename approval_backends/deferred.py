@@ -1,0 +1,83 @@
+"""Decisions by another program, another process, another day: everything goes through the store.
+
+    approvals = DeferredApprovals(SqliteStore("approvals.db"))                 # where the action runs
+    await approvals.decide(record.id, record.digest, option, Decider(…))       # anywhere else, over the same store
+
+`request` waits inline for as long as the request says; then the question stays open, and whoever comes back with the
+same id (after a restart, say) gets the decision that was made meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from approval_backends.broker import Broker
+from approval_backends.race import RacingApprovals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from approval_backends.broker import Resolution
+    from approval_backends.lifecycle import Decider, Grant, Record
+    from approval_backends.stores.base import ApprovalStore, TakenOver
+
+__all__ = ["DeferredApprovals"]
+
+
+class DeferredApprovals(RacingApprovals):
+    """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""
+
+    def __init__(self, store: ApprovalStore | Broker) -> None:
+        super().__init__(broker=store if isinstance(store, Broker) else Broker(store))
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> Self:
+        """Open the store. Twice is harmless."""
+        await self.broker.store.open()
+        return self
+
+    async def close(self) -> None:
+        """Take back what is being asked here at this moment, then close the store. Twice is harmless.
+
+        What nobody waits for inline any more stays open: that is what it was put into a store for.
+        """
+        try:
+            await self.cancel_all("the program that asked has ended")
+        finally:
+            await self.broker.store.close()
+
+    async def pending(self, viewer: Decider) -> list[Record]:
+        """What waits for an answer and may be seen, oldest first."""
+        return await self.broker.pending(viewer)
+
+    async def decide(
+        self,
+        request_id: str,
+        digest: str,
+        option: str,
+        by: Decider,
+        *,
+        message: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        decision_id: str | None = None,
+    ) -> Resolution:
+        """Answer a request; see `Broker.decide`."""
+        return await self.broker.decide(
+            request_id, digest, option, by, message=message, arguments=arguments, decision_id=decision_id
+        )
+
+    async def grants(self, viewer: Decider) -> list[Grant]:
+        """Grants in force that may be seen."""
+        return await self.broker.grants(viewer)
+
+    async def resume(self, tenant: str, session: str) -> TakenOver:
+        """Become the owner of a session after a restart; see `Broker.resume`."""
+        return await self.broker.resume(tenant, session)

@@ -1,0 +1,450 @@
+"""A request's life as one table, and what an answer has to be to count. Pure: the time is an argument.
+
+    pending ─ approve ─▶ approved ─ claim ─▶ claimed ─ finish ─▶ done
+       │                    │                   ├───── fail ───▶ failed
+       │                    │                   └───── lose ───▶ unknown ─ finish, fail ─▶ done, failed
+       ├─ deny ─▶ denied    │
+       └────────────────────┴─ expire, give_up ─▶ expired · withdraw ─▶ cancelled · supersede ─▶ superseded
+
+`judge` decides whether an answer counts, `move` makes every other change; both return the new record or a `Refusal`
+that says what is so instead. Stores keep records and compare before they set; what may follow what is decided here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from attrs import evolve, frozen
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "CLAIM_WITHIN",
+    "FINAL",
+    "STATUSES",
+    "TABLE",
+    "Answer",
+    "Change",
+    "Decider",
+    "Grant",
+    "GrantKey",
+    "Moment",
+    "Move",
+    "Record",
+    "Refusal",
+    "RefusalCode",
+    "Status",
+    "follow",
+    "grant_keys",
+    "grants_of",
+    "is_over",
+    "judge",
+    "move",
+    "opened",
+    "seconds_left",
+    "sees",
+    "standing",
+]
+
+Status = Literal[
+    "pending", "approved", "claimed", "done", "failed", "unknown", "denied", "expired", "cancelled", "superseded"
+]
+Change = Literal["approve", "deny", "expire", "give_up", "withdraw", "supersede", "claim", "finish", "fail", "lose"]
+Timing = Literal["in time", "over", "any time"]
+RefusalCode = Literal[
+    "unknown_request",
+    "not_allowed",
+    "already_resolved",
+    "not_approved",
+    "expired",
+    "withdrawn",
+    "wrong_digest",
+    "not_offered",
+    "bad_arguments",
+    "too_early",
+    "fenced",
+]
+
+
+@frozen
+class Move:
+    """One row of the table: from where, to where, and whether the record's time may be over, has to be, or both."""
+
+    sources: frozenset[Status]
+    target: Status
+    timing: Timing = "any time"
+
+
+OPEN: Final[frozenset[Status]] = frozenset({"pending", "approved"})
+"""Nothing has begun: the question can still be taken back."""
+
+TABLE: Final[Mapping[Change, Move]] = {
+    "approve": Move(frozenset({"pending"}), "approved", "in time"),
+    "deny": Move(frozenset({"pending"}), "denied", "in time"),
+    "expire": Move(OPEN, "expired", "over"),  # whoever notices
+    "give_up": Move(OPEN, "expired"),  # who asked has waited long enough by its own clock
+    "withdraw": Move(OPEN, "cancelled"),
+    "supersede": Move(OPEN, "superseded"),
+    "claim": Move(frozenset({"approved"}), "claimed", "in time"),
+    "finish": Move(frozenset({"claimed", "unknown"}), "done"),
+    "fail": Move(frozenset({"claimed", "unknown"}), "failed"),
+    "lose": Move(frozenset({"claimed"}), "unknown"),
+}
+
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in TABLE.values() for source in row.sources}
+"""Nothing leads out of these."""
+
+CLAIM_WITHIN: Final = 60.0
+"""Seconds. An approval given at the last moment can still be claimed for so long."""
+
+
+def follow(status: Status, change: Change, *, over: bool) -> Status | None:
+    """The state after a change, or None where the table has no such way."""
+    row = TABLE[change]
+    on_time = row.timing == "any time" or (row.timing == "over") is over
+    return row.target if status in row.sources and on_time else None
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Moment:
+    """An instant on two clocks: the one on the wall, and one that only goes forward while the machine is up.
+
+    `boot` names the machine's start; readings of different starts cannot be compared. Without it, only the wall counts.
+    """
+
+    wall: datetime
+    boot: str = ""
+    reading: float = 0.0
+
+
+def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
+    """What is left of a span; the clock that leaves less is believed.
+
+    A wall clock that stands before the start has been put back: within one start of the machine the other clock
+    decides, otherwise nobody knows how much time has passed, and the span is over.
+    """
+    by_wall = seconds - (now.wall - start.wall).total_seconds()
+    if _same_boot(start, now):
+        return min(by_wall, seconds - (now.reading - start.reading))
+    return 0.0 if _in_doubt(start, now) else by_wall
+
+
+def _same_boot(start: Moment, now: Moment) -> bool:
+    return bool(start.boot) and start.boot == now.boot
+
+
+def _in_doubt(start: Moment, now: Moment) -> bool:
+    """Whether nobody knows how much time has passed since."""
+    return not _same_boot(start, now) and now.wall < start.wall
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class Decider:
+    """Who answers, as their channel authenticated them; nothing here may come from the answer itself.
+
+    `tenant` and `sessions` bound what they see (None: all); `may_decide` is a right apart from seeing.
+    """
+
+    name: str
+    channel: str
+    tenant: str | None = None
+    sessions: frozenset[str] | None = None
+    may_decide: bool = True
+
+
+@frozen(kw_only=True)
+class Answer:
+    """What somebody says to one request. `id` names this very decision, so that it can be sent twice."""
+
+    request: str
+    digest: str
+    option: str
+    by: Decider
+    id: str
+    message: str | None = None
+    arguments: Mapping[str, Any] | None = None
+
+
+@frozen(kw_only=True)
+class Record:
+    """A request and what became of it so far.
+
+    `digest` is what can be claimed: the request's, or that of the action with the approver's own arguments. `epoch`
+    numbers the owners of the session; `reason` says why it ended where nobody's decision did.
+    """
+
+    request: ApprovalRequest
+    created: Moment
+    lifetime: float
+    digest: str
+    status: Status = "pending"
+    epoch: int = 0
+    version: int = 1
+    decision: Decision | None = None
+    decided: Moment | None = None
+    reason: str = ""
+    ended: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """The request's id."""
+        return self.request.id
+
+    @property
+    def expires(self) -> datetime:
+        """When the time to answer is over, by the store's wall clock."""
+        return self.created.wall + timedelta(seconds=self.lifetime)
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from the question to the decision."""
+        return None if self.decided is None else (self.decided.wall - self.created.wall).total_seconds()
+
+
+@frozen(kw_only=True)
+class Refusal:
+    """Why something did not count, and what is so instead. For a request one may not see there is no `record`."""
+
+    code: RefusalCode
+    reason: str
+    record: Record | None = None
+
+
+def opened(request: ApprovalRequest, now: Moment, epoch: int = 0) -> Record:
+    """A new record. How long it lives is the requester's to say, from when on the store's."""
+    lifetime = (request.expires - request.created).total_seconds()
+    return Record(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
+
+
+# -- what counts -------------------------------------------------------------------------------------------------------
+
+
+def is_over(record: Record, now: Moment) -> bool:
+    """Whether the time is up for what an open record waits for: an answer, or somebody to claim it."""
+    left = seconds_left(record.created, record.lifetime, now)
+    if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
+        left = max(left, seconds_left(record.decided, CLAIM_WITHIN, now))
+    return left <= 0
+
+
+def sees(decider: Decider, request: ApprovalRequest) -> bool:
+    """Whether a request is among those somebody may know of."""
+    return decider.tenant in (None, request.tenant) and (
+        decider.sessions is None or request.session in decider.sessions
+    )
+
+
+def judge(  # noqa: PLR0911  # one way out for each reason
+    record: Record | None, answer: Answer, now: Moment, *, four_eyes: bool = False
+) -> Record | Refusal:
+    """The record with this answer, if it counts; the same record, if it had counted already.
+
+    It counts if it is one of those offered, for this pending request, with its digest, in time, from somebody who may
+    decide. With `four_eyes` an agent does not decide about itself.
+    """
+    if record is None or not sees(answer.by, record.request):
+        return Refusal(code="unknown_request", reason="there is no such request")
+    request, decided = record.request, record.decision
+    if not answer.by.may_decide:
+        return Refusal(code="not_allowed", reason=f"{answer.by.name} may look, but not decide", record=record)
+    if four_eyes and answer.by.name == request.agent:
+        return Refusal(code="not_allowed", reason=f"{answer.by.name} cannot decide about itself", record=record)
+    if decided is not None and (decided.id, decided.by, decided.option) == (answer.id, answer.by.name, answer.option):
+        return record
+    if record.status != "pending":
+        return _resolved(record)
+    if is_over(record, now):
+        return Refusal(code="expired", reason="the time to answer is over", record=record)
+    if answer.digest != request.digest:
+        return Refusal(code="wrong_digest", reason="this answer is for another action", record=record)
+    option = next((option for option in request.options if option.id == answer.option), None)
+    if option is None:
+        return Refusal(code="not_offered", reason=f"{answer.option!r} was not offered", record=record)
+    try:
+        digest = _digest(request, answer.arguments)
+    except InputNotFreezable as problem:
+        return Refusal(code="bad_arguments", reason=str(problem), record=record)
+    return _decided(record, answer, option, digest, now)
+
+
+def move(
+    record: Record | None,
+    change: Change,
+    now: Moment,
+    *,
+    reason: str = "",
+    digest: str | None = None,
+    epoch: int | None = None,
+) -> Record | Refusal:
+    """The record after a change that is no answer. A digest or an epoch that is given has to be the record's."""
+    if record is None:
+        return Refusal(code="unknown_request", reason="there is no such request")
+    over = is_over(record, now)
+    target = follow(record.status, change, over=over)
+    if target is None:
+        if record.status not in TABLE[change].sources:
+            return _resolved(record)
+        code: RefusalCode = "expired" if over else "too_early"
+        return Refusal(code=code, reason=f"its time is {'over' if over else 'not over'}", record=record)
+    if digest is not None and digest != record.digest:
+        return Refusal(code="wrong_digest", reason="another action was approved", record=record)
+    if epoch is not None and epoch != record.epoch:
+        return Refusal(code="fenced", reason="another process has taken this session over", record=record)
+    ended = now.wall if target in FINAL else None
+    return evolve(record, status=target, reason=reason or record.reason, ended=ended, version=record.version + 1)
+
+
+def _decided(record: Record, answer: Answer, option: Option, digest: str, now: Moment) -> Record:
+    decision = Decision(
+        option=option.id,
+        by=answer.by.name,
+        channel=answer.by.channel,
+        message=answer.message,
+        id=answer.id,
+        at=now.wall,
+        arguments=answer.arguments if option.allows else None,
+    )
+    return evolve(
+        record,
+        status=TABLE["approve" if option.allows else "deny"].target,
+        decision=decision,
+        decided=now,
+        digest=digest if option.allows else record.digest,
+        ended=None if option.allows else now.wall,
+        version=record.version + 1,
+    )
+
+
+def _digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
+    """The digest of what would run."""
+    if arguments is None:
+        return request.digest
+    return Action(request.tenant, request.session, request.event, request.tool, freeze(dict(arguments))).digest
+
+
+def _resolved(record: Record) -> Refusal:
+    """What became of it already; who decided, if somebody did."""
+    if record.status == "pending":
+        return Refusal(code="not_approved", reason="nobody has decided yet", record=record)
+    if record.status == "expired":
+        return Refusal(code="expired", reason="the time was over", record=record)
+    if record.status in ("cancelled", "superseded"):
+        return Refusal(code="withdrawn", reason=f"{record.status}: {record.reason}", record=record)
+    option = next((o for o in record.request.options if record.decision and o.id == record.decision.option), None)
+    said = f"already {'approved' if option is None or option.allows else 'denied'}"
+    who = f" by {record.decision.by} ({record.decision.channel})" if record.decision else ""
+    now = f", now {record.status}" if record.status not in ("approved", "denied") else ""
+    return Refusal(code="already_resolved", reason=f"{said}{who}{now}", record=record)
+
+
+# -- grants ------------------------------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True)
+class GrantKey:
+    """What a standing answer is for. All of it has to be equal; nothing in it is a pattern.
+
+    A `session` of None stands for every session; only grants that are kept longer than theirs have it.
+    """
+
+    tenant: str
+    session: str | None
+    agent: str
+    hook: str
+    version: str
+    tool: str
+    cwd: str
+    scope: str
+
+
+@frozen(kw_only=True)
+class Grant:
+    """A standing answer: an "allow always", or a "deny always"."""
+
+    id: str
+    key: GrantKey
+    allows: bool
+    by: str
+    channel: str
+    request: str
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+
+def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
+    """One key for each hook that asked; together they are what a grant has to cover."""
+    return tuple(
+        GrantKey(
+            tenant=request.tenant,
+            session=request.session,
+            agent=request.agent,
+            hook=question.hook,
+            version=question.version,
+            tool=request.tool,
+            cwd=request.cwd,
+            scope=_scope(question, digest or request.digest),
+        )
+        for question in request.questions
+    )
+
+
+def grants_of(record: Record, keep: float | None = None) -> tuple[Grant, ...]:
+    """What this record's decision grants from now on; nothing, unless "always" was chosen.
+
+    With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
+    """
+    decision, decided = record.decision, record.decided
+    option = next((option for option in record.request.options if decision and option.id == decision.option), None)
+    if decision is None or decided is None or option is None or option.kind not in ("allow_always", "reject_always"):
+        return ()
+    keys = grant_keys(record.request, record.digest)
+    if keep is not None:
+        keys = tuple(evolve(key, session=None) for key in keys)
+    return tuple(
+        Grant(
+            id=f"{record.id}:{number}",
+            key=key,
+            allows=option.allows,
+            by=decision.by,
+            channel=decision.channel,
+            request=record.id,
+            created=decided.wall,
+            expires=None if keep is None else decided.wall + timedelta(seconds=keep),
+        )
+        for number, key in enumerate(keys, start=1)
+    )
+
+
+def standing(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
+    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough."""
+    allowed: set[GrantKey] = set()
+    denied: set[GrantKey] = set()
+    for grant in grants:
+        (allowed if grant.allows else denied).add(grant.key)
+    asked = [{key, evolve(key, session=None)} for key in grant_keys(request)]
+    if any(denied & places for places in asked):
+        return "deny"
+    return "allow" if asked and all(allowed & places for places in asked) else None
+
+
+def _scope(question: Question, digest: str) -> str:
+    """What a hook's "always" is about. The word in front keeps a prompt from passing for a digest or a key."""
+    if question.key is not None:
+        return f"key:{question.key}"
+    if question.scope == "action" or not question.prompt:
+        return f"action:{digest}"
+    return f"prompt:{question.prompt}"

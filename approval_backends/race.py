@@ -1,0 +1,180 @@
+"""Several channels at once: the first valid answer wins, and the question disappears from the others.
+
+Every answer is put to the broker, so the winner is whoever the store says: a channel here, or another process that
+decides on the same store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
+from amplifier_hooks.ports import Decision
+from approval_backends.broker import Broker, Settled
+from approval_backends.errors import BackendUnavailable, RequestWithdrawn
+from approval_backends.lifecycle import Decider, Record, Refusal
+from approval_backends.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest
+
+__all__ = ["RacingApprovals"]
+
+CARE: Final = 5.0
+"""Seconds for taking a question back, whoever cancels meanwhile."""
+
+LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
+"""Kept: a task that nobody holds may vanish while it runs."""
+
+
+class RacingApprovals:
+    """Asks through all `channels` and the broker's store at once.
+
+    A channel that fails is out of the race, and the others go on. When the inline `wait` of a request ends before its
+    time and the store is durable, the question stays open: `request` raises `ApprovalPending`, and asking the same
+    request again goes on waiting. Without a broker of one's own, decisions live in memory.
+    """
+
+    def __init__(self, *channels: ApprovalBackend, broker: Broker | None = None) -> None:
+        self.broker = broker or Broker(MemoryStore())
+        self._channels = channels
+        self._asking: Counter[str] = Counter()
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Ask everywhere, and return what was decided; at once, if it was decided before a restart.
+
+        Raises `ApprovalTimeout` when the time is over, `ApprovalPending` when only the time to wait inline is,
+        `RequestWithdrawn` when the question was taken back, `BackendUnavailable` when no channel is left and nobody
+        else can see the store, and `StoreUnavailable`. Cancelling it withdraws the question everywhere, and with it
+        an answer that came in the same instant.
+        """
+        self._asking[request.id] += 1
+        try:
+            record = await (self._raced(request) if self._channels else self.broker.ask(request, self._wait(request)))
+        except asyncio.CancelledError:
+            await _carefully(self.broker.withdraw(request.id, "cancelled"))
+            raise
+        finally:
+            self._asking -= Counter([request.id])
+        return _decision(record)
+
+    async def cancel_all(self, reason: str) -> None:
+        """Withdraw every question that is being asked here at the moment, and what was answered to it."""
+        for request_id in list(self._asking):
+            await self.broker.withdraw(request_id, reason)
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Take the approval for running the action: once, and for what was approved."""
+        return isinstance(await self.broker.claim(request_id, digest), Record)
+
+    async def settle(self, request_id: str, outcome: Settled) -> None:
+        """Say what became of it. Twice is harmless."""
+        await self.broker.settle(request_id, outcome)
+
+    async def withdraw(self, request_id: str, reason: str) -> None:
+        """Take the question back. For one that is unknown, over or claimed this does nothing.
+
+        The reason `expired` says that whoever asked has waited long enough; it is kept as that and not as cancelled.
+        """
+        if reason == "expired":
+            await self.broker.give_up(request_id)
+        else:
+            await self.broker.withdraw(request_id, reason)
+
+    def _wait(self, request: ApprovalRequest) -> float | None:
+        """How long to wait inline: for as long as it takes, if nobody could come back to the question."""
+        return request.wait if self.broker.store.durable else None
+
+    async def _raced(self, request: ApprovalRequest) -> Record:
+        """The record when it is decided or over, or when the time to wait inline is."""
+        record = await self.broker.submit(request)
+        if record.status != "pending":
+            return record
+        stored = asyncio.ensure_future(self.broker.wait(request.id, self._wait(request)))
+        asked = {asyncio.ensure_future(self._ask(channel, request)) for channel in self._channels}
+        try:
+            return await self._first(request.id, stored, asked)
+        finally:
+            await _stop({stored, *asked})
+
+    async def _first(self, request_id: str, stored: asyncio.Future[Record], asked: set[asyncio.Task[None]]) -> Record:
+        running: set[asyncio.Future[Any]] = {stored, *asked}
+        problems: list[BaseException] = []
+        while not stored.done():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stored}:
+                problem = RuntimeError("it cancelled itself") if task.cancelled() else task.exception()
+                if problem is not None:
+                    problems.append(problem)
+            if len(problems) == len(asked) > 0 and not self.broker.store.durable and not stored.done():
+                await self.broker.withdraw(request_id, "no channel could ask")
+                raise _nobody(problems)
+        return stored.result()
+
+    async def _ask(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
+        """Put one channel's answer to the store. A late one, or one that was not offered, ends that channel's part."""
+        decision: object = await channel.request(request)
+        if not isinstance(decision, Decision):
+            raise BackendUnavailable(f"the answer was of type {type(decision).__name__}")
+        resolution = await self.broker.decide(
+            request.id,
+            request.digest,
+            decision.option,
+            Decider(name=decision.by, channel=decision.channel, tenant=request.tenant),
+            message=decision.message,
+            arguments=decision.arguments,
+            decision_id=decision.id,
+        )
+        if resolution.refusal is not None:
+            raise BackendUnavailable(resolution.refusal.reason)
+
+
+def _decision(record: Record) -> Decision:
+    """What somebody chose, or what there is instead."""
+    if record.status == "pending":
+        raise ApprovalPending(record.id)
+    if record.status == "expired":
+        raise ApprovalTimeout(record.reason or "nobody answered in time")
+    if record.decision is None or record.status in ("cancelled", "superseded"):
+        raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
+    if record.status not in ("approved", "denied"):
+        raise BackendUnavailable(f"it was approved and is {record.status} now; a person has to look at it")
+    return record.decision
+
+
+def _nobody(problems: list[BaseException]) -> Exception:
+    """Why nobody can answer any more. If every channel ran out of time, the time is what ran out."""
+    if all(isinstance(problem, ApprovalTimeout) for problem in problems):
+        return ApprovalTimeout("no channel was answered in time")
+    return BackendUnavailable("; ".join(str(problem) or type(problem).__name__ for problem in problems))
+
+
+async def _stop(tasks: set[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs, and give it a moment; being cancelled is how a channel learns to take its card away."""
+    running = {task for task in tasks if not task.done()}
+    for task in running:
+        LEFT_BEHIND.add(task)
+        task.add_done_callback(_forget)
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=0.1)
+    for task in tasks - running:
+        _forget(task)
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    LEFT_BEHIND.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, or asyncio would complain that nobody did
+
+
+async def _carefully(work: Coroutine[Any, Any, Record | Refusal]) -> None:
+    """Finish this although the task is being cancelled, within a bound; then whoever cancels goes on."""
+    task = asyncio.ensure_future(work)
+    LEFT_BEHIND.add(task)
+    task.add_done_callback(_forget)
+    await asyncio.wait({task}, timeout=CARE)

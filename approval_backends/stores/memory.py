@@ -1,0 +1,334 @@
+"""Approvals in a dictionary: for tests, and for programs that ask inline and keep nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from attrs import evolve
+
+from amplifier_hooks.action import freeze, thaw
+from amplifier_hooks.storage import StoreClosed
+from amplifier_hooks.storage.bells import Bells, Watch
+from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.lifecycle import (
+    Grant,
+    Moment,
+    Record,
+    Refusal,
+    grant_keys,
+    grants_of,
+    is_over,
+    judge,
+    move,
+    opened,
+)
+from approval_backends.stores.base import (
+    LATE,
+    LATE_KEPT,
+    NEW,
+    RETENTION,
+    Event,
+    EventKind,
+    Limits,
+    TakenOver,
+    only,
+    system_moment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.lifecycle import Answer, Change
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """The shortest store there is. Between two awaits nothing else runs, so every method is a transaction."""
+
+    durable = False
+
+    def __init__(self, limits: Limits | None = None, clock: Callable[[], Moment] = system_moment) -> None:
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._bells = Bells()
+        self._open = True
+        self._records: dict[str, Record] = {}
+        self._waiting: Counter[tuple[str, str | None]] = Counter()
+        self._events: dict[str, list[Event]] = {}
+        self._grants: dict[str, Grant] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    async def open(self) -> Self:
+        """Nothing has to be opened; what was closed is open again, with what it held."""
+        self._open = True
+        return self
+
+    async def close(self) -> None:
+        """Refuse everything from here on, and wake who waits."""
+        self._open = False
+        self._bells.ring_all()
+
+    async def now(self) -> Moment:
+        """The clock's time."""
+        return self._clock()
+
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+        """Keep a copy of the request; one that is there already is returned as it stands."""
+        known = self._find(request.id)
+        if known is not None:
+            if _identity(known.request) != _identity(request):
+                raise RequestMismatch(request.id)
+            return known
+        if epoch < self._epochs.get((request.tenant, request.session), 0):
+            raise SessionTakenOver(request.session)
+        now = self._clock()
+        self._within_limits(request, now)
+        own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
+        record = opened(evolve(request, arguments=own), now, epoch)
+        self._put(record)
+        self._note(record, "submitted", now)
+        self._bells.ring(NEW)
+        return record
+
+    async def get(self, request_id: str) -> Record | None:
+        """The record, or None."""
+        return self._find(request_id)
+
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the time."""
+        return self._find(request_id), self._clock()
+
+    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+        """Decide, if the answer counts."""
+        record, now = self._find(answer.request), self._clock()
+        after = judge(record, answer, now, four_eyes=four_eyes)
+        if isinstance(after, Refusal):
+            self._note_refused(after, answer, now)
+        elif after is not record:
+            self._put(after)
+            self._note(after, "deny" if after.status == "denied" else "approve", now)
+            for grant in grants_of(after, keep):
+                self._grants[grant.id] = grant
+            self._bells.ring(after.id)
+        return after
+
+    async def change(
+        self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
+    ) -> Record | Refusal:
+        """Make one other change, if the table allows it."""
+        now = self._clock()
+        after = move(self._find(request_id), change, now, reason=reason, digest=digest, epoch=epoch)
+        if isinstance(after, Record):
+            self._changed(after, change, now)
+        return after
+
+    async def expire_due(self, limit: int = 1_000) -> list[Record]:
+        """Expire what is over."""
+        now = self._clock()
+        over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
+        return [after for record in over[:limit] if (after := self._moved(record, "expire", now))]
+
+    async def pending(
+        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
+    ) -> list[Record]:
+        """What waits for an answer, oldest first."""
+        found = [r for r in self._seen(tenant, sessions) if r.status == "pending"]
+        return sorted(found, key=lambda r: r.created.wall)[:limit]
+
+    async def history(
+        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 100
+    ) -> list[Record]:
+        """What does not wait any more, newest first."""
+        found = [r for r in self._seen(tenant, sessions) if r.status != "pending"]
+        return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
+
+    async def take_over(self, tenant: str, session: str) -> TakenOver:
+        """Become the owner of a session."""
+        epoch = self._epochs.get((tenant, session), 0) + 1
+        self._epochs[tenant, session] = epoch
+        now = self._clock()
+        found: list[Record] = []
+        for record in list(self._seen(tenant, [session])):
+            if record.status == "claimed":
+                self._moved(record, "lose", now, "its owner is gone")
+            if record.ended is None:
+                self._put(evolve(self._records[record.id], epoch=epoch))
+                found.append(self._records[record.id])
+        return TakenOver(
+            epoch=epoch,
+            pending=only(found, "pending"),
+            approved=only(found, "approved"),
+            unknown=only(found, "unknown"),
+        )
+
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+        """Withdraw what is open, and end the session's grants."""
+        now = self._clock()
+        for grant in self._grants.values():
+            if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
+                self._grants[grant.id] = evolve(grant, revoked=now.wall)
+        found = only(list(self._seen(tenant, [session])), "pending", "approved")
+        return [after for record in found if (after := self._moved(record, "withdraw", now, reason))]
+
+    async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
+        """Grants in force that speak for any hook of this request."""
+        keys = set(grant_keys(request))
+        keys |= {evolve(key, session=None) for key in keys}
+        return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
+
+    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
+        """Grants in force, oldest first."""
+        self._find("")
+        now, wanted = self._clock().wall, None if sessions is None else frozenset(sessions)
+        return [
+            grant
+            for grant in self._grants.values()
+            if grant.revoked is None
+            and (grant.expires is None or grant.expires > now)
+            and tenant in (None, grant.key.tenant)
+            and (wanted is None or grant.key.session is None or grant.key.session in wanted)
+        ]
+
+    async def revoke(self, grant_id: str, *, tenant: str | None = None) -> bool:
+        """End a grant."""
+        there = [grant for grant in await self.grants(tenant=tenant) if grant.id == grant_id]
+        for grant in there:
+            self._grants[grant.id] = evolve(grant, revoked=self._clock().wall)
+            self._bells.ring(grant.request)
+        return bool(there)
+
+    async def events(self, request_id: str) -> list[Event]:
+        """What happened to a request, in order."""
+        self._find(request_id)
+        return list(self._events.get(request_id, ()))
+
+    async def unrecorded(self, limit: int = 1_000) -> list[Event]:
+        """What the audit may not have yet."""
+        self._find("")
+        found = [event for events in self._events.values() for event in events if not event.recorded]
+        return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
+
+    async def recorded(self, request_id: str, version: int) -> None:
+        """The audit has everything about a request up to this version."""
+        self._find(request_id)
+        if request_id in self._events:
+            self._events[request_id] = [
+                evolve(event, recorded=True) if event.version <= version else event
+                for event in self._events[request_id]
+            ]
+
+    async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
+        """Remove what ended so long ago."""
+        now = self._clock().wall
+        gone = [
+            record.id
+            for record in self._all()
+            if record.ended is not None
+            and (now - record.ended).total_seconds() >= older_than
+            and (unrecorded or all(event.recorded for event in self._events[record.id]))
+        ]
+        for request_id in gone:
+            del self._records[request_id], self._events[request_id]
+        for grant in list(self._grants.values()):
+            ended = grant.revoked or grant.expires
+            if ended is not None and (now - ended).total_seconds() >= older_than:
+                del self._grants[grant.id]
+        return len(gone)
+
+    def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
+        """Be woken when this request, or any, changes."""
+        return self._bells.watch(request_id)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _find(self, request_id: str) -> Record | None:
+        if not self._open:
+            raise StoreClosed("the store is closed")
+        return self._records.get(request_id)
+
+    def _all(self) -> list[Record]:
+        self._find("")
+        return list(self._records.values())
+
+    def _seen(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[Record]:
+        wanted = None if sessions is None else frozenset(sessions)
+        for record in self._all():
+            if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
+                yield record
+
+    def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
+        """Count those that wait; what is over is expired first, so that it takes nobody's place."""
+        tenant, session = request.tenant, request.session
+        rows = (
+            ("session", (tenant, session), self._limits.per_session),
+            ("tenant", (tenant, None), self._limits.per_tenant),
+        )
+        for whose, place, limit in rows:
+            if self._waiting[place] >= limit:
+                for record in list(self._seen(tenant, None)):
+                    if record.status == "pending" and is_over(record, now):
+                        self._moved(record, "expire", now)
+                if self._waiting[place] >= limit:
+                    raise TooManyRequests(whose, limit)
+
+    def _put(self, record: Record) -> None:
+        before = self._records.get(record.id)
+        change = (record.status == "pending") - (before is not None and before.status == "pending")
+        for place in ((record.request.tenant, record.request.session), (record.request.tenant, None)):
+            self._waiting[place] += change
+            if not self._waiting[place]:
+                del self._waiting[place]
+        self._records[record.id] = record
+
+    def _moved(self, record: Record, change: Change, now: Moment, reason: str = "") -> Record | None:
+        after = move(record, change, now, reason=reason)
+        if isinstance(after, Refusal):
+            return None
+        self._changed(after, change, now)
+        return after
+
+    def _changed(self, after: Record, change: Change, now: Moment) -> None:
+        self._put(after)
+        if change == "claim":
+            with suppress(KeyError):
+                self._events[after.id] = [evolve(event, recorded=True) for event in self._events[after.id]]
+        self._note(after, change, now)
+        self._bells.ring(after.id)
+
+    def _note(self, record: Record, kind: EventKind, now: Moment) -> None:
+        by, channel = "", ""
+        if kind in ("approve", "deny") and record.decision:
+            by, channel = record.decision.by, record.decision.channel
+        self._add(record, kind, now, (by, channel, record.reason))
+
+    def _note_refused(self, refusal: Refusal, answer: Answer, now: Moment) -> None:
+        record = refusal.record
+        if record is None:
+            return
+        kind: EventKind = "late_decision" if refusal.code in LATE else "refused"
+        if sum(event.kind in ("late_decision", "refused") for event in self._events[record.id]) < LATE_KEPT:
+            self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
+
+    def _add(self, record: Record, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
+        by, channel, note = facts
+        events = self._events.setdefault(record.id, [])
+        event = Event(
+            number=len(events) + 1,
+            request=record.id,
+            kind=kind,
+            at=now.wall,
+            version=record.version,
+            by=by,
+            channel=channel,
+            note=note,
+        )
+        events.append(event)
+
+
+def _identity(request: ApprovalRequest) -> tuple[str, str, str]:
+    return request.tenant, request.session, request.digest

@@ -1,0 +1,277 @@
+"""Approvals in PostgreSQL, for many machines. Its clock is the one that counts."""
+
+# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from amplifier_hooks.action import freeze, thaw
+from amplifier_hooks.storage import Migrations, Statement
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from approval_backends.lifecycle import Moment, Record, grants_of, judge, opened
+from approval_backends.stores.base import NEW
+from approval_backends.stores.codec import COLUMNS, decision_value, load_record, plain, record_values, topic
+from approval_backends.stores.script import DatabaseStore
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.lifecycle import Answer, Refusal
+    from approval_backends.stores.base import Limits
+    from approval_backends.stores.script import Steps
+
+__all__ = ["POSTGRES_TABLES", "PostgresStore"]
+
+POSTGRES_TABLES = Migrations(
+    component="approvals",
+    steps=(
+        (
+            """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
+                'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
+            """CREATE TABLE {schema}.approval_request (
+                id TEXT PRIMARY KEY,
+                tenant TEXT NOT NULL,
+                session TEXT NOT NULL,
+                expires BIGINT NOT NULL,
+                request TEXT NOT NULL,
+                created BIGINT NOT NULL,
+                boot TEXT NOT NULL,
+                reading BIGINT NOT NULL,
+                lifetime BIGINT NOT NULL,
+                digest TEXT NOT NULL,
+                status TEXT NOT NULL,
+                epoch INTEGER NOT NULL,
+                version INTEGER NOT NULL,
+                decision TEXT,
+                decided BIGINT,
+                decided_boot TEXT,
+                decided_reading BIGINT,
+                reason TEXT NOT NULL,
+                ended BIGINT
+            )""",
+            "CREATE INDEX approval_open ON {schema}.approval_request (tenant, session) WHERE ended IS NULL",
+            """CREATE TABLE {schema}.approval_event (
+                request TEXT NOT NULL,
+                number INTEGER NOT NULL,
+                kind TEXT NOT NULL,
+                at BIGINT NOT NULL,
+                version INTEGER NOT NULL,
+                by_whom TEXT NOT NULL,
+                channel TEXT NOT NULL,
+                note TEXT NOT NULL,
+                recorded INTEGER NOT NULL DEFAULT 0,
+                PRIMARY KEY (request, number)
+            )""",
+            "CREATE INDEX approval_event_unrecorded ON {schema}.approval_event (at) WHERE recorded = 0",
+            """CREATE TABLE {schema}.approval_grant (
+                id TEXT PRIMARY KEY,
+                tenant TEXT NOT NULL,
+                session TEXT NOT NULL,
+                agent TEXT NOT NULL,
+                hook TEXT NOT NULL,
+                version TEXT NOT NULL,
+                tool TEXT NOT NULL,
+                cwd TEXT NOT NULL,
+                scope TEXT NOT NULL,
+                allows INTEGER NOT NULL,
+                by_whom TEXT NOT NULL,
+                channel TEXT NOT NULL,
+                request TEXT NOT NULL,
+                created BIGINT NOT NULL,
+                expires BIGINT,
+                revoked BIGINT
+            )""",
+            "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
+            """CREATE TABLE {schema}.approval_session (
+                tenant TEXT NOT NULL,
+                session TEXT NOT NULL,
+                epoch INTEGER NOT NULL,
+                PRIMARY KEY (tenant, session)
+            )""",
+            """CREATE FUNCTION {schema}.approval_submit(
+                p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
+                p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER, p_channel TEXT, p_topic TEXT
+            ) RETURNS BIGINT LANGUAGE plpgsql AS $body$
+            DECLARE
+                v_now BIGINT;
+                v_tenant BIGINT;
+                v_session BIGINT;
+            BEGIN
+                PERFORM pg_advisory_xact_lock(hashtextextended(p_tenant, 0));
+                v_now := {schema}.approval_now();
+                IF EXISTS (SELECT 1 FROM {schema}.approval_session s
+                           WHERE s.tenant = p_tenant AND s.session = p_session AND s.epoch > p_epoch) THEN
+                    RETURN NULL;
+                END IF;
+                SELECT count(*), count(*) FILTER (WHERE r.session = p_session) INTO v_tenant, v_session
+                    FROM {schema}.approval_request r
+                    WHERE r.ended IS NULL AND r.status = 'pending' AND r.tenant = p_tenant AND r.expires > v_now;
+                IF v_tenant >= p_per_tenant OR v_session >= p_per_session THEN
+                    RETURN NULL;
+                END IF;
+                INSERT INTO {schema}.approval_request (id, tenant, session, expires, request, created, boot, reading,
+                        lifetime, digest, status, epoch, version, reason)
+                    VALUES (p_id, p_tenant, p_session, v_now + p_lifetime, p_request, v_now, '', 0,
+                        p_lifetime, p_digest, 'pending', p_epoch, 1, '') ON CONFLICT (id) DO NOTHING;
+                IF NOT FOUND THEN
+                    RETURN NULL;
+                END IF;
+                INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note)
+                    VALUES (p_id, 1, 'submitted', v_now, 1, '', '', '');
+                PERFORM pg_notify(p_channel, p_topic);
+                RETURN v_now;
+            END $body$""",
+            """CREATE FUNCTION {schema}.approval_decide(
+                p_id TEXT, p_status TEXT, p_digest TEXT, p_decision TEXT, p_kind TEXT, p_by TEXT, p_by_channel TEXT,
+                p_channel TEXT, p_topic TEXT
+            ) RETURNS SETOF {schema}.approval_request LANGUAGE plpgsql AS $body$
+            DECLARE
+                v_now BIGINT := {schema}.approval_now();
+                v_row {schema}.approval_request;
+            BEGIN
+                UPDATE {schema}.approval_request r SET status = p_status, digest = p_digest, decision = p_decision,
+                        decided = v_now, decided_boot = '', decided_reading = 0, version = r.version + 1,
+                        ended = CASE p_status WHEN 'denied' THEN v_now END
+                    WHERE r.id = p_id AND r.status = 'pending' AND r.expires > {schema}.approval_now()
+                        AND r.created <= v_now
+                    RETURNING r.* INTO v_row;
+                IF NOT FOUND THEN
+                    RETURN;
+                END IF;
+                INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note)
+                    SELECT p_id, coalesce(max(e.number), 0) + 1, p_kind, v_now, v_row.version, p_by, p_by_channel, ''
+                    FROM {schema}.approval_event e WHERE e.request = p_id;
+                PERFORM pg_notify(p_channel, p_topic);
+                RETURN NEXT v_row;
+            END $body$""",
+        ),
+    ),
+)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+KNOWN: Final = 1_024
+"""Requests that are kept at hand: what was asked never changes, only what became of it."""
+
+
+class PostgresStore(DatabaseStore):
+    """Approvals in a schema of their own, in a PostgreSQL database that any number of machines share.
+
+    Submitting and deciding take one round trip each, by two functions in the schema that do what the scripts do where
+    nothing is special; where something is, they change nothing and the script is run.
+    """
+
+    HOLD = " FOR UPDATE"
+
+    def __init__(self, dsn: str, limits: Limits | None = None, **options: Any) -> None:
+        self._postgres = PostgresDatabase(dsn, POSTGRES_TABLES, **options)
+        super().__init__(self._postgres, limits)
+        self._known: OrderedDict[str, ApprovalRequest] = OrderedDict()
+
+    async def now(self) -> Moment:
+        """The database's time."""
+        ((now,),) = await self.database.fetch("SELECT {schema}.approval_now()")
+        return _moment(now)
+
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+        """Keep a request; one that is there already is returned as it stands."""
+        draft = opened(request, NEVER, epoch)
+        text, *_ = record_values(draft)
+        ((created,),) = await self.database.fetch(
+            SUBMIT,
+            plain(request.id),
+            plain(request.tenant),
+            plain(request.session),
+            round(draft.lifetime * 1e6),
+            text,
+            request.digest,
+            epoch,
+            self._limits.per_session,
+            self._limits.per_tenant,
+            self._postgres.schema,
+            NEW,
+        )
+        if created is None:
+            return await super().submit(request, epoch=epoch)
+        self._remember(request)
+        self._postgres.ring(NEW)
+        return evolve(draft, created=_moment(created))
+
+    async def get(self, request_id: str) -> Record | None:
+        """The record, or None."""
+        record, _now = await self.look(request_id)
+        return record
+
+    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+        """The record, or None, and the database's time."""
+        ((now, *row),) = await self.database.fetch(LOOK, plain(request_id))
+        if row[0] is None:
+            return None, _moment(now)
+        record = load_record(row)
+        self._remember(record.request)
+        return record, _moment(now)
+
+    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+        """Decide, if the answer counts."""
+        if answer.request not in self._known:
+            await self.get(answer.request)
+        after = self._likely(answer, four_eyes=four_eyes)
+        if after is None or after.decision is None:
+            return await super().answer(answer, four_eyes=four_eyes, keep=keep)
+        name = topic(answer.request)
+        rows = await self.database.fetch(
+            DECIDE,
+            plain(answer.request),
+            after.status,
+            after.digest,
+            decision_value(after.decision),
+            "deny" if after.status == "denied" else "approve",
+            plain(answer.by.name),
+            plain(answer.by.channel),
+            self._postgres.schema,
+            name,
+        )
+        if not rows:
+            return await super().answer(answer, four_eyes=four_eyes, keep=keep)
+        self._postgres.ring(name)
+        return load_record(rows[0])
+
+    def _likely(self, answer: Answer, *, four_eyes: bool) -> Record | None:
+        """What the answer makes of the request if it is still pending and in time; None where that is not all."""
+        request = self._known.get(answer.request)
+        if request is None:
+            return None
+        after = judge(opened(request, NEVER), answer, NEVER, four_eyes=four_eyes)
+        return after if isinstance(after, Record) and not grants_of(after) else None
+
+    def _remember(self, request: ApprovalRequest) -> None:
+        if request.id not in self._known:
+            own = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]  # an object, as it was
+            self._known[request.id] = evolve(request, arguments=own)
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+
+    def _now(self) -> Steps[Moment]:
+        ((now,),) = yield Statement("SELECT {schema}.approval_now()")
+        return _moment(now)
+
+    def _alone(self, tenant: str) -> Steps[None]:
+        yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))
+
+
+def _moment(now: int) -> Moment:
+    return Moment(EPOCH + timedelta(microseconds=now))
+
+
+NEVER: Final = Moment(EPOCH)
+"""Stands for a time the database is to say."""
+
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+LOOK: Final = (
+    f"SELECT {{schema}}.approval_now(), {COLUMNS} FROM (SELECT $1::TEXT AS wanted) w "
+    "LEFT JOIN {schema}.approval_request ON id = wanted"
+)

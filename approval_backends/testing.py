@@ -1,0 +1,679 @@
+"""Whether a store or a backend of your own keeps its promises: checks to run in your own tests.
+
+```python
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
+async def test_my_store(check):
+    async with MyStore() as store:
+        await check(StoreSubject(store, advance=store.move_clock))
+```
+
+Each check takes an empty store, or a fresh backend, and raises `NotConforming` with the promise that was broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from attrs import evolve, frozen
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode, standing
+from approval_backends.stores.base import PER_SESSION, PER_TENANT
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ApprovalBackend
+    from approval_backends.stores.base import ApprovalStore
+
+__all__ = [
+    "BACKEND_CHECKS",
+    "STORE_CHECKS",
+    "BackendSubject",
+    "MovableClock",
+    "NotConforming",
+    "StoreSubject",
+    "a_request",
+    "an_answer",
+    "name_of",
+]
+
+ALLOW: Final = Option(id="allow", label="Allow", kind="allow_once")
+ALWAYS: Final = Option(id="always", label="Allow always", kind="allow_always")
+DENY: Final = Option(id="deny", label="Deny", kind="reject_once")
+NEVER: Final = Option(id="never", label="Deny always", kind="reject_always")
+
+ROBIN: Final = Decider(name="Robin", channel="check")
+KIM: Final = Decider(name="Kim", channel="check")
+
+LIFETIME: Final = 60.0
+MANY: Final = 16
+SOON: Final = 10.0
+"""Seconds within which anything here has long happened."""
+
+
+class NotConforming(AssertionError):
+    """A promise that was not kept."""
+
+
+@frozen
+class StoreSubject:
+    """An empty, open store, and a way to move the clock it judges by."""
+
+    store: ApprovalStore
+    advance: Callable[[float], Awaitable[None]]
+
+
+@frozen
+class BackendSubject:
+    """A fresh backend, and a way to answer what it shows: by request and option, once it is shown."""
+
+    backend: ApprovalBackend
+    answer: Callable[[ApprovalRequest, Option], Awaitable[None]]
+
+
+class MovableClock:
+    """A clock for stores that take one: it stands where it is put. `wall` and `reading` can also be moved apart."""
+
+    def __init__(self) -> None:
+        self.moment = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
+
+    def __call__(self) -> Moment:
+        """Where it stands."""
+        return self.moment
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.move(wall=seconds, reading=seconds)
+
+    def move(self, *, wall: float = 0.0, reading: float = 0.0, boot: str | None = None) -> None:
+        """Move one clock, or start the machine anew."""
+        self.moment = Moment(
+            self.moment.wall + timedelta(seconds=wall),
+            self.moment.boot if boot is None else boot,
+            self.moment.reading + reading,
+        )
+
+
+def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
+    """A request to write a file. Requests of different numbers differ in id and arguments; `changes` are fields."""
+    created = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    fields: dict[str, Any] = {
+        "id": f"request-{number}-{uuid4().hex[:8]}",
+        "tenant": "acme",
+        "session": "session-1",
+        "agent": "coder",
+        "event": "tool:pre",
+        "tool": "Write",
+        "arguments": {"file_path": f"src/{number}.py", "content": "pass"},
+        "questions": (Question(hook="guard", prompt="Write it?"),),
+        "options": (ALLOW, ALWAYS, DENY, NEVER),
+        "default": "deny",
+        "created": created,
+        "expires": created + timedelta(seconds=LIFETIME),
+        "cwd": "/project",
+        **changes,
+    }
+    action = Action(
+        fields["tenant"], fields["session"], fields["event"], fields["tool"], freeze(dict(fields["arguments"]))
+    )
+    return ApprovalRequest(**{"digest": action.digest, **fields})
+
+
+def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> Answer:
+    """A valid answer to a request; `changes` are fields."""
+    fields: dict[str, Any] = {
+        "request": request.id,
+        "digest": request.digest,
+        "option": option.id,
+        "by": ROBIN,
+        "id": uuid4().hex,
+        **changes,
+    }
+    return Answer(**fields)
+
+
+def name_of(check: Callable[..., object]) -> str:
+    """What a check is about, for a test's id."""
+    return getattr(check, "__name__", "check").strip("_")
+
+
+def expect(promise: str, *, kept: bool) -> None:
+    """Raise unless the promise was kept."""
+    if not kept:
+        raise NotConforming(promise)
+
+
+def accepted(result: Record | Refusal, what: str) -> Record:
+    """The record of what should have counted."""
+    if isinstance(result, Refusal):
+        raise NotConforming(f"{what} counts; it was refused as {result.code}: {result.reason}")
+    return result
+
+
+def refused(result: Record | Refusal, code: RefusalCode, what: str) -> Refusal:
+    """The refusal of what should not have counted."""
+    if isinstance(result, Record):
+        raise NotConforming(f"{what} does not count; it was accepted")
+    expect(f"{what} is refused as {code}, not as {result.code}", kept=result.code == code)
+    return result
+
+
+# -- stores ------------------------------------------------------------------------------------------------------------
+
+
+async def a_request_comes_back_whole(subject: StoreSubject) -> None:
+    """What is read is what was submitted, to the last character."""
+    odd = 'é\n\x00\\"\u202e\U0001f600\ud800'
+    request = a_request(
+        tenant=odd,
+        session=odd,
+        agent=odd,
+        tool=odd,
+        cwd=odd,
+        arguments={odd: [odd, 2**80, -0.5, None, True, {"deep": [1, 2]}]},
+        questions=(Question(hook=odd, prompt=odd, version=odd, scope="action", key=odd),),
+        risk="high",
+        wait=2.5,
+    )
+    first = await subject.store.submit(request)
+    read = await subject.store.get(request.id)
+    for record in (first, read):
+        expect("a request that was submitted is there", kept=record is not None)
+        if record is not None:
+            expect(
+                "a request comes back as it was",
+                kept=evolve(record.request, arguments={}) == evolve(request, arguments={}),
+            )
+            same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
+            expect("arguments come back as they were", kept=same)
+            expect("a new request is pending", kept=record.status == "pending" and record.digest == request.digest)
+    seen = await subject.store.pending(tenant=odd, sessions=[odd])
+    expect("a request is found by tenant and session", kept=[r.id for r in seen] == [request.id])
+    expect("what nobody submitted is not there", kept=await subject.store.get("nothing") is None)
+
+
+async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
+    """The same id and digest is the same request; the same id with anything else is refused."""
+    request = a_request()
+    await subject.store.submit(request)
+    again = await subject.store.submit(request)
+    expect("the same request again is pending still", kept=again.status == "pending" and again.version == 1)
+    accepted(await subject.store.answer(an_answer(request)), "an answer")
+    after = await subject.store.submit(request)
+    expect("a request submitted again has the answer it got meanwhile", kept=after.status == "approved")
+    for other in (
+        a_request(2, id=request.id),
+        evolve(request, session="session-2"),
+        evolve(request, tenant="other"),
+    ):
+        await _raises(RequestMismatch, subject.store.submit(other), "an id is used for one action only")
+    events = [event.kind for event in await subject.store.events(request.id)]
+    expect("a request is submitted once", kept=events == ["submitted", "approve"])
+
+
+async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None:
+    """Approved, claimed for its digest only, done; each step once, and each on the list of events."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    refused(await store.change(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer")
+    record = accepted(await store.answer(an_answer(request, message="go on")), "an answer in time")
+    decision = record.decision
+    expect("the record says who decided", kept=decision is not None and decision.by == "Robin")
+    expect("the record keeps the message", kept=decision is not None and decision.message == "go on")
+    expect("the record says when", kept=record.decided is not None and record.took == 0)
+    expect("what was decided is what is read", kept=await store.get(request.id) == record)
+    refused(await store.change(request.id, "claim", digest="other"), "wrong_digest", "a claim for another action")
+    claims = await asyncio.gather(*(store.change(request.id, "claim", digest=request.digest) for _ in range(MANY)))
+    expect("exactly one claim succeeds", kept=sum(isinstance(claim, Record) for claim in claims) == 1)
+    refused(await store.change(request.id, "withdraw"), "already_resolved", "taking back what runs")
+    done = accepted(await store.change(request.id, "finish"), "settling what was claimed")
+    expect("what is done has ended", kept=done.status == "done" and done.ended is not None)
+    refused(await store.change(request.id, "fail"), "already_resolved", "settling a second time")
+    kinds = [event.kind for event in await store.events(request.id)]
+    expect("every step is an event, in order", kept=kinds == ["submitted", "approve", "claim", "finish"])
+    expect("what is over is history", kept=[r.id for r in await store.history()] == [request.id])
+    expect("what is over is not pending", kept=await store.pending() == [])
+
+
+async def a_denial_is_final(subject: StoreSubject) -> None:
+    """A denial ends it: nothing can be claimed, and the one who comes later is told who decided."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    record = accepted(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
+    expect("a denied request has ended", kept=record.status == "denied" and record.ended is not None)
+    refused(await store.change(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial")
+    late = refused(await store.answer(an_answer(request, by=KIM)), "already_resolved", "a second answer")
+    expect("the second is told who decided", kept=late.record == record and "Robin" in late.reason)
+    expect("the decision stays as it was", kept=await store.get(request.id) == record)
+    kinds = [event.kind for event in await store.events(request.id)]
+    expect("a late answer is an event", kept=kinds == ["submitted", "deny", "late_decision"])
+
+
+async def one_of_many_answers_wins(subject: StoreSubject) -> None:
+    """However many decide at once, one wins, and all see the same winner."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    answers = [
+        an_answer(request, DENY if number % 2 else ALLOW, by=Decider(name=f"person-{number}", channel="check"))
+        for number in range(MANY)
+    ]
+    results = await asyncio.gather(*(store.answer(answer) for answer in answers))
+    winners = [result for result in results if isinstance(result, Record)]
+    expect("exactly one answer wins", kept=len(winners) == 1)
+    losers = [result for result in results if isinstance(result, Refusal)]
+    expect("all others see the winner", kept=all(loser.record == winners[0] for loser in losers))
+    expect("the winner is what is stored", kept=await store.get(request.id) == winners[0])
+
+
+async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
+    """A decision whose confirmation was lost can be sent again, also after the claim."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    answer = an_answer(request)
+    first = accepted(await store.answer(answer), "an answer")
+    again = accepted(await store.answer(answer), "the same decision again")
+    expect("nothing has changed", kept=first == again)
+    accepted(await store.change(request.id, "claim", digest=request.digest), "a claim")
+    accepted(await store.answer(answer), "the same decision after the claim")
+    other = an_answer(request, DENY, id=answer.id)
+    refused(await store.answer(other), "already_resolved", "another option under the same decision id")
+    stranger = an_answer(request, id=answer.id, by=KIM)
+    refused(await store.answer(stranger), "already_resolved", "somebody else's decision under the same id")
+    decided = [event for event in await store.events(request.id) if event.kind == "approve"]
+    expect("it was decided once", kept=len(decided) == 1)
+
+
+async def only_valid_answers_count(subject: StoreSubject) -> None:
+    """Wrong digest, unknown option, no right, foreign tenant, foreign session: the request stays pending."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    viewer = evolve(ROBIN, may_decide=False)
+    refused(await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action")
+    refused(
+        await store.answer(evolve(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
+    )
+    refused(await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide")
+    agent = evolve(ROBIN, name="coder")
+    refused(await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer")
+    unknown = refused(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
+    for by in (evolve(ROBIN, tenant="other"), evolve(ROBIN, sessions=frozenset({"session-2"}))):
+        foreign = refused(await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer")
+        expect("a stranger is told what is told about nothing", kept=foreign == unknown)
+    record = await store.get(request.id)
+    expect("the request is pending still", kept=record is not None and record.status == "pending")
+    noted = [event.kind for event in await store.events(request.id)]
+    expect("what was refused is an event", kept=noted == ["submitted", *["refused"] * 4])
+    for _ in range(MANY * 2):
+        await store.answer(an_answer(request, digest="other"))
+    expect("but not without bounds", kept=len(await store.events(request.id)) <= MANY + 1)
+    accepted(await store.answer(an_answer(request)), "a valid answer after all that")
+
+
+async def time_is_the_stores(subject: StoreSubject) -> None:
+    """Just before the end an answer counts; at the end and after it does not, whether or not anybody swept."""
+    store = subject.store
+    early, exact, late = (a_request(number) for number in (1, 2, 3))
+    for request in (early, exact, late):
+        await store.submit(request)
+    await subject.advance(LIFETIME - 0.001)
+    accepted(await store.answer(an_answer(early)), "an answer a millisecond before the end")
+    refused(await store.change(exact.id, "expire"), "too_early", "expiring before the end")
+    await subject.advance(0.001)
+    refused(await store.answer(an_answer(exact)), "expired", "an answer at the end")
+    await subject.advance(0.001)
+    refused(await store.answer(an_answer(late)), "expired", "an answer after the end")
+    gone = {record.id for record in await store.expire_due()}
+    expect("what is over is expired, and nothing else", kept=gone == {exact.id, late.id})
+    record = await store.get(late.id)
+    expect("it is expired, not denied", kept=record is not None and record.status == "expired" and not record.decision)
+    refused(await store.answer(an_answer(late)), "expired", "an answer to what expired")
+    accepted(await store.change(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+
+
+async def an_approval_does_not_last(subject: StoreSubject) -> None:
+    """What was approved and not claimed is void a minute after its time."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    await subject.advance(LIFETIME - 1)
+    accepted(await store.answer(an_answer(request)), "an answer in time")
+    await subject.advance(60)
+    refused(await store.change(request.id, "claim", digest=request.digest), "expired", "a claim that is too late")
+    expect("it expires", kept=[record.status for record in await store.expire_due()] == ["expired"])
+
+
+async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
+    """Withdrawn, superseded, given up: before the answer or after it, as long as nobody has claimed it."""
+    store = subject.store
+    ends: tuple[tuple[Change, str, RefusalCode], ...] = (
+        ("withdraw", "cancelled", "withdrawn"),
+        ("supersede", "superseded", "withdrawn"),
+        ("give_up", "expired", "expired"),
+    )
+    for change, status, code in ends:
+        for answered in (False, True):
+            request = a_request()
+            await store.submit(request)
+            if answered:
+                accepted(await store.answer(an_answer(request)), "an answer")
+            record = accepted(await store.change(request.id, change, reason="no more"), f"to {change}")
+            expect(f"{change} ends it as {status}", kept=record.status == status and record.reason == "no more")
+            refused(await store.change(request.id, "claim", digest=request.digest), code, "claiming what is void")
+            refused(await store.answer(an_answer(request)), code, "answering what is void")
+            refused(await store.change(request.id, change), code, f"to {change} twice")
+    refused(await store.change("nothing", "withdraw"), "unknown_request", "taking back what nobody asked")
+
+
+async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
+    """With arguments of the approver's own, their action can be claimed and the one that was shown cannot."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    edited = {"file_path": "src/1.py", "content": "print()"}
+    bad = an_answer(request, arguments={"n": float("nan")})
+    refused(await store.answer(bad), "bad_arguments", "an answer with arguments that cannot be frozen")
+    record = accepted(await store.answer(an_answer(request, arguments=edited)), "an answer with own arguments")
+    expect("the record keeps them", kept=record.decision is not None and record.decision.arguments == edited)
+    expect("they are read as they were written", kept=await store.get(request.id) == record)
+    refused(await store.change(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action")
+    digest = Action(request.tenant, request.session, request.event, request.tool, freeze(edited)).digest
+    accepted(await store.change(request.id, "claim", digest=digest), "a claim of the edited action")
+
+
+async def grants_come_with_the_decision(subject: StoreSubject) -> None:
+    """An "always" stands from the decision on, for exactly what it was given for, until it is revoked."""
+    store = subject.store
+    request = a_request(questions=(Question(hook="guard", prompt="Write?"), Question(hook="lint", prompt="Sure?")))
+    await store.submit(request)
+    expect("at first nothing stands", kept=await store.grants_for(request) == [])
+    accepted(await store.answer(an_answer(request, ALWAYS)), "an always")
+    found = await store.grants_for(request)
+    expect("there is a grant for each hook that asked", kept={grant.key.hook for grant in found} == {"guard", "lint"})
+    expect("together they allow", kept=standing(request, found) == "allow")
+    expect("a grant says who gave it", kept={(g.by, g.request) for g in found} == {("Robin", request.id)})
+    for other in (
+        evolve(request, agent="other"),
+        evolve(request, session="session-2"),
+        evolve(request, tenant="other"),
+        evolve(request, tool="Bash"),
+        evolve(request, cwd="/elsewhere"),
+        evolve(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
+        evolve(request, questions=(Question(hook="guard", prompt="Delete?"),)),
+        evolve(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
+        evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
+        evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
+    ):
+        said = standing(other, await store.grants_for(other))
+        expect("a grant stands for nothing else", kept=said is None)
+    listed = await store.grants(tenant="acme")
+    expect("grants are listed", kept={grant.id for grant in listed} == {grant.id for grant in found})
+    expect("of another tenant there are none", kept=await store.grants(tenant="other") == [])
+    expect("of another session there are none", kept=await store.grants(sessions=["session-2"]) == [])
+    expect("another tenant cannot revoke it", kept=not await store.revoke(found[0].id, tenant="other"))
+    expect("a grant is revoked once", kept=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
+    expect("what was revoked does not stand", kept=standing(request, await store.grants_for(request)) is None)
+
+
+async def grants_end_with_their_session(subject: StoreSubject) -> None:
+    """Unless they are kept for a time; then for every session of that agent, and for that time."""
+    store = subject.store
+    request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
+    for one, option, keep in ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None)):
+        await store.submit(one)
+        accepted(await store.answer(an_answer(one, option), keep=keep), "an always")
+    expect("a standing denial denies", kept=standing(denied, await store.grants_for(denied)) == "deny")
+    await store.end_session("acme", "session-1")
+    expect("a grant ends with its session", kept=await store.grants_for(request) == [])
+    later = evolve(kept, session="session-2")
+    expect("one that is kept stands", kept=standing(later, await store.grants_for(later)) == "allow")
+    await subject.advance(100)
+    expect("and not for longer than that", kept=await store.grants_for(later) == [])
+
+
+async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
+    """What is pending or approved is withdrawn; what runs, and what belongs to others, is not."""
+    store = subject.store
+    pending, approved, claimed, other = (a_request(number) for number in range(1, 5))
+    other = evolve(other, session="session-2")
+    for request in (pending, approved, claimed, other):
+        await store.submit(request)
+    for request in (approved, claimed):
+        accepted(await store.answer(an_answer(request)), "an answer")
+    accepted(await store.change(claimed.id, "claim"), "a claim")
+    ended = await store.end_session("acme", "session-1", "closed")
+    expect("what is open is withdrawn", kept={r.id for r in ended} == {pending.id, approved.id})
+    expect("with the reason", kept={(r.status, r.reason) for r in ended} == {("cancelled", "closed")})
+    expect("others go on", kept=[r.id for r in await store.pending()] == [other.id])
+    expect("there is nothing left to end", kept=await store.end_session("acme", "session-1") == [])
+
+
+async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
+    """After a take-over the old epoch can neither submit nor claim, and what was claimed is unknown."""
+    store = subject.store
+    pending, approved, claimed = (a_request(number) for number in range(1, 4))
+    for request in (pending, approved, claimed):
+        await store.submit(request)
+    for request in (approved, claimed):
+        accepted(await store.answer(an_answer(request)), "an answer")
+    accepted(await store.change(claimed.id, "claim", epoch=0), "a claim")
+    taken = await store.take_over("acme", "session-1")
+    expect("it starts a new epoch", kept=taken.epoch == 1)
+    found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
+    expect("the new owner finds everything", kept=found == [[pending.id], [approved.id], [claimed.id]])
+    refused(await store.change(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
+    await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
+    refused(await store.change(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
+    accepted(await store.change(approved.id, "claim", epoch=1), "the new owner's claim")
+    accepted(await store.answer(an_answer(pending)), "an answer to what was pending")
+    for _ in range(2):
+        taken = await store.take_over("acme", "session-1")
+    expect("what is unknown stays so", kept=claimed.id in [record.id for record in taken.unknown])
+    expect("with the newest epoch", kept={record.epoch for record in taken.unknown} == {taken.epoch})
+    accepted(await store.change(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
+    await store.submit(a_request(5, session="session-2"))
+
+
+async def quotas_hold(subject: StoreSubject) -> None:
+    """So many may wait in a session, so many for a tenant; other tenants notice nothing."""
+    store = subject.store
+    made = [a_request(number) for number in range(PER_SESSION)]
+    results = await asyncio.gather(
+        *(store.submit(request) for request in (*made, a_request(PER_SESSION))), return_exceptions=True
+    )
+    over = [result for result in results if isinstance(result, TooManyRequests)]
+    expect("of a session exactly so many may wait", kept=len(over) == 1 and over[0].whose == "session")
+    there = await store.pending(tenant="acme")
+    expect("and they do", kept=len(there) == PER_SESSION)
+    await store.submit(there[0].request)  # the same question is not one more
+    accepted(await store.answer(an_answer(there[0].request)), "an answer")
+    await store.submit(a_request(100))
+    await _raises(TooManyRequests, store.submit(a_request(101)), "the place that became free is taken")
+    for number in range(PER_TENANT - PER_SESSION):
+        await store.submit(a_request(number, session=f"more-{number}"))
+    await _raises(TooManyRequests, store.submit(a_request(102, session="one-more")), "a tenant has its bound")
+    await store.submit(a_request(103, tenant="other"))
+    await subject.advance(LIFETIME)
+    await store.submit(a_request(104))
+
+
+async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
+    """Purging removes what ended long ago and is on record, and nothing else."""
+    store = subject.store
+    pending, approved, unknown, done, fresh = (
+        a_request(number, expires=datetime(2027, 1, 1, tzinfo=UTC)) for number in range(1, 6)
+    )
+    for request in (pending, approved, unknown, done):
+        await store.submit(request)
+        if request is not pending:
+            accepted(await store.answer(an_answer(request)), "an answer")
+    for request in (unknown, done):
+        accepted(await store.change(request.id, "claim"), "a claim")
+    accepted(await store.change(unknown.id, "lose"), "losing track")
+    accepted(await store.change(done.id, "finish"), "settling")
+    await subject.advance(100)
+    await store.submit(fresh)
+    accepted(await store.answer(an_answer(fresh, DENY)), "a denial")
+    expect("what is not recorded stays", kept=await store.purge(50) == 0)
+    for event in await store.unrecorded():
+        await store.recorded(event.request, event.version)
+    expect("everything is recorded now", kept=await store.unrecorded() == [])
+    expect("what ended long ago goes", kept=await store.purge(50) == 1)
+    there = [await store.get(request.id) for request in (pending, approved, unknown, done, fresh)]
+    expect("and nothing else", kept=[record is not None for record in there] == [True, True, True, False, True])
+    expect("its events go with it", kept=not await store.events(done.id) and bool(await store.events(fresh.id)))
+    await subject.advance(100)
+    another = a_request(6)
+    await store.submit(another)
+    accepted(await store.change(another.id, "withdraw"), "a withdrawal")
+    expect(
+        "a host without an audit may say so", kept={await store.purge(0, unrecorded=True)} == {len((fresh, another))}
+    )
+
+
+async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
+    """The decision has to be on record before it is claimed, so a claim marks it; the claim itself is not yet."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    accepted(await store.answer(an_answer(request)), "an answer")
+    expect("a decision is to be recorded", kept=[e.kind for e in await store.unrecorded()] == ["submitted", "approve"])
+    accepted(await store.change(request.id, "claim"), "a claim")
+    expect("after the claim it is", kept=[e.kind for e in await store.unrecorded()] == ["claim"])
+
+
+async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
+    """Who watches a request, or all of them, is woken by a change after the watch began."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    with store.watch(request.id) as one, store.watch() as every:
+        waiting = asyncio.gather(one.wait(SOON), every.wait(SOON))
+        accepted(await store.answer(an_answer(request)), "an answer")
+        expect("who waits is woken", kept=all(await waiting))
+        while await one.wait(0):
+            pass  # a store may wake for nothing
+        expect("a wait has an end", kept=await one.wait(0) is False)
+
+
+StoreCheck = Callable[[StoreSubject], Awaitable[None]]
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    a_request_comes_back_whole,
+    submitting_twice_is_one_request,
+    an_approval_is_claimed_and_settled_once,
+    a_denial_is_final,
+    one_of_many_answers_wins,
+    the_same_decision_again_is_the_same,
+    only_valid_answers_count,
+    time_is_the_stores,
+    an_approval_does_not_last,
+    what_is_taken_back_is_void,
+    edited_arguments_are_what_is_claimed,
+    grants_come_with_the_decision,
+    grants_end_with_their_session,
+    ending_a_session_ends_its_questions,
+    a_new_owner_fences_the_old_one,
+    quotas_hold,
+    what_is_undecided_or_unrecorded_stays,
+    a_claim_says_it_is_recorded,
+    a_change_wakes_who_waits,
+)
+
+
+# -- backends ----------------------------------------------------------------------------------------------------------
+
+
+async def an_allowance_is_claimed_once(subject: BackendSubject) -> None:
+    """What somebody allowed can be claimed once, for its digest."""
+    request = _now(a_request())
+    decision = await _answered(subject, request, ALLOW)
+    expect("the option that was chosen is returned", kept=decision.option == ALLOW.id)
+    expect("a decision says who and where", kept=bool(decision.by and decision.channel))
+    expect("it is claimed", kept=await subject.backend.claim(request.id, request.digest) is True)
+    expect("once", kept=await subject.backend.claim(request.id, request.digest) is False)
+    await subject.backend.settle(request.id, "done")
+    await subject.backend.settle(request.id, "done")
+
+
+async def another_action_is_not_claimed(subject: BackendSubject) -> None:
+    """An approval is for the digest that was shown."""
+    request = _now(a_request())
+    await _answered(subject, request, ALLOW)
+    expect("another digest is refused", kept=await subject.backend.claim(request.id, "other") is False)
+    expect("so is another request", kept=await subject.backend.claim("nothing", request.digest) is False)
+
+
+async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
+    """What somebody rejected cannot be claimed."""
+    request = _now(a_request())
+    decision = await _answered(subject, request, DENY)
+    expect("the option that was chosen is returned", kept=decision.option == DENY.id)
+    expect("a rejection is not claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+
+
+async def a_withdrawal_voids(subject: BackendSubject) -> None:
+    """What was withdrawn after the answer cannot be claimed; withdrawing what is unknown does nothing."""
+    request = _now(a_request())
+    await _answered(subject, request, ALLOW)
+    await subject.backend.withdraw(request.id, "changed our mind")
+    await subject.backend.withdraw(request.id, "again")
+    await subject.backend.withdraw("nothing", "never heard of it")
+    expect("it cannot be claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+
+
+async def cancelling_withdraws(subject: BackendSubject) -> None:
+    """A question that is cancelled while it waits leaves nothing to claim."""
+    request = _now(a_request())
+    task = asyncio.ensure_future(subject.backend.request(request))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=SOON)
+    expect("cancelling ends it", kept=task.done() and task.cancelled())
+    expect("nothing can be claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+
+
+async def several_at_once_keep_apart(subject: BackendSubject) -> None:
+    """Answers belong to the request they were given for."""
+    requests = [_now(a_request(number)) for number in range(3)]
+    chosen = (ALLOW, DENY, ALLOW)
+    decisions = await asyncio.gather(
+        *(_answered(subject, request, option) for request, option in zip(requests, chosen, strict=True))
+    )
+    expect("each gets its own answer", kept=[d.option for d in decisions] == [option.id for option in chosen])
+    claims = [await subject.backend.claim(request.id, request.digest) for request in requests]
+    expect("only the allowed are claimed", kept=claims == [True, False, True])
+
+
+BackendCheck = Callable[[BackendSubject], Awaitable[None]]
+BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
+    an_allowance_is_claimed_once,
+    another_action_is_not_claimed,
+    a_rejection_is_not_claimed,
+    a_withdrawal_voids,
+    cancelling_withdraws,
+    several_at_once_keep_apart,
+)
+
+
+def _now(request: ApprovalRequest) -> ApprovalRequest:
+    """The same request, made now: backends look at the clock on the wall."""
+    now = datetime.now(UTC)
+    return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
+
+
+async def _answered(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:
+    asking = asyncio.ensure_future(subject.backend.request(request))
+    answering = asyncio.ensure_future(subject.answer(request, option))
+    done, _ = await asyncio.wait({asking, answering}, timeout=SOON)
+    expect("an answer ends the question", kept=asking in done)
+    await answering
+    return await asking
+
+
+async def _raises(kind: type[Exception], work: Awaitable[object], promise: str) -> None:
+    try:
+        await work
+    except kind:
+        return
+    raise NotConforming(f"{promise}: {kind.__name__}")

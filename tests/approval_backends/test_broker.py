@@ -1,0 +1,521 @@
+"""Asking, waiting, deciding, taking back: over every store, whatever fails or happens at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from amplifier_hooks.storage import StoreUnavailable
+from approval_backends.broker import Broker
+from approval_backends.errors import BackendUnavailable, SessionTakenOver, TooManyRequests
+from approval_backends.lifecycle import Answer, Decider, Record, Refusal
+from approval_backends.stores.base import system_moment
+from approval_backends.stores.memory import MemoryStore
+from approval_backends.stores.script import PENDING
+from approval_backends.stores.sqlite import SqliteStore
+from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, ROBIN, MovableClock, StoreSubject, a_request
+from tests.stores import FILES, KINDS, opened, turns, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KIM = Decider(name="Kim", channel="phone", tenant="acme")
+
+
+@pytest.fixture(params=KINDS)
+async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StoreSubject]:
+    """Each store in turn."""
+    async with opened(request.param, tmp_path) as one:
+        yield one
+
+
+async def decided(broker: Broker, request: Any, option: Any = ALLOW, by: Decider = ROBIN, **more: Any) -> bool:
+    """Answer, and say whether it counted."""
+    return (await broker.decide(request.id, request.digest, option.id, by, **more)).accepted
+
+
+@pytest.mark.rule("APR-6", "APR-8", "BCK-8")
+async def test_whole_way(subject: StoreSubject) -> None:
+    """Ask, wait, decide, claim, settle: each once, and the waiter gets the decision."""
+    broker, request = Broker(subject.store), a_request()
+    waiting = asyncio.ensure_future(broker.ask(request))
+    with broker.watch() as watch:
+        while not await broker.pending(ROBIN):
+            await watch.wait(1)
+    assert await decided(broker, request, message="fine")
+    record = await waiting
+    assert (record.status, record.decision and record.decision.message) == ("approved", "fine")
+    assert await broker.wait(request.id) == record
+    claims = [await broker.claim(request.id, request.digest) for _ in range(2)]
+    assert [isinstance(claim, Record) for claim in claims] == [True, False]
+    assert isinstance(await broker.claim("nothing", request.digest), Refusal)
+    assert isinstance(await broker.settle(request.id, "done"), Record)
+    assert isinstance(await broker.settle(request.id, "done"), Refusal)
+    assert [event.kind for event in await broker.events(request.id, ROBIN)] == [
+        "submitted",
+        "approve",
+        "claim",
+        "finish",
+    ]
+    assert [one.id for one in await broker.history(ROBIN)] == [request.id]
+
+
+@pytest.mark.rule("APR-4")
+async def test_waiting_has_an_end(subject: StoreSubject) -> None:
+    """A waiter goes when its own patience ends and leaves the question open; when the request's ends, it is expired."""
+    broker, request = Broker(subject.store, recheck=0.01), a_request()
+    await broker.submit(request)
+    assert (await broker.wait(request.id, 0.0)).status == "pending"
+    assert (await broker.wait(request.id, 0.02)).status == "pending"
+    await subject.advance(LIFETIME)
+    assert (await broker.wait(request.id)).status == "expired"
+    with pytest.raises(BackendUnavailable, match="there is no request"):
+        await broker.wait("nothing")
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-04")
+async def test_late_answer(subject: StoreSubject) -> None:
+    """An approval after the end is politely refused, whether anybody noticed the end before or not, and recorded."""
+    told: list[tuple[Answer, Refusal]] = []
+    broker, request = Broker(subject.store, refused=lambda answer, why: told.append((answer, why))), a_request()
+    await broker.submit(request)
+    await subject.advance(LIFETIME)
+    for _ in range(2):
+        resolution = await broker.decide(request.id, request.digest, ALLOW.id, ROBIN)
+        assert resolution.refusal is not None
+        assert (resolution.accepted, resolution.refusal.code) == (False, "expired")
+    record = await broker.wait(request.id)
+    assert record.status == "expired"
+    assert isinstance(await broker.claim(request.id, request.digest), Refusal)
+    kinds = [event.kind for event in await broker.events(request.id, ROBIN)]
+    assert kinds == ["submitted", "late_decision", "expire", "late_decision"]
+    assert [why.code for _, why in told] == ["expired", "expired"]
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-04")
+async def test_given_up(subject: StoreSubject) -> None:
+    """When whoever asked has waited long enough, an answer that came meanwhile does not count any more."""
+    broker, request = Broker(subject.store), a_request()
+    await broker.submit(request)
+    assert await decided(broker, request)
+    record = await broker.give_up(request.id)
+    assert isinstance(record, Record)
+    assert (record.status, record.reason) == ("expired", "nobody answered in time")
+    assert isinstance(await broker.claim(request.id, request.digest), Refusal)
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-08", "F-APR-09", "F-APR-10")
+async def test_rights(subject: StoreSubject) -> None:
+    """Nobody sees or decides what is not theirs; what is not theirs looks like what is not there."""
+    told: list[str] = []
+    broker = Broker(
+        subject.store, four_eyes=True, refused=lambda answer, why: told.append(f"{answer.by.name} {why.code}")
+    )
+    request = a_request()
+    await broker.submit(request)
+    for stranger in (evolve(KIM, tenant="other"), evolve(KIM, sessions=frozenset({"session-2"}))):
+        assert await broker.show(request.id, stranger) is None
+        assert await broker.pending(stranger) == []
+        assert await broker.events(request.id, stranger) == []
+        foreign = await broker.decide(request.id, request.digest, ALLOW.id, stranger)
+        missing = await broker.decide("nothing", request.digest, ALLOW.id, stranger)
+        assert foreign == missing
+    assert not await decided(broker, request, by=evolve(KIM, may_decide=False))
+    assert not await decided(broker, request, by=evolve(KIM, name="coder"))
+    assert [one.id for one in await broker.pending(KIM)] == [request.id]
+    assert await broker.show(request.id, KIM) == (await broker.pending(KIM))[0]
+    assert await decided(broker, request, by=KIM)
+    assert told == ["Kim unknown_request"] * 4 + ["Kim not_allowed", "coder not_allowed"]
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-17")
+async def test_same_words(subject: StoreSubject) -> None:
+    """Of two requests that read alike only the one that was approved can run."""
+    broker = Broker(subject.store)
+    first, second = a_request(1), a_request(2)
+    for request in (first, second):
+        await broker.submit(request)
+    assert await decided(broker, first)
+    assert not isinstance(await broker.claim(second.id, second.digest), Record)
+    assert not isinstance(await broker.claim(first.id, second.digest), Record)
+    assert isinstance(await broker.claim(first.id, first.digest), Record)
+
+
+@pytest.mark.fault("F-APR-20")
+async def test_second_approver(subject: StoreSubject) -> None:
+    """Who connects later sees the same request under the same id and digest, and decides it once."""
+    request = a_request()
+    await Broker(subject.store).submit(request)
+    seen = [(await Broker(subject.store).pending(who))[0] for who in (ROBIN, KIM)]
+    assert seen[0] == seen[1]
+    answers = [await decided(Broker(subject.store), seen[1].request, by=who) for who in (KIM, ROBIN)]
+    assert answers == [True, False]
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-02")
+async def test_sixteen_tasks(subject: StoreSubject) -> None:
+    """Sixteen at once, half of them for and half against: one winner, and every loser is told which."""
+    broker = Broker(subject.store)
+    for turn in range(10):
+        request = a_request(turn)
+        await broker.submit(request)
+        waiting = asyncio.ensure_future(broker.wait(request.id))
+        results = await asyncio.gather(
+            *(
+                broker.decide(
+                    request.id, request.digest, (DENY if n % 2 else ALLOW).id, Decider(name=f"p{n}", channel="x")
+                )
+                for n in range(16)
+            )
+        )
+        (winner,) = (one.record for one in results if one.accepted)
+        assert winner is not None
+        losers = [one.record for one in results if not one.accepted]
+        assert [record == winner for record in losers] == [True] * 15
+        assert await waiting == winner
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-05")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cancelled_in_the_same_tick(kind: str, tmp_path: Path) -> None:
+    """A waiter that is cancelled around the moment of the approval still reports its cancellation."""
+    async with opened(kind, tmp_path) as subject:
+        broker = Broker(subject.store)
+        for seed in range(200 if kind == "memory" else 20):
+            chance, request = random.Random(seed), a_request(seed, session=f"s{seed}", tenant=f"t{seed}")
+            await broker.submit(request)
+            waiting = asyncio.ensure_future(broker.wait(request.id))
+            await turns(chance.randrange(4))
+            deciding = asyncio.ensure_future(broker.decide(request.id, request.digest, ALLOW.id, ROBIN))
+            await turns(chance.randrange(6))
+            cancelled = waiting.cancel()
+            await asyncio.wait({waiting, deciding})
+            assert waiting.cancelled() is cancelled
+            assert deciding.result().accepted
+
+
+@pytest.mark.fault("F-APR-18")
+async def test_flood(subject: StoreSubject) -> None:
+    """A flood is refused at the quota; what is open can be decided, and another tenant notices nothing."""
+    broker, refused = Broker(subject.store), set()
+    for number in range(200):
+        try:
+            await broker.submit(a_request(number))
+        except TooManyRequests as error:
+            refused.add((error.whose, error.limit, number))
+    assert refused == {("session", 32, number) for number in range(32, 200)}
+    await broker.submit(a_request(1, tenant="other"))
+    there = await broker.pending(KIM)
+    assert len(there) == 32
+    assert await decided(broker, there[0].request)
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.fault("F-APR-15")
+async def test_grants(subject: StoreSubject) -> None:
+    """A standing answer is found, listed and revoked by those who may, and by nobody else."""
+    broker, request = Broker(subject.store), a_request()
+    assert await broker.standing(request) is None
+    await broker.submit(request)
+    assert await decided(broker, request, ALWAYS)
+    found = await broker.standing(request)
+    assert found is not None
+    said, (grant,) = found
+    assert (said, grant.by, grant.request) == ("allow", "Robin", request.id)
+    assert await broker.standing(a_request(session="session-2")) is None
+    assert await broker.grants(evolve(KIM, tenant="other")) == []
+    assert not await broker.revoke(grant.id, evolve(KIM, tenant="other"))
+    assert not await broker.revoke(grant.id, evolve(KIM, sessions=frozenset({"session-2"})))
+    assert not await broker.revoke(grant.id, evolve(KIM, may_decide=False))
+    assert await broker.revoke(grant.id, KIM)
+    assert not await broker.revoke(grant.id, KIM)
+    assert await broker.standing(request) is None
+
+
+@pytest.mark.rule("APR-5")
+async def test_kept_grants(subject: StoreSubject) -> None:
+    """When asked to, a store keeps a grant beyond its session, for a time."""
+    broker, request = Broker(subject.store, keep_grants=100.0), a_request()
+    await broker.submit(request)
+    assert await decided(broker, request, ALWAYS)
+    await broker.end_session("acme", "session-1")
+    later = evolve(request, session="session-2")
+    assert await broker.standing(later) is not None
+    await subject.advance(100)
+    assert await broker.standing(later) is None
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-06")
+async def test_end_of_a_session(subject: StoreSubject) -> None:
+    """When a session ends, its five open questions end with it, durably, and who waits is told."""
+    broker = Broker(subject.store)
+    requests = [a_request(number) for number in range(5)]
+    for request in requests:
+        await broker.submit(request)
+    waiting = [asyncio.ensure_future(broker.wait(request.id)) for request in requests]
+    assert await decided(broker, requests[0])
+    ended = await broker.end_session("acme", "session-1", "closed")
+    assert len(ended) == 5
+    assert {record.status for record in await asyncio.gather(*waiting)} <= {"approved", "cancelled"}
+    stored = [await subject.store.get(request.id) for request in requests]
+    assert {(record.status, record.reason) for record in stored if record} == {("cancelled", "closed")}
+    assert not isinstance(await broker.claim(requests[0].id, requests[0].digest), Record)
+
+
+@pytest.mark.rule("BCK-5", "BCK-8")
+@pytest.mark.fault("F-APR-21", "F-LC-08")
+async def test_resume(subject: StoreSubject) -> None:
+    """After a crash the new owner finds all that was open; what ran without a result is unknown; the old is fenced."""
+    old = Broker(subject.store)
+    pending, approved, running = (a_request(number) for number in range(3))
+    for request in (pending, approved, running):
+        await old.submit(request)
+    for request in (approved, running):
+        assert await decided(old, request)
+    assert isinstance(await old.claim(running.id, running.digest), Record)
+    new = Broker(subject.store)
+    for turn in range(1, 4):
+        new = Broker(subject.store)
+        taken = await new.resume("acme", "session-1")
+        found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
+        assert found == [[pending.id], [approved.id], [running.id]]
+        assert taken.epoch == turn
+        assert not isinstance(await new.claim(running.id, running.digest), Record)
+    assert not isinstance(await old.claim(approved.id, approved.digest), Record)
+    with pytest.raises(SessionTakenOver):
+        await old.submit(a_request(9))
+    assert (await new.submit(pending)).status == "pending"
+    assert isinstance(await new.claim(approved.id, approved.digest), Record)
+    settled = await new.settle(running.id, "done", "the server knows the key")
+    assert isinstance(settled, Record)
+    assert (settled.status, settled.reason) == ("done", "the server knows the key")
+
+
+@pytest.mark.rule("BCK-8")
+async def test_lost_track(subject: StoreSubject) -> None:
+    """An action whose end nobody saw is settled as unknown, once."""
+    broker, request = Broker(subject.store), a_request()
+    await broker.submit(request)
+    assert await decided(broker, request)
+    await broker.claim(request.id, request.digest)
+    record = await broker.settle(request.id, "unknown", "cancelled while it ran")
+    assert isinstance(record, Record)
+    assert (record.status, record.ended) == ("unknown", None)
+
+
+@pytest.mark.rule("APR-7")
+async def test_retried_decision(subject: StoreSubject) -> None:
+    """A decision sent again with its id counts as itself."""
+    broker, request = Broker(subject.store), a_request()
+    await broker.submit(request)
+    assert await decided(broker, request, decision_id="d1")
+    assert await decided(broker, request, decision_id="d1")
+    assert not await decided(broker, request, decision_id="d2")
+
+
+@pytest.mark.rule("APR-7")
+async def test_arguments_are_data(subject: StoreSubject) -> None:
+    """Whatever arguments are called, they decide nothing; edited ones are a copy of what was written."""
+    names = {"approved": True, "approval_id": "x", "non_interactive": True, "skip_hooks": True, "__hook_ctx": {"a": 1}}
+    broker, request = Broker(subject.store), a_request(arguments={**names, "calls": [names]})
+    assert (await broker.submit(request)).status == "pending"
+    edited: dict[str, Any] = {"file_path": "other.py", "approved": False}
+    assert not await decided(broker, request, arguments={"n": float("inf")})
+    resolution = await broker.decide(request.id, request.digest, ALLOW.id, ROBIN, arguments=edited)
+    edited["file_path"] = "changed.py"
+    assert resolution.record is not None
+    assert resolution.record.decision is not None
+    assert resolution.record.decision.arguments == {"file_path": "other.py", "approved": False}
+    assert not isinstance(await broker.claim(request.id, request.digest), Record)
+    assert isinstance(await broker.claim(request.id, resolution.record.digest), Record)
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault("F-ST-11")
+@pytest.mark.parametrize("back", [3_600.0, 86_400.0])
+async def test_clock_put_back_across_a_restart(back: float, tmp_path: Path) -> None:
+    """A wall clock put back gives no request more time, while the machine is up and after it was started anew."""
+    clock = MovableClock()
+    first, second = a_request(1), a_request(2)
+    async with SqliteStore(tmp_path / "a.db", clock=clock) as store:
+        for request in (first, second):
+            await store.submit(request)
+    clock.move(wall=-back, reading=LIFETIME - 1)
+    async with SqliteStore(tmp_path / "a.db", clock=clock) as store:
+        assert await decided(Broker(store), first)
+        clock.move(reading=1)
+        assert not await decided(Broker(store), second)
+    clock.move(boot="boot-2", reading=-1_000)
+    async with SqliteStore(tmp_path / "a.db", clock=clock) as store:
+        assert not isinstance(await Broker(store).claim(first.id, first.digest), Record)
+        assert [record.id for record in await store.expire_due()] == [first.id]
+
+
+@pytest.mark.fault("F-ST-11")
+async def test_clock_put_forward() -> None:
+    """A wall clock put forward ends what waits; it never lets anything through."""
+    clock = MovableClock()
+    store, request = MemoryStore(clock=clock), a_request()
+    await store.submit(request)
+    clock.move(wall=86_400)
+    assert not await decided(Broker(store), request)
+
+
+def test_the_system_has_two_clocks() -> None:
+    """The moment a store uses has the time of day, and where there is one a clock that cannot be set."""
+    before, after = system_moment(), system_moment()
+    assert after.wall - before.wall < timedelta(seconds=5)
+    assert before.boot == after.boot
+    assert not before.boot or after.reading >= before.reading > 0
+
+
+# -- stores that fail --------------------------------------------------------------------------------------------------
+
+
+class Failing:
+    """A store whose n-th call fails: before anything was done, or after it was, with the answer lost."""
+
+    def __init__(self, store: Any, when: int, *, lost: bool) -> None:
+        self.inner, self.when, self.lost, self.calls = store, when, lost, 0
+        self.durable = store.durable
+        self.watch = store.watch
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.inner, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.when and not self.lost:
+                raise StoreUnavailable("store_unavailable: the disk is gone")
+            result = await method(*args, **kwargs)
+            if self.calls == self.when:
+                raise StoreUnavailable("store_unavailable: the answer is lost")
+            return result
+
+        return call
+
+
+@asynccontextmanager
+async def failing(when: int, *, lost: bool) -> AsyncIterator[tuple[Broker, Failing]]:
+    """A broker over such a store."""
+    store = Failing(MemoryStore(), when, lost=lost)
+    yield Broker(store, recheck=0.01), store
+
+
+@pytest.mark.rule("BCK-8")
+@pytest.mark.fault("F-ST-01")
+@pytest.mark.parametrize("lost", [False, True])
+async def test_every_call_fails_once(lost: bool) -> None:
+    """Whichever call of the store fails in an approval, it is blocked or runs once, and the store says the same."""
+    when, ran, failed, status = 0, -1, True, ""
+    while failed:
+        when, ran, failed, request = when + 1, 0, False, a_request()
+        async with failing(when, lost=lost) as (broker, store):
+            try:
+                await broker.submit(request)
+                await broker.decide(request.id, request.digest, ALLOW.id, ROBIN, decision_id="d1")
+                record = await broker.wait(request.id, 0.05)
+                if record.status == "approved" and isinstance(await broker.claim(request.id, request.digest), Record):
+                    ran += 1
+                    await broker.settle(request.id, "done")
+            except StoreUnavailable:
+                failed = True
+            failed = failed or store.calls >= when
+            stored = await store.inner.get(request.id)
+            status = stored.status if stored else "nothing"
+            events = [event.kind for event in await store.inner.events(request.id)]
+        assert events.count("claim") <= 1
+        assert ran <= events.count("claim")
+        if ran:
+            assert status in ("done", "claimed")
+        else:
+            assert status in ("nothing", "pending", "approved", "claimed")
+    assert (ran, status) == (1, "done")
+
+
+@pytest.mark.rule("BCK-8")
+@pytest.mark.fault("F-ST-01")
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_decision_whose_answer_is_lost(lost: bool) -> None:
+    """Sent again with its id, a decision whose confirmation was lost has won, not lost to itself."""
+    request = a_request()
+    async with failing(2, lost=lost) as (broker, _store):
+        await broker.submit(request)
+        with pytest.raises(StoreUnavailable):
+            await broker.decide(request.id, request.digest, ALLOW.id, ROBIN, decision_id="d1")
+        assert await decided(broker, request, decision_id="d1")
+
+
+@pytest.mark.rule("BCK-8")
+async def test_waiting_through_an_outage() -> None:
+    """A waiter outlasts a store that is away for a moment, and gives up when it stays away for longer than it waits."""
+    request = a_request()
+    async with failing(2, lost=False) as (broker, store):
+        waiting = asyncio.ensure_future(broker.ask(request))
+        await until(lambda: store.calls >= 2)
+        store.when = store.calls + 1
+        assert await decided(Broker(store.inner), request)
+        assert (await waiting).status == "approved"
+    async with failing(1, lost=False) as (broker, store):
+        with pytest.raises(StoreUnavailable):
+            await broker.wait(request.id)
+    closing = MemoryStore()
+    waiting = asyncio.ensure_future(Broker(closing).ask(request))
+    await turns(1)
+    await closing.close()
+    with pytest.raises(StoreUnavailable):
+        await waiting
+
+
+# -- many --------------------------------------------------------------------------------------------------------------
+
+FINISHED = """INSERT INTO {schema}.approval_request
+    SELECT 'old-' || n.value, tenant, session, expires, request, created, boot, reading, lifetime, digest, 'denied',
+           epoch, version, decision, decided, decided_boot, decided_reading, reason, created
+    FROM {schema}.approval_request, (
+        WITH RECURSIVE counted (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM counted WHERE value < 100000)
+        SELECT value FROM counted
+    ) n WHERE id = $1"""
+EVENTS = """INSERT INTO {schema}.approval_event
+    SELECT id, 1, 'submitted', created, 1, '', '', '', CASE WHEN id LIKE '%7' THEN 0 ELSE 1 END
+    FROM {schema}.approval_request WHERE id LIKE 'old-%'"""
+
+
+@pytest.mark.rule("BCK-8")
+@pytest.mark.fault("F-ST-10")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FILES)
+async def test_a_hundred_thousand_finished(kind: str, tmp_path: Path) -> None:
+    """Beside 100,000 finished requests what is pending is found by an index, and only what is recorded is purged."""
+    async with opened(kind, tmp_path) as subject:
+        database = subject.store.database  # type: ignore[attr-defined]
+        broker, request = Broker(subject.store), a_request(expires=datetime(2027, 1, 1, tzinfo=UTC))
+        await broker.submit(request)
+        await database.fetch(FINISHED, request.id)
+        await database.fetch(EVENTS)
+        if kind == "postgres":
+            await database.fetch("ANALYZE {schema}.approval_request")
+        explain = "EXPLAIN " if kind == "postgres" else "EXPLAIN QUERY PLAN "
+        plan = await database.fetch(f"{explain}{PENDING} ORDER BY created, id LIMIT $1", 10)
+        assert "approval_open" in " ".join(str(row) for row in plan)
+        assert [record.id for record in await broker.pending(ROBIN)] == [request.id]
+        await subject.advance(7 * 86_400.0)
+        assert await subject.store.purge() == 90_000
+        assert [record.id for record in await broker.pending(ROBIN)] == [request.id]
+        assert await subject.store.purge(unrecorded=True) == 10_000

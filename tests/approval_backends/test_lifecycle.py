@@ -1,0 +1,411 @@
+"""The table, and what an answer has to be to count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+from attrs import evolve
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.ports import Option, Question
+from approval_backends import lifecycle
+from approval_backends.lifecycle import (
+    CLAIM_WITHIN,
+    FINAL,
+    STATUSES,
+    TABLE,
+    Change,
+    Decider,
+    Moment,
+    Record,
+    Refusal,
+    RefusalCode,
+    Status,
+    follow,
+    grant_keys,
+    grants_of,
+    is_over,
+    judge,
+    move,
+    opened,
+    seconds_left,
+    sees,
+    standing,
+)
+from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBIN, a_request, an_answer
+
+START = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 100.0)
+REQUEST = a_request(1, id="r1")
+
+# The table once more, as people read it: status, change, and what follows in time and after it.
+WAYS: dict[tuple[Status, Change], tuple[Status | None, Status | None]] = {
+    ("pending", "approve"): ("approved", None),
+    ("pending", "deny"): ("denied", None),
+    ("pending", "expire"): (None, "expired"),
+    ("pending", "give_up"): ("expired", "expired"),
+    ("pending", "withdraw"): ("cancelled", "cancelled"),
+    ("pending", "supersede"): ("superseded", "superseded"),
+    ("approved", "expire"): (None, "expired"),
+    ("approved", "give_up"): ("expired", "expired"),
+    ("approved", "withdraw"): ("cancelled", "cancelled"),
+    ("approved", "supersede"): ("superseded", "superseded"),
+    ("approved", "claim"): ("claimed", None),
+    ("claimed", "finish"): ("done", "done"),
+    ("claimed", "fail"): ("failed", "failed"),
+    ("claimed", "lose"): ("unknown", "unknown"),
+    ("unknown", "finish"): ("done", "done"),
+    ("unknown", "fail"): ("failed", "failed"),
+}
+
+
+def at(seconds: float, *, reading: float | None = None, boot: str = "boot-1") -> Moment:
+    """So long after the start, by both clocks unless the second is given apart."""
+    return Moment(START.wall + timedelta(seconds=seconds), boot, 100.0 + (seconds if reading is None else reading))
+
+
+def pending(**changes: Any) -> Record:
+    """A record that waits for an answer."""
+    return opened(evolve(REQUEST, **changes), START)
+
+
+def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> Record:
+    """A record somebody has approved."""
+    record = pending(**changes)
+    after = judge(record, an_answer(record.request, option, id="d1"), at(seconds))
+    assert isinstance(after, Record)
+    return after
+
+
+def code(result: Record | Refusal) -> str:
+    """Why it was refused."""
+    assert isinstance(result, Refusal)
+    return result.code
+
+
+@pytest.mark.rule("APR-8")
+@pytest.mark.parametrize("change", TABLE)
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_way(status: Status, change: Change) -> None:
+    """From every state every change leads where the table says, or nowhere."""
+    in_time, after = WAYS.get((status, change), (None, None))
+    assert follow(status, change, over=False) == in_time
+    assert follow(status, change, over=True) == after
+
+
+@pytest.mark.rule("APR-8")
+def test_ends() -> None:
+    """Six states are ends, each of its own kind, and every state can be reached."""
+    assert {"done", "failed", "denied", "expired", "cancelled", "superseded"} == FINAL
+    assert {row.target for row in TABLE.values()} | {"pending"} == set(STATUSES)
+    assert set(TABLE) == set(get_args(lifecycle.Change))
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-03")
+@pytest.mark.parametrize(
+    ("now", "left"),
+    [
+        (at(0), 60.0),
+        (at(59), 1.0),
+        (at(60), 0.0),
+        (at(61), -1.0),
+        (at(10, reading=20), 40.0),
+        (at(20, reading=10), 40.0),
+        (at(-3600, reading=10), 50.0),
+        (at(10, boot="boot-2", reading=-100), 50.0),
+        (at(0, boot="boot-2"), 60.0),
+        (at(-1, boot="boot-2"), 0.0),
+        (at(-3600, boot=""), 0.0),
+        (at(10, boot=""), 50.0),
+    ],
+)
+@pytest.mark.fault("F-ST-11")
+def test_time_left(now: Moment, left: float) -> None:
+    """Of two clocks the one that leaves less is believed; one put back before the start leaves nothing."""
+    assert seconds_left(START, 60.0, now) == left
+
+
+@pytest.mark.fault("F-ST-11")
+def test_nameless_boots_are_not_compared() -> None:
+    """Without a name for the machine's start, readings say nothing."""
+    start = Moment(START.wall, "", 100.0)
+    assert seconds_left(start, 60.0, Moment(START.wall, "", 5_000.0)) == 60.0
+    assert seconds_left(start, 60.0, Moment(START.wall - timedelta(seconds=1), "", 100.0)) == 0.0
+
+
+@pytest.mark.rule("APR-4")
+def test_over() -> None:
+    """A pending request is over at its end; an approved one a minute after the approval, if that is later."""
+    assert not is_over(pending(), at(59.999))
+    assert is_over(pending(), at(60))
+    late = approved(seconds=59)
+    assert not is_over(late, at(59 + CLAIM_WITHIN - 0.001))
+    assert is_over(late, at(59 + CLAIM_WITHIN))
+    early = approved(seconds=1, expires=REQUEST.created + timedelta(seconds=600))
+    assert not is_over(early, at(599))
+    assert is_over(early, at(600))
+    assert CLAIM_WITHIN == 60.0
+    assert is_over(evolve(approved(seconds=59), status="claimed"), at(60))
+    doubtful = evolve(late, decided=Moment(at(-100).wall, "boot-2", 0.0))
+    assert is_over(doubtful, at(-100, reading=-90, boot="boot-2"))
+    assert not is_over(late, at(-100, reading=60))
+
+
+@pytest.mark.rule("APR-8")
+def test_opened() -> None:
+    """A new record is pending, for the request's digest and for as long as the request says."""
+    record = opened(REQUEST, START, 3)
+    assert record == Record(request=REQUEST, created=START, lifetime=LIFETIME, digest=REQUEST.digest, epoch=3)
+    assert (record.status, record.version, record.id, record.took) == ("pending", 1, "r1", None)
+    assert record.expires == START.wall + timedelta(seconds=LIFETIME)
+
+
+@pytest.mark.rule("APR-6", "APR-7")
+@pytest.mark.parametrize(
+    ("option", "status", "ended"),
+    [
+        (ALLOW, "approved", None),
+        (ALWAYS, "approved", None),
+        (DENY, "denied", at(7).wall),
+        (NEVER, "denied", at(7).wall),
+    ],
+)
+def test_answer_counts(option: Option, status: str, ended: datetime | None) -> None:
+    """An answer that counts is kept with who, where, when, how long it took, and what they said."""
+    record = judge(pending(), an_answer(REQUEST, option, id="d1", message="because"), at(7))
+    assert isinstance(record, Record)
+    assert (record.status, record.ended, record.version, record.digest) == (status, ended, 2, REQUEST.digest)
+    said = record.decision
+    assert said is not None
+    assert (said.option, said.by, said.channel, said.message, said.id) == (option.id, "Robin", "check", "because", "d1")
+    assert (said.at, said.arguments, record.decided, record.took) == (at(7).wall, None, at(7), 7.0)
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-07", "F-APR-08", "F-APR-09", "F-APR-10")
+def test_answers_that_do_not_count() -> None:
+    """Each way not to count has a name and a sentence, and the strictest is said first."""
+    record = pending()
+    viewer, agent = evolve(ROBIN, may_decide=False), evolve(ROBIN, name="coder")
+    refusals = [
+        judge(None, an_answer(REQUEST), at(1)),
+        judge(record, an_answer(REQUEST, by=evolve(viewer, tenant="other")), at(1)),
+        judge(record, an_answer(REQUEST, by=viewer), at(1)),
+        judge(record, an_answer(REQUEST, by=agent), at(1), four_eyes=True),
+        judge(record, an_answer(REQUEST, digest="other"), at(60)),
+        judge(record, evolve(an_answer(REQUEST, digest="other"), option="Allow"), at(1)),
+        judge(record, evolve(an_answer(REQUEST, arguments={"n": float("nan")}), option="Allow"), at(1)),
+        judge(record, an_answer(REQUEST, arguments={"n": float("nan")}), at(1)),
+    ]
+    assert [(code(one), getattr(one, "reason", "")) for one in refusals] == [
+        ("unknown_request", "there is no such request"),
+        ("unknown_request", "there is no such request"),
+        ("not_allowed", "Robin may look, but not decide"),
+        ("not_allowed", "coder cannot decide about itself"),
+        ("expired", "the time to answer is over"),
+        ("wrong_digest", "this answer is for another action"),
+        ("not_offered", "'Allow' was not offered"),
+        ("bad_arguments", "the input is not plain JSON: $.n is nan, which JSON cannot hold"),
+    ]
+    assert [one.record for one in refusals if isinstance(one, Refusal)] == [None, None, *[record] * 6]
+    assert isinstance(judge(record, an_answer(REQUEST, by=agent), at(1)), Record)
+    assert isinstance(judge(record, an_answer(REQUEST, by=ROBIN), at(1), four_eyes=True), Record)
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-08")
+@pytest.mark.parametrize(
+    ("tenant", "sessions", "seen"),
+    [
+        (None, None, True),
+        ("acme", None, True),
+        ("other", None, False),
+        (None, frozenset({"session-1"}), True),
+        ("acme", frozenset({"session-1", "session-2"}), True),
+        ("acme", frozenset({"session-2"}), False),
+        ("other", frozenset({"session-1"}), False),
+        (None, frozenset(), False),
+    ],
+)
+def test_sees(tenant: str | None, sessions: frozenset[str] | None, seen: bool) -> None:
+    """Somebody sees what is in their tenant and in their sessions, and nothing else."""
+    assert sees(Decider(name="Robin", channel="x", tenant=tenant, sessions=sessions), REQUEST) is seen
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.fault("F-APR-01")
+def test_same_decision_again() -> None:
+    """The same id, person and option are the same decision, in every state after it; anything else is another."""
+    record = approved()
+    same = an_answer(REQUEST, id="d1")
+    later: tuple[Status, ...] = ("approved", "claimed", "done", "failed", "unknown", "expired", "cancelled")
+    for status in later:
+        now = evolve(record, status=status)
+        assert judge(now, same, at(2)) is now
+        others = [evolve(same, id="d2"), evolve(same, option="deny"), evolve(same, by=evolve(ROBIN, name="Kim"))]
+        assert all(isinstance(judge(now, other, at(2)), Refusal) for other in others)
+    assert code(judge(record, evolve(same, by=evolve(ROBIN, may_decide=False)), at(2))) == "not_allowed"
+
+
+@pytest.mark.rule("APR-6")
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("approved", "already approved by Robin (check)"),
+        ("claimed", "already approved by Robin (check), now claimed"),
+        ("done", "already approved by Robin (check), now done"),
+        ("failed", "already approved by Robin (check), now failed"),
+        ("unknown", "already approved by Robin (check), now unknown"),
+    ],
+)
+def test_late_answers_are_told_who(status: Status, reason: str) -> None:
+    """Who comes second is told who decided, and what became of it."""
+    record = evolve(approved(), status=status)
+    refusal = judge(record, an_answer(REQUEST, DENY), at(3))
+    assert refusal == Refusal(code="already_resolved", reason=reason, record=record)
+
+
+@pytest.mark.rule("APR-6")
+def test_late_answers_to_other_ends() -> None:
+    """Denied, expired, cancelled and superseded are different things to be told."""
+    denied = approved(DENY)
+    answer = an_answer(REQUEST, id="d9")
+    assert judge(denied, answer, at(3)) == Refusal(
+        code="already_resolved", reason="already denied by Robin (check)", record=denied
+    )
+    ends: tuple[tuple[Status, RefusalCode, str], ...] = (
+        ("expired", "expired", "the time was over"),
+        ("cancelled", "withdrawn", "cancelled: no more"),
+        ("superseded", "withdrawn", "superseded: no more"),
+    )
+    for status, name, reason in ends:
+        record = evolve(pending(), status=status, reason="no more")
+        assert judge(record, answer, at(3)) == Refusal(code=name, reason=reason, record=record)
+
+
+@pytest.mark.rule("APR-7")
+def test_edited_arguments() -> None:
+    """Arguments of the approver's own change what can be claimed; with a rejection they mean nothing."""
+    edited = {"file_path": "other.py"}
+    record = judge(pending(), an_answer(REQUEST, arguments=edited), at(1))
+    assert isinstance(record, Record)
+    expected = Action(REQUEST.tenant, REQUEST.session, REQUEST.event, REQUEST.tool, freeze(edited)).digest
+    assert record.digest == expected != REQUEST.digest
+    assert record.decision is not None
+    assert record.decision.arguments == edited
+    denied = judge(pending(), an_answer(REQUEST, DENY, arguments=edited), at(1))
+    assert isinstance(denied, Record)
+    assert denied.decision is not None
+    assert (denied.digest, denied.decision.arguments) == (REQUEST.digest, None)
+
+
+@pytest.mark.rule("APR-8")
+def test_moves() -> None:
+    """A change sets status, reason, version, and the end where it is one; nothing else."""
+    record = approved()
+    claimed = move(record, "claim", at(2), digest=record.digest, epoch=0)
+    assert claimed == evolve(record, status="claimed", version=3)
+    assert isinstance(claimed, Record)
+    unknown = move(claimed, "lose", at(3), reason="gone")
+    assert unknown == evolve(claimed, status="unknown", reason="gone", version=4)
+    assert isinstance(unknown, Record)
+    done = move(unknown, "finish", at(4))
+    assert done == evolve(unknown, status="done", ended=at(4).wall, version=5)
+
+
+@pytest.mark.rule("APR-8")
+def test_moves_that_are_refused() -> None:
+    """What the table does not allow is refused with what is so instead."""
+    record = approved()
+    assert move(None, "claim", at(1)) == Refusal(code="unknown_request", reason="there is no such request")
+    assert move(pending(), "claim", at(1)) == Refusal(
+        code="not_approved", reason="nobody has decided yet", record=pending()
+    )
+    assert move(pending(), "expire", at(1)) == Refusal(
+        code="too_early", reason="its time is not over", record=pending()
+    )
+    assert move(record, "claim", at(61)) == Refusal(code="expired", reason="its time is over", record=record)
+    assert move(record, "claim", at(2), digest="other") == Refusal(
+        code="wrong_digest", reason="another action was approved", record=record
+    )
+    assert move(record, "claim", at(2), epoch=1) == Refusal(
+        code="fenced", reason="another process has taken this session over", record=record
+    )
+    assert code(move(evolve(record, status="claimed"), "claim", at(2))) == "already_resolved"
+    assert code(move(evolve(record, status="claimed"), "withdraw", at(2))) == "already_resolved"
+    bare = evolve(pending(), status="claimed")
+    assert move(bare, "claim", at(2)) == Refusal(
+        code="already_resolved", reason="already approved, now claimed", record=bare
+    )
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.fault("F-APR-14")
+def test_scope_of_a_grant() -> None:
+    """A grant is for the prompt, for this very action, or for a key; one never passes for another."""
+
+    def scope(**fields: Any) -> str:
+        request = evolve(REQUEST, questions=(Question(hook="guard", **fields),))
+        return grant_keys(request)[0].scope
+
+    assert scope(prompt="Write?") == "prompt:Write?"
+    assert scope(prompt="Write?", scope="action") == f"action:{REQUEST.digest}"
+    assert scope(prompt="") == f"action:{REQUEST.digest}"
+    assert scope(prompt="Write?", key="writes") == "key:writes"
+    assert scope(prompt="Write?", scope="action", key="") == "key:"
+    assert grant_keys(evolve(REQUEST, questions=(Question(hook="g", prompt=""),)), "d2")[0].scope == "action:d2"
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.parametrize(("option", "allows"), [(ALLOW, None), (ALWAYS, True), (DENY, None), (NEVER, False)])
+def test_what_is_granted(option: Option, allows: bool | None) -> None:
+    """Only an "always" grants, once for each hook that asked, until the session ends or for a time."""
+    questions = (Question(hook="a", prompt="A?", version="1"), Question(hook="b", prompt="B?"))
+    record = approved(option, questions=questions)
+    grants = grants_of(record)
+    assert [grant.allows for grant in grants] == ([] if allows is None else [allows, allows])
+    if grants:
+        assert [(grant.id, grant.key.hook, grant.key.version) for grant in grants] == [
+            ("r1:1", "a", "1"),
+            ("r1:2", "b", ""),
+        ]
+        one = grants[0]
+        assert (one.by, one.channel, one.request, one.created) == ("Robin", "check", "r1", at(1).wall)
+        assert (one.expires, one.revoked, one.key.session, one.key.tenant) == (None, None, "session-1", "acme")
+        assert (one.key.agent, one.key.tool, one.key.cwd, one.key.scope) == ("coder", "Write", "/project", "prompt:A?")
+        kept = grants_of(record, 100)[0]
+        assert (kept.key, kept.expires) == (evolve(one.key, session=None), at(101).wall)
+    assert grants_of(pending()) == ()
+    assert grants_of(evolve(record, decided=None)) == ()
+    assert grants_of(evolve(record, decision=None)) == ()
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.fault("F-APR-14")
+def test_edited_arguments_are_what_is_granted() -> None:
+    """An "always" about one action, given with other arguments, is about the action with those."""
+    request = evolve(REQUEST, questions=(Question(hook="guard", prompt=""),))
+    record = judge(opened(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
+    assert isinstance(record, Record)
+    assert grants_of(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
+
+
+@pytest.mark.rule("APR-5")
+def test_standing() -> None:
+    """Allows have to cover every hook that asks; one deny is enough; of a kept grant the session does not matter."""
+    both = evolve(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
+    of_a, of_b = grants_of(evolve(approved(ALWAYS), request=both))
+    never_a = evolve(of_a, allows=False)
+    kept = evolve(of_b, key=evolve(of_b.key, session=None))
+    stranger = evolve(of_b, key=evolve(of_b.key, session="session-2"))
+    assert standing(both, ()) is None
+    assert standing(both, [of_a]) is None
+    assert standing(both, [of_a, stranger]) is None
+    assert standing(both, [of_a, of_b]) == "allow"
+    assert standing(both, [of_a, kept]) == "allow"
+    assert standing(both, [of_a, of_b, never_a]) == "deny"
+    assert standing(both, [never_a]) == "deny"
+    assert standing(both, [evolve(kept, allows=False), of_a, of_b]) == "deny"
+    assert standing(evolve(REQUEST, questions=()), [of_a]) is None

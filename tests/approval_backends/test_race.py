@@ -1,0 +1,299 @@
+"""Several channels at once, and none: the store says who was first."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
+from amplifier_hooks.ports import ApprovalRequest, Decision
+from amplifier_hooks.storage import StoreClosed
+from approval_backends.base import InProcessBackend
+from approval_backends.broker import Broker
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.errors import BackendUnavailable, RequestWithdrawn
+from approval_backends.lifecycle import Decider
+from approval_backends.race import RacingApprovals
+from approval_backends.stores.memory import MemoryStore
+from approval_backends.stores.sqlite import SqliteStore
+from approval_backends.testing import ALLOW, DENY, ROBIN, MovableClock, a_request
+from tests.stores import FILES, opened, turns, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def now(number: int = 1, seconds: float = 60.0, **changes: Any) -> ApprovalRequest:
+    """A request made now."""
+    created = datetime.now(UTC)
+    return evolve(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
+
+
+class Channel(InProcessBackend):
+    """Somewhere a person can be asked; says what it shows and what it was told to take away."""
+
+    def __init__(self, name: str = "screen") -> None:
+        super().__init__()
+        self.name = name
+        self.shown: dict[str, asyncio.Future[Any]] = {}
+        self.taken_away: list[str] = []
+        self.asked = asyncio.Event()
+
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """Show it until somebody answers, and take it away when nobody has to any more."""
+        self.shown[request.id] = asyncio.get_running_loop().create_future()
+        self.asked.set()
+        try:
+            answer: Decision = await self.shown[request.id]
+        except asyncio.CancelledError:
+            self.taken_away.append(request.id)
+            raise
+        finally:
+            del self.shown[request.id]
+        return answer
+
+    def answer(self, request: ApprovalRequest, option: str) -> None:
+        """Somebody answers."""
+        self.shown[request.id].set_result(Decision(option=option, by=f"Robin at {self.name}", channel=self.name))
+
+    def fail(self, request: ApprovalRequest, error: Exception) -> None:
+        """It goes wrong."""
+        self.shown[request.id].set_exception(error)
+
+
+async def asking(backend: RacingApprovals, request: ApprovalRequest, *channels: Channel) -> asyncio.Task[Decision]:
+    """Ask, and wait until every channel shows it."""
+    task = asyncio.ensure_future(backend.request(request))
+    for channel in channels:
+        await channel.asked.wait()
+    return task
+
+
+@pytest.mark.rule("BCK-7")
+async def test_first_answer_wins() -> None:
+    """The first answer is the decision, and the question disappears from the other screens."""
+    left, right, request = Channel("left"), Channel("right"), now()
+    race = RacingApprovals(left, right)
+    task = await asking(race, request, left, right)
+    right.answer(request, DENY.id)
+    assert ((await task).by, (await task).option) == ("Robin at right", DENY.id)
+    assert (left.shown, left.taken_away) == ({}, [request.id])
+    assert not await race.claim(request.id, request.digest)
+
+
+@pytest.mark.rule("BCK-7", "APR-6")
+async def test_both_answer_in_the_same_tick() -> None:
+    """When both answer at once, one of them is the decision, and it is the one that is stored."""
+    left, right, request = Channel("left"), Channel("right"), now()
+    race = RacingApprovals(left, right)
+    task = await asking(race, request, left, right)
+    left.answer(request, ALLOW.id)
+    right.answer(request, DENY.id)
+    decision = await task
+    record = await race.broker.store.get(request.id)
+    assert record is not None
+    assert record.decision is not None
+    assert record.decision == decision
+    assert await race.claim(request.id, request.digest) is (decision.option == ALLOW.id)
+
+
+@pytest.mark.rule("BCK-7", "APR-6")
+async def test_answers_that_were_not_offered() -> None:
+    """A channel with an answer that was not offered, or none at all, is out; the others go on."""
+    left, middle, right, request = Channel("left"), Channel("middle"), Channel("right"), now()
+    task = await asking(RacingApprovals(left, middle, right), request, left, middle, right)
+    left.answer(request, "Allow")
+    middle.shown[request.id].set_result("allow")
+    await until(lambda: not left.shown and not middle.shown)
+    assert not task.done()
+    right.answer(request, ALLOW.id)
+    assert (await task).by == "Robin at right"
+
+
+@pytest.mark.rule("BCK-7")
+async def test_all_channels_fail() -> None:
+    """When no channel is left and nobody else can see the question, that is the end of it, with every reason."""
+    left, right, request = Channel("left"), Channel("right"), now()
+    race = RacingApprovals(left, right)
+    task = await asking(race, request, left, right)
+    left.fail(request, BackendUnavailable("no terminal"))
+    right.fail(request, OSError("line is down"))
+    with pytest.raises(BackendUnavailable, match=r"no terminal.*line is down|line is down.*no terminal"):
+        await task
+    record = await race.broker.store.get(request.id)
+    assert record is not None
+    assert record.status == "cancelled"
+
+
+@pytest.mark.rule("BCK-7")
+async def test_all_channels_run_out_of_time() -> None:
+    """When every channel says that its time is up, the time is up."""
+    left, request = Channel("left"), now()
+    task = await asking(RacingApprovals(left), request, left)
+    left.fail(request, ApprovalTimeout("up"))
+    with pytest.raises(ApprovalTimeout):
+        await task
+
+
+@pytest.mark.rule("BCK-7", "BCK-5")
+async def test_somebody_elsewhere_is_first(tmp_path: Path) -> None:
+    """A decision from another process wins as well, and clears the screens; a channel that failed does not matter."""
+    left, right, request = Channel("left"), Channel("right"), now()
+    async with SqliteStore(tmp_path / "a.db") as store, SqliteStore(tmp_path / "a.db") as elsewhere:
+        race = RacingApprovals(left, right, broker=Broker(store))
+        task = await asking(race, request, left, right)
+        left.fail(request, BackendUnavailable("no terminal"))
+        resolution = await Broker(elsewhere).decide(request.id, request.digest, ALLOW.id, ROBIN)
+        assert resolution.accepted
+        assert (await task).by == "Robin"
+        assert right.taken_away == [request.id]
+        assert await race.claim(request.id, request.digest)
+        await race.settle(request.id, "done")
+        await race.settle(request.id, "done")
+
+
+@pytest.mark.rule("APR-4")
+async def test_time_is_over(tmp_path: Path) -> None:
+    """When the request's time is over it is expired everywhere, and that is a timeout."""
+    left, request = Channel("left"), now(seconds=0.05)
+    async with SqliteStore(tmp_path / "a.db") as store:
+        race = RacingApprovals(left, broker=Broker(store))
+        task = await asking(race, request, left)
+        with pytest.raises(ApprovalTimeout):
+            await task
+        record = await store.get(request.id)
+    assert record is not None
+    assert record.status == "expired"
+    assert left.taken_away == [request.id]
+
+
+@pytest.mark.rule("APR-4", "BCK-5")
+@pytest.mark.parametrize("kind", FILES)
+async def test_goes_durable(kind: str, tmp_path: Path) -> None:
+    """When only the inline wait is over the question stays open, and asking again gets the decision made meanwhile."""
+    left, request = Channel("left"), now(wait=0.05)
+    async with opened(kind, tmp_path) as subject:
+        race = RacingApprovals(left, broker=Broker(subject.store))
+        with pytest.raises(ApprovalPending) as pending:
+            await race.request(request)
+        assert pending.value.request == request.id
+        assert left.taken_away == [request.id]
+        assert (await Broker(subject.store).decide(request.id, request.digest, ALLOW.id, ROBIN)).accepted
+        assert (await race.request(request)).by == "Robin"
+        assert await race.claim(request.id, request.digest)
+        with pytest.raises(BackendUnavailable, match="it was approved and is claimed now"):
+            await race.request(request)
+
+
+@pytest.mark.rule("APR-4")
+async def test_memory_is_not_durable() -> None:
+    """Where nobody could come back to the question, the inline wait is the whole time."""
+    left, request = Channel("left"), now(wait=0.0)
+    task = await asking(RacingApprovals(left), request, left)
+    left.answer(request, ALLOW.id)
+    assert (await task).option == ALLOW.id
+
+
+@pytest.mark.rule("APR-4")
+async def test_withdrawn() -> None:
+    """A question that is taken back ends with that; `expired` as the reason is kept as expiry."""
+    left = Channel("left")
+    race = RacingApprovals(left)
+    for reason, error, status in (
+        ("changed our mind", RequestWithdrawn, "cancelled"),
+        ("expired", ApprovalTimeout, "expired"),
+    ):
+        left.asked.clear()
+        request = now()
+        task = await asking(race, request, left)
+        await race.withdraw(request.id, reason)
+        with pytest.raises(error):
+            await task
+        record = await race.broker.store.get(request.id)
+        assert record is not None
+        assert record.status == status
+    await race.withdraw("nothing", "never heard of it")
+
+
+@pytest.mark.rule("APR-3", "APR-6")
+@pytest.mark.fault("F-APR-05")
+@pytest.mark.parametrize(
+    "seeds", [50, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["few", "many"]
+)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path) -> None:
+    """Whoever is cancelled around the moment of the approval cannot claim it; who was not cancelled in time can."""
+    seen = set()
+    async with opened(kind, tmp_path) as subject:
+        broker = Broker(subject.store)
+        for seed in range(seeds):
+            chance, request, left = random.Random(seed), now(seed), Channel()  # a schedule
+            channels = [left] if seed % 2 else []
+            task = await asking(RacingApprovals(*channels, broker=broker), request, *channels)
+            with broker.watch() as watch:
+                while not await broker.show(request.id, ROBIN):
+                    await watch.wait(1)
+            deciding = asyncio.ensure_future(broker.decide(request.id, request.digest, ALLOW.id, ROBIN))
+            await turns(chance.randrange(12))
+            task.cancel()
+            await asyncio.wait({task, deciding})
+            claimed = await RacingApprovals(broker=broker).claim(request.id, request.digest)
+            assert claimed is not task.cancelled()
+            seen.add(claimed)
+            await broker.end_session("acme", "session-1")
+    assert False in seen
+
+
+@pytest.mark.rule("BCK-5")
+@pytest.mark.parametrize("kind", FILES)
+async def test_deferred(kind: str, tmp_path: Path) -> None:
+    """A program lists and decides what another one asks; after a restart the same question has its answer."""
+    request = now(wait=0.0)
+    async with opened(kind, tmp_path) as subject:
+        worker, other = DeferredApprovals(subject.store), DeferredApprovals(Broker(subject.store))
+        with pytest.raises(ApprovalPending):
+            await worker.request(request)
+        (record,) = await other.pending(ROBIN)
+        assert record.request == request
+        assert (await other.decide(record.id, record.request.digest, ALLOW.id, ROBIN, message="go")).accepted
+        again = DeferredApprovals(subject.store)
+        taken = await again.resume(request.tenant, request.session)
+        assert [one.id for one in taken.approved] == [request.id]
+        decision = await again.request(request)
+        assert (decision.by, decision.message) == ("Robin", "go")
+        assert [await again.claim(request.id, request.digest) for _ in range(2)] == [True, False]
+        await again.settle(request.id, "done")
+        assert await other.pending(ROBIN) == []
+        assert await other.grants(ROBIN) == []
+
+
+async def test_opens_its_store(tmp_path: Path) -> None:
+    """Used as a context manager it opens the store and closes it."""
+    clock = MovableClock()
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db", clock=clock)) as approvals:
+        assert await approvals.pending(Decider(name="x", channel="y")) == []
+    async with Broker(MemoryStore()) as broker:
+        assert await broker.pending(ROBIN) == []
+
+
+@pytest.mark.rule("APR-4")
+@pytest.mark.fault("F-APR-06")
+async def test_closed_while_asking(tmp_path: Path) -> None:
+    """Closing takes back what is being asked at that moment, durably, and whoever waits is told."""
+    approvals = await DeferredApprovals(SqliteStore(tmp_path / "a.db")).open()
+    requests = [now(number) for number in range(5)]
+    tasks = [await asking(approvals, request) for request in requests]
+    with approvals.broker.watch() as watch:
+        while len(await approvals.pending(ROBIN)) < 5:
+            await watch.wait(1)
+    await approvals.close()
+    await asyncio.wait(tasks)
+    assert {type(task.exception()) for task in tasks} <= {RequestWithdrawn, StoreClosed}
+    async with SqliteStore(tmp_path / "a.db") as store:
+        assert {record.status for record in await store.history()} == {"cancelled"}
+        assert len(await store.history()) == 5

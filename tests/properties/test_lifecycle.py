@@ -1,0 +1,155 @@
+"""A request's life, walked at random beside a model that is written down another way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from attrs import evolve
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from approval_backends.lifecycle import (
+    CLAIM_WITHIN,
+    FINAL,
+    Change,
+    Decider,
+    Moment,
+    Record,
+    Refusal,
+    judge,
+    move,
+    opened,
+)
+from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, a_request, an_answer
+
+ENDS = {"give_up": "expired", "withdraw": "cancelled", "supersede": "superseded"}
+SETTLES = {"finish": "done", "fail": "failed"}
+
+
+class Life(RuleBasedStateMachine):
+    """One request. The model keeps four facts: who decided what and when, whether it ran, how it ended."""
+
+    @initialize()
+    def open(self) -> None:
+        """Somebody asks."""
+        self.request = a_request(1)
+        self.now = Moment(datetime(2026, 1, 1, tzinfo=UTC), "boot", 0.0)
+        self.record = opened(self.request, self.now)
+        self.before = self.record
+        self.allowed: bool | None = None
+        self.decided = 0.0
+        self.claims = 0
+        self.end = ""
+
+    @property
+    def age(self) -> float:
+        """Seconds that have really passed."""
+        return self.now.reading
+
+    @property
+    def expected(self) -> str:
+        """The state, from the facts alone."""
+        if self.end:
+            return self.end
+        if self.claims:
+            return "claimed"
+        return {None: "pending", True: "approved", False: "denied"}[self.allowed]
+
+    @property
+    def over(self) -> bool:
+        """Whether its time is up, from the facts alone."""
+        until = max(LIFETIME, self.decided + CLAIM_WITHIN) if self.allowed else LIFETIME
+        return self.age >= until
+
+    def take(self, result: Record | Refusal, *, should: bool) -> bool:
+        """Keep what came of it; whether it was accepted is what the model said."""
+        assert isinstance(result, Record) == should, (self.expected, result)
+        if isinstance(result, Record):
+            self.record = result
+        return should
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 20.0, 59.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Both clocks go on."""
+        self.now = Moment(self.now.wall + timedelta(seconds=seconds), "boot", self.now.reading + seconds)
+
+    @rule(seconds=st.sampled_from([1.0, 3600.0]))
+    def wall_clock_is_put_back(self, seconds: float) -> None:
+        """It must not give a request more time."""
+        self.now = evolve(self.now, wall=self.now.wall - timedelta(seconds=seconds))
+
+    @rule(
+        option=st.sampled_from([ALLOW, ALWAYS, DENY]),
+        name=st.sampled_from(["Robin", "Kim"]),
+        valid=st.sampled_from(["yes", "digest", "option", "right", "tenant"]),
+    )
+    def answer(self, option: object, name: str, valid: str) -> None:
+        """Somebody answers, rightly or not."""
+        by = Decider(name=name, channel="x", tenant="other" if valid == "tenant" else None, may_decide=valid != "right")
+        answer = an_answer(self.request, option, by=by)  # type: ignore[arg-type]
+        if valid == "digest":
+            answer = evolve(answer, digest="other")
+        if valid == "option":
+            answer = evolve(answer, option="nothing")
+        counts = valid == "yes" and self.expected == "pending" and not self.over
+        if self.take(judge(self.record, answer, self.now), should=counts):
+            self.allowed, self.decided = option is not DENY, self.age
+            self.decision = answer
+
+    @precondition(lambda self: self.allowed is not None)
+    @rule()
+    def same_answer_again(self) -> None:
+        """A retry changes nothing, whatever has happened since."""
+        assert judge(self.record, self.decision, self.now) is self.record
+
+    @rule(change=st.sampled_from(sorted(ENDS)))
+    def end_it(self, change: Change) -> None:
+        """Whoever asked takes it back."""
+        if self.take(move(self.record, change, self.now), should=self.expected in ("pending", "approved")):
+            self.end = ENDS[change]
+
+    @rule()
+    def sweep(self) -> None:
+        """Somebody looks whether it is over."""
+        open_ = self.expected in ("pending", "approved")
+        if self.take(move(self.record, "expire", self.now), should=open_ and self.over):
+            self.end = "expired"
+
+    @rule(digest=st.sampled_from(["right", "wrong"]), epoch=st.sampled_from([0, 1]))
+    def claim(self, digest: str, epoch: int) -> None:
+        """Somebody wants to run it."""
+        may = self.expected == "approved" and not self.over and digest == "right" and epoch == 0
+        wanted = self.request.digest if digest == "right" else "other"
+        if self.take(move(self.record, "claim", self.now, digest=wanted, epoch=epoch), should=may):
+            self.claims += 1
+
+    @rule()
+    def lose(self) -> None:
+        """The process that ran it is gone."""
+        if self.take(move(self.record, "lose", self.now), should=self.expected == "claimed"):
+            self.end = "unknown"
+
+    @rule(change=st.sampled_from(sorted(SETTLES)))
+    def settle(self, change: Change) -> None:
+        """It has run, or somebody found out whether it had."""
+        if self.take(move(self.record, change, self.now), should=self.expected in ("claimed", "unknown")):
+            self.end = SETTLES[change]
+
+    @invariant()
+    def agrees(self) -> None:
+        """The record is what the facts say; it ran at most once, and only if it was approved; ends are ends."""
+        assert self.record.status == self.expected
+        assert self.claims <= 1
+        assert not self.claims or self.allowed
+        assert (self.record.ended is not None) == (self.record.status in FINAL)
+        assert self.record.version >= self.before.version
+        if self.before.status in FINAL:
+            assert self.record is self.before
+        self.before = self.record
+
+
+@pytest.mark.rule("APR-8")
+@pytest.mark.fault("F-APR-01", "F-APR-19", "F-ST-11")
+class TestLife(Life.TestCase):  # type: ignore[misc,valid-type]
+    """Whatever happens in whatever order, the table and the model agree."""
