@@ -814,6 +814,7 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     gated.gate(TOOL_PRE, lambda event, data: ran.append("e"), name="e")
     outcome = await quick(gated.emit(TOOL_PRE, CALL))
     assert (outcome.denied_by, outcome.cause) == ("e", "hook_timeout")
+    assert outcome.reason == "the hooks before it used up the 0.1 s they share"
     assert ran == []
 
 

@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import pickle
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -765,6 +766,20 @@ async def test_durations_are_kept_where_they_mean_something(timing: bool) -> Non
     assert measured == took.keys() - (set() if timing else silent)
     assert sum(duration for duration in took.values() if duration) <= outcome.total_duration_ms
     assert 9 < (took["waited"] or 0) < 1000
+
+
+@pytest.mark.rule("DSP-8", "RES-8")
+@pytest.mark.parametrize("answer", [None, HookResult.inject("x")])
+async def test_the_time_of_the_chain(answer: HookResult | None) -> None:
+    """An outcome says how long its hooks took together, whether or not one of them had something to say."""
+    registry = HookRegistry()
+
+    def slow(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        time.sleep(0.01)
+        return answer
+
+    registry.on(TOOL_PRE, slow)
+    assert 9 < (await registry.emit(TOOL_PRE, CALL)).total_duration_ms < 1000
 
 
 @pytest.mark.rule("DSP-8", "REG-3")
