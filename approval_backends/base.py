@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
+from amplifier_hooks.action import Action, freeze
 from approval_backends.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class InProcessBackend(ABC):
         self._approved: dict[str, str] = {}
 
     async def request(self, request: ApprovalRequest) -> Decision:
-        """Ask, and keep the digest of what was approved until it is claimed.
+        """Ask, and keep the digest of what was approved, with the approver's own arguments, until it is claimed.
 
         Raises what `ask` raises, and `BackendUnavailable` for an answer to a question that was withdrawn meanwhile.
         Cancelling it cancels the question.
@@ -34,7 +35,7 @@ class InProcessBackend(ABC):
         finally:
             self._open.discard(request.id)
         if any(option.allows for option in request.options if option.id == decision.option):
-            self._approved[request.id] = request.digest
+            self._approved[request.id] = _digest(request, decision)
         return decision
 
     @abstractmethod
@@ -52,3 +53,11 @@ class InProcessBackend(ABC):
         """Forget the request. One that is unknown is none."""
         self._open.discard(request_id)
         self._approved.pop(request_id, None)
+
+
+def _digest(request: ApprovalRequest, decision: Decision) -> str:
+    """The digest of what was approved. Raises `InputNotFreezable` for arguments that cannot be bound to one."""
+    if decision.arguments is None:
+        return request.digest
+    arguments = freeze(dict(decision.arguments))
+    return Action(request.tenant, request.session, request.event, request.tool, arguments).digest
