@@ -15,7 +15,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Change", "ChangeLine", "change", "compare"]
+__all__ = ["ChangeLine", "FileChange", "change", "compare"]
 
 Kind = Literal["same", "add", "del", "skip", "part"]
 
@@ -42,7 +42,7 @@ class ChangeLine:
 
 
 @frozen
-class Change:
+class FileChange:
     """A change to one file. `whole`: the text is all that will be in it. `used` names the arguments it tells."""
 
     path: str
@@ -66,7 +66,7 @@ class Change:
         return "\n".join(line.text for line in self.lines if line.kind in ("add", "same"))
 
 
-def change(arguments: Mapping[str, Any]) -> Change | None:
+def change(arguments: Mapping[str, Any]) -> FileChange | None:
     """What these arguments would change, or None if they do not say so in a way that is known here."""
     path = next((name for name in PATHS if isinstance(arguments.get(name), str)), None)
     if path is None:
@@ -74,13 +74,13 @@ def change(arguments: Mapping[str, Any]) -> Change | None:
     file = arguments[path]
     pair = _pair(arguments)
     if pair is not None:
-        return Change(file, tuple(compare(arguments[pair[0]], arguments[pair[1]])), frozenset({path, *pair}))
+        return FileChange(file, tuple(compare(arguments[pair[0]], arguments[pair[1]])), frozenset({path, *pair}))
     edits = arguments.get("edits")
     if isinstance(edits, list) and edits and all(_told(edit) for edit in edits):
-        return Change(file, tuple(_edits(edits)), frozenset({path, "edits"}))
+        return FileChange(file, tuple(_edits(edits)), frozenset({path, "edits"}))
     content = next((name for name in CONTENTS if isinstance(arguments.get(name), str)), None)
     if content is not None:
-        return Change(file, tuple(_whole(arguments[content])), frozenset({path, content}), whole=True)
+        return FileChange(file, tuple(_whole(arguments[content])), frozenset({path, content}), whole=True)
     return None
 
 
