@@ -17,9 +17,9 @@ from attrs import frozen
 
 from amplifier_hooks.effects.audit.errors import MalformedLine
 
-__all__ = ["LIMIT", "SEAL", "Entry", "read", "seal", "unseal"]
+__all__ = ["LONGEST_LINE", "SEAL", "Entry", "read", "seal", "unseal"]
 
-LIMIT: Final = 65_536
+LONGEST_LINE: Final = 65_536
 """Bytes of a line at most, its newline included."""
 
 SEAL: Final = len(',"h":""}\n') + 64
@@ -49,8 +49,8 @@ def unseal(line: bytes) -> tuple[bytes, bytes]:
 
     Raises `MalformedLine` for what cannot be a line of the log: too long, not ended, not ASCII, without its seal.
     """
-    if len(line) > LIMIT:
-        raise MalformedLine(f"longer than {LIMIT:,} bytes")
+    if len(line) > LONGEST_LINE:
+        raise MalformedLine(f"longer than {LONGEST_LINE:,} bytes")
     found = _SEAL.fullmatch(line[-SEAL:])
     if found is None:
         raise MalformedLine("does not end in a hash and a newline")

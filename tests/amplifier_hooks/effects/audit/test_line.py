@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amplifier_hooks.effects.audit.errors import MalformedLine
-from amplifier_hooks.effects.audit.line import LIMIT, SEAL, Entry, read, seal, unseal
+from amplifier_hooks.effects.audit.line import LONGEST_LINE, SEAL, Entry, read, seal, unseal
 
 HEAD = bytes(range(32))
 BODY = b'{"seq":7,"time":"2026-11-18T15:02:11+00:00","kind":"outcome","facts":{"event":"tool:pre"}'
@@ -31,7 +31,7 @@ def test_seal() -> None:
         (seal(b'{"time":1', HEAD), "begin with"),
         (seal('{"seq":7,"x":"é"'.encode(), HEAD), "not allowed"),
         (seal(b'{"seq":7\n', HEAD), "not allowed"),
-        (seal(b'{"seq":7' + b" " * LIMIT, HEAD), "longer"),
+        (seal(b'{"seq":7' + b" " * LONGEST_LINE, HEAD), "longer"),
     ],
 )
 def test_no_line(line: bytes, problem: str) -> None:
