@@ -52,7 +52,7 @@ class Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node. Refuses an alias: a few lines of them make a file of any size."""
         if self.check_event(yaml.AliasEvent):
-            event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
             raise yaml.MarkedYAMLError(problem="an alias", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 

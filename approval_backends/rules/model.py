@@ -27,6 +27,7 @@ OTHERWISE: Final = "otherwise"
 ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
 MOST_RULES: Final = 1_000
+LONGEST_REASON: Final = 2_048
 
 
 def _id(given: object) -> str:
@@ -78,6 +79,12 @@ def _text(given: object) -> object:
     return given
 
 
+def _reason(given: object) -> object:
+    if len(str(_text(given))) > LONGEST_REASON:
+        raise ValueError(f"has more than {LONGEST_REASON:,} characters; say it shorter")
+    return given
+
+
 def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
     return PlainValidator(reader)
 
@@ -103,7 +110,7 @@ class RuleModel(Strict):
     path: Annotated[tuple[PathPattern, ...] | None, _from_file(as_paths)] = None
     path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
     hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
-    reason: Annotated[str, BeforeValidator(_text), Field(max_length=2_048)] = ""
+    reason: Annotated[str, _from_file(_reason)] = ""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

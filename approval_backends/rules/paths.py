@@ -12,8 +12,8 @@
 An allow wants every path of the call to match, both as it is written and as it is with all links followed; of its
 pattern only the working directory and the home folder have theirs followed, since a link below may be the agent's own.
 A deny or ask is met by any path of the call, in either form, whatever the case of its letters, and by everything below
-what its pattern matches. It looks at every text in the arguments, whatever the argument is called, and at the words of commands; like the words of
-commands themselves that is a net and no wall. What is changed between the decision and the call is not seen.
+what its pattern matches. It looks at every text in the arguments, whatever the argument is called, and at the words of
+commands; that is a net and no wall. What is changed between the decision and the call is not seen.
 """
 
 from __future__ import annotations

@@ -38,9 +38,8 @@ def judged(
 ) -> bool:
     """Whether a rule for a path matches a call."""
     hooks = ", hooks: '*'" if effect == "allow" else ""
-    policy = Rules(
-        f"version: 1\nrules:\n- {{id: p, effect: {effect}, tool: '{tool}', path: '{pattern.strip(chr(39))}'{more}{hooks}}}\n".encode()
-    )
+    rule = f"{{id: p, effect: {effect}, tool: '{tool}', path: '{pattern.strip(chr(39))}'{more}{hooks}}}"
+    policy = Rules(f"version: 1\nrules:\n- {rule}\n".encode())
     facts = ActionFacts(tool="Write", arguments=arguments, event="tool:pre", session="s1", tenant="", cwd=str(cwd))
     return policy.judge(facts) is not None
 
