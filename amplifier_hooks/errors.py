@@ -15,6 +15,7 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── TooManyHooks                  the limit of hooks for one event is reached
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
+├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
@@ -37,6 +38,7 @@ __all__ = [
     "EventNameWarning",
     "HookAbortError",
     "HookError",
+    "HookFailed",
     "HookRefused",
     "HookUnavailable",
     "HookUsageError",
@@ -158,6 +160,10 @@ class EmitTooDeep(HookRefused, RecursionError):
         super().__init__(
             f"{event} was emitted by a hook {limit} emits deep; break the cycle or raise max_depth of the registry"
         )
+
+
+class HookFailed(HookError):
+    """A command or a service that was run as a hook and ended without an answer."""
 
 
 class HookUnavailable(HookError):
