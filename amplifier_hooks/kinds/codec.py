@@ -12,6 +12,9 @@ exit status and standard output:
 | 2              | whatever it is      | deny; standard error is the reason                                  |
 | any other, or a signal | whatever it is | the hook has failed                                                |
 
+A service is sent `{"id": "msg_…", "event": "tool:pre", "data": {…}}` and answers with the fields of a `HookResult` and
+the same `id`.
+
 Exit status 2 denies whatever else was said: interpreters end with it when a script is missing or does not parse, so
 it may mean that nobody decided, but never that somebody allowed.
 """
@@ -22,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import frozen
 
-from amplifier_hooks.errors import HookFailed
-from amplifier_hooks.kinds.messages import as_reason, pack, unpack
+from amplifier_hooks.errors import HookFailed, InvalidResult
+from amplifier_hooks.kinds.messages import as_reason, incoming, outgoing
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
 
 if TYPE_CHECKING:
@@ -54,8 +57,8 @@ class Ended:
 class Codec(Protocol):
     """One way of talking to hooks that are commands or services."""
 
-    def question(self, event: str, data: Mapping[str, Any]) -> bytes:
-        """What the hook is sent. Raises `HookUnavailable` when the event cannot be told this way."""
+    def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
+        """What the hook is sent; a service also under which id. Raises `HookUnavailable` when that cannot be told."""
         ...
 
     def answer(self, event: str, ended: Ended) -> HookResult:
@@ -65,17 +68,18 @@ class Codec(Protocol):
         """
         ...
 
-    def reply(self, event: str, body: bytes) -> HookResult:
-        """What the body of a service's success means. Raises `InvalidResult` for one that is no answer."""
+    def reply(self, event: str, body: bytes, request_id: str) -> HookResult:
+        """What the body of a service's success means. Raises `InvalidResult` for one that is no answer to this."""
         ...
 
 
 class NativeCodec:
     """Our own spelling."""
 
-    def question(self, event: str, data: Mapping[str, Any]) -> bytes:
-        """The event and its payload."""
-        return pack({"event": event, "data": dict(data)})
+    def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
+        """The event and its payload, and the id of the request where there is one."""
+        named = {} if request_id is None else {"id": request_id}
+        return outgoing({**named, "event": event, "data": dict(data)})
 
     def answer(self, event: str, ended: Ended) -> HookResult:  # noqa: ARG002  # ours means the same at every event
         """By exit status first, then by standard output, as the table above has it."""
@@ -85,11 +89,14 @@ class NativeCodec:
             said = as_reason(ended.errors)
             raise HookFailed(f"the command {ended.how}{f': {said}' if said else ''}")
         output = ended.output.strip()
-        return as_result(unpack(output)) if output.startswith(LOOKS_LIKE_JSON) else CONTINUE
+        return as_result(incoming(output)) if output.startswith(LOOKS_LIKE_JSON) else CONTINUE
 
-    def reply(self, event: str, body: bytes) -> HookResult:  # noqa: ARG002  # as above
-        """One JSON object with the fields of a `HookResult`, and nothing else."""
-        return as_result(unpack(body))
+    def reply(self, event: str, body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
+        """One JSON object: the id of the request it answers, and the fields of a `HookResult`."""
+        fields = incoming(body)
+        if fields.pop("id", None) != request_id:
+            raise InvalidResult("an answer to another request, or to none: return the request's id in `id`")
+        return as_result(fields)
 
 
 NATIVE: Final = NativeCodec()

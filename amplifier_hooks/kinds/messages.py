@@ -15,7 +15,7 @@ from amplifier_hooks.escape import clip, for_model
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["DEEPEST", "LARGEST_ANSWER", "LARGEST_PAYLOAD", "LONGEST_REASON", "as_reason", "pack", "unpack"]
+__all__ = ["DEEPEST", "LARGEST_ANSWER", "LARGEST_PAYLOAD", "LONGEST_REASON", "as_reason", "incoming", "outgoing"]
 
 LARGEST_PAYLOAD: Final = 1024 * 1024
 LARGEST_ANSWER: Final = 64 * 1024
@@ -27,7 +27,7 @@ DEEPEST: Final = 64
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
 
 
-def pack(message: Mapping[str, Any]) -> bytes:
+def outgoing(message: Mapping[str, Any]) -> bytes:
     """One line of ASCII JSON. What JSON has no form for, a date or an object of the host's, goes as its `str`.
 
     Raises `HookUnavailable` when it is too large, too deep, or cannot be written at all: a hook that is told less than
@@ -46,7 +46,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
     return data
 
 
-def unpack(data: bytes) -> dict[str, Any]:
+def incoming(data: bytes) -> dict[str, Any]:
     """The JSON object an answer consists of.
 
     Raises `InvalidResult` for anything else: not UTF-8, not one object, a key given twice, NaN, too large, too deep.
