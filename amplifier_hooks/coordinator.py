@@ -194,6 +194,14 @@ class SessionCoordinator:
         return self._session.injector.injections
 
     @property
+    def transcript(self) -> tuple[tuple[str, str], ...]:
+        """What captured hooks printed and did not hide: name and text, the last 1,000 in order. Escape it to show it.
+
+        Of every output, hidden or not, the record has size and digest.
+        """
+        return tuple(self._session.printed)
+
+    @property
     def tokens_this_turn(self) -> int:
         """Tokens that injections have used in this turn."""
         return self._session.injector.tokens_this_turn

@@ -20,6 +20,9 @@ PACKAGES = ["amplifier_hooks", "approval_backends"]
 PURE = [
     "amplifier_hooks.action",
     "amplifier_hooks.budget",
+    "amplifier_hooks.effects.audit.chain",
+    "amplifier_hooks.effects.audit.checkpoint",
+    "amplifier_hooks.effects.audit.line",
     "amplifier_hooks.events",
     "amplifier_hooks.matching",
     "amplifier_hooks.merge",

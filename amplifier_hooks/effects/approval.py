@@ -103,6 +103,8 @@ class Approver:
             self._open.add(stop)  # before anything is waited for: from here on it can be taken back
             try:
                 await self._recorder.write("approval.requested", described(request))
+                options = [option.label for option in request.options]
+                log.info("approval_requested", hook=asking(request), prompt=request.prompt, options=options)
                 approval = await self._answer(self._backend, request, wait, stop)
             finally:
                 self._open.discard(stop)
@@ -114,6 +116,10 @@ class Approver:
         except asyncio.CancelledError:
             await self.withdraw(request, "cancelled")
             raise
+        if approval.status == "expired":
+            log.info("approval_timeout", hook=asking(request))
+        else:
+            log.info("approval_decision", hook=asking(request), decision=approval.status)
         return approval
 
     async def claim(self, approval: Approval) -> bool:
@@ -217,6 +223,11 @@ def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
     """The kinds there are among these options."""
     return {option.kind for option in options}
+
+
+def asking(request: ApprovalRequest) -> str:
+    """The hooks that ask, as a log line names them."""
+    return ", ".join(dict.fromkeys(question.hook for question in request.questions))
 
 
 def described(request: ApprovalRequest) -> dict[str, Any]:
