@@ -20,22 +20,27 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.approval.rules import applied, verdict_facts
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.effects.display import show, transcript
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.escape import for_model
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
+from amplifier_hooks.view import DataView
 from amplifier_hooks.waiting import pending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.around import HookContext
-    from amplifier_hooks.effects.approval import Approval, Approver
+    from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
-    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
+    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem, Risk
     from amplifier_hooks.registry import HookRegistry
 
 __all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "problem_of"]
@@ -52,6 +57,8 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
 """Why an approval denies, by what became of its request."""
 
 T = TypeVar("T")
+
+log = get_logger(__name__)
 
 
 class Stopped(Exception):
@@ -95,6 +102,9 @@ class Session:
     recorder: Recorder
     approver: Approver
     injector: Injector
+    rules: Rules | None = None
+    cwd: str = ""
+    risk: Callable[[str, Mapping[str, Any]], Risk] | None = None
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -187,7 +197,29 @@ class Session:
 
         With `durable` False the caller writes a durable record before anything follows from it.
         """
-        return await self.recorded(await self._asked(event, self.payload(data)), durable=durable)
+        payload = self.payload(data)
+        if self.rules is not None and events.canonical(event) == TOOL_PRE:
+            return await self._under_rules(self.rules, event, payload, durable=durable)
+        return await self.recorded(await self._asked(event, payload), durable=durable)
+
+    async def _under_rules(self, rules: Rules, event: str, payload: dict[str, Any], *, durable: bool) -> Outcome:
+        """The rules speak twice: about the input as the agent wrote it, and as the hooks left it."""
+        verdict = await rules.judge(self.facts(payload))
+        if verdict is not None and verdict.effect == "deny":
+            outcome = Outcome(TOOL_PRE, payload)
+        else:
+            outcome = await self._asked(event, payload)
+            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data))
+        outcome, answered = applied(outcome, verdict)
+        outcome = await self.recorded(outcome, durable=durable)
+        if verdict is None or not (answered or verdict.effect == "deny"):
+            return outcome
+        try:
+            about = {"event": outcome.event, "tool": str(payload.get("tool_name"))}
+            await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
+        except RecordUnavailable as error:
+            return denied(outcome, "record", str(error), "audit_unavailable")
+        return outcome
 
     async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
         """What the hooks say. A closed session asks nobody whether something may happen."""
@@ -300,6 +332,33 @@ class Session:
         except Stopped:
             raise HookAbortError(self.stopped or "cancelled", "session") from None
         return result
+
+    def facts(self, data: Mapping[str, Any]) -> ActionFacts:
+        """A tool call as rules see it."""
+        tool, given = data.get("tool_name"), data.get("tool_input")
+        name = tool if isinstance(tool, str) else ""
+        arguments = DataView(given) if isinstance(given, Mapping) else DataView()
+        return ActionFacts(
+            tool=name,
+            arguments=arguments,
+            event=TOOL_PRE,
+            session=self.id,
+            tenant=self.tenant,
+            agent=self.agent,
+            cwd=self.cwd,
+            risk=self.risk_of(name, arguments),
+        )
+
+    def risk_of(self, tool: str, arguments: Mapping[str, Any]) -> Risk:
+        """How much is at stake, as the host says; where it cannot say, it is much."""
+        if self.risk is None:
+            return "medium"
+        try:
+            risk: object = self.risk(tool, arguments)
+        except Exception as error:  # noqa: BLE001  # the host's code; what fails here must not make an action look harmless
+            log.warning("risk_unknown", error=describe(error))
+            return "high"
+        return risk if risk in ("low", "medium", "high") else "high"
 
     # -- words and facts -----------------------------------------------------------------------------------------
 
