@@ -10,6 +10,7 @@ anything to escape comes back unchanged.
 |-----------------|----------------|------------------------------------------------------------------------|
 | any             | `visible`      | newline and tab stay                                                   |
 | terminal        | `for_terminal` | long blank runs become their size, so nothing is pushed off the screen |
+| page            | `for_page`     | the same; the page shows as text, never as markup, what it is given    |
 | log line        | `for_log`      | newline and tab are escaped too: one physical line                     |
 | model's context | `for_model`    | the brackets of our own markers are escaped                            |
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MARK_CLOSE", "MARK_OPEN", "clip", "for_log", "for_model", "for_terminal", "marker", "visible"]
+__all__ = ["MARK_CLOSE", "MARK_OPEN", "clip", "for_log", "for_model", "for_page", "for_terminal", "marker", "visible"]
 
 MARK_OPEN: Final = "⟦"
 MARK_CLOSE: Final = "⟧"
@@ -79,6 +80,11 @@ def for_terminal(text: str, *, max_run: int = 64) -> str:
         return f"⟨{said}⟩" + "\n" * ("\n" in run)
 
     return _RUN.sub(collapse, _escape(text, keep="\n\t", also="⟨"))
+
+
+def for_page(text: str) -> str:
+    """For the approval page: as for a terminal, for a page can be pushed off its screen as well."""
+    return for_terminal(text)
 
 
 _RUN: Final = re.compile(r"[ \t\n]{2,}")

@@ -25,6 +25,7 @@ PURE = [
     "amplifier_hooks.merge",
     "amplifier_hooks.provenance",
     "amplifier_hooks.result",
+    "approval_backends.card",
     "approval_backends.lifecycle",
     "approval_backends.wire",
 ]
