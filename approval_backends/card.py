@@ -7,67 +7,55 @@ from __future__ import annotations
 
 import json
 import re
-from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.escape import clip
+from approval_backends.change import ChangeLine, change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from amplifier_hooks.ports import ApprovalRequest, Question
     from approval_backends.lifecycle import GrantKey
 
     Escape = Callable[[str], str]
 
-__all__ = ["Asked", "Headline", "Line", "Reach", "View", "asked", "headline", "reach", "reach_of", "views"]
+__all__ = ["Asked", "Headline", "Reach", "View", "asked", "claim", "headline", "reach", "reach_of", "views"]
 
-Op = Literal["same", "added", "removed", "gap"]
-Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
 LONGEST_WHAT: Final = 512
 """Bytes of the object of a headline; all of it is in the views."""
-AROUND: Final = 3
-"""Unchanged lines shown around a change."""
-COMPARED: Final = 200
-"""Changed lines on either side that are compared with each other; of more, all are removed and all are added."""
-LINE: Final = re.compile(r"(?:\\u\{[0-9A-F]+\}|[\s\S]){1,4096}")
+PIECE: Final = re.compile(r"(?:\\u\{[0-9A-F]+\}|[\s\S]){1,4096}")
 """As much of a line as is kept together; no escape is torn."""
+
+NAMED: Final = {"command": "Command", "cmd": "Command", "url": "Address", "query": "Query"}
+"""Arguments that say it all where nothing is changed in a file."""
+CLAIM: Final = "description"
 
 
 @frozen(kw_only=True)
 class Headline:
     """What would be done, in two words and one object: `Edit`, `config/production.yaml`."""
 
-    kind: Kind
+    kind: ToolKind
     verb: str
     what: str
 
 
 @frozen(kw_only=True)
-class Line:
-    """One line of a diff. `old` and `new` are its numbers in the two texts; of a gap, `text` says how long it is.
+class View:
+    """One way to look at the action. A diff has lines, everything else has text. `characters` as the agent wrote it.
 
     A line that is very long goes on in others, which have no number.
     """
 
-    op: Op
-    text: str
-    old: int | None = None
-    new: int | None = None
-
-
-@frozen(kw_only=True)
-class View:
-    """One way to look at the action. A diff has lines, everything else has text; `whole` is all there is."""
-
     name: str
     text: str = ""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ChangeLine, ...] = ()
     added: int = 0
     removed: int = 0
     characters: int = 0
@@ -93,7 +81,7 @@ class Reach:
 
 # -- the action --------------------------------------------------------------------------------------------------------
 
-SHAPES: Final[tuple[tuple[frozenset[str], Kind, str, str], ...]] = (
+SHAPES: Final[tuple[tuple[frozenset[str], ToolKind, str, str], ...]] = (
     (frozenset({"command"}), "execute", "Run a command", "command"),
     (frozenset({"cmd"}), "execute", "Run a command", "cmd"),
     (frozenset({"file_path", "old_string", "new_string"}), "edit", "Edit", "file_path"),
@@ -125,88 +113,46 @@ def views(request: ApprovalRequest, escape: Escape) -> tuple[View, ...]:
     Raw is ASCII, with everything else as JSON writes it, so what is odd is seen there in another way.
     """
     arguments: Any = thaw(freeze(dict(request.arguments)))
-    raw = json.dumps(arguments, indent=2).replace("\x7f", "\\u007f")
-    return (*_telling(arguments, escape), View(name="Raw", text=raw, characters=len(raw)))
+    return (*_telling(arguments, escape), _json("Raw", arguments))
 
 
 def _telling(arguments: Mapping[str, Any], escape: Escape) -> Iterator[View]:
-    changes = list(_changes(arguments))
-    if changes:
-        lines = [line for old, new in changes for line in _diff(old, new, escape)]
-        yield View(
-            name="Diff",
-            lines=tuple(lines),
-            added=sum(line.op == "added" for line in lines),
-            removed=sum(line.op == "removed" for line in lines),
-            characters=sum(len(old) + len(new) for old, new in changes),
-        )
-        return
-    for key, name in (("command", "Command"), ("cmd", "Command"), ("url", "Address")):
-        if isinstance(arguments.get(key), str):
-            yield View(name=name, text=escape(arguments[key]), characters=len(arguments[key]))
+    """What people read first, and the arguments it does not tell."""
+    changed = change(arguments)
+    if changed is not None:
+        lines = tuple(piece for line in changed.lines for piece in _pieces(line, escape))
+        size = sum(len(line.text) for line in changed.lines)
+        yield View(name="Diff", lines=lines, added=changed.added, removed=changed.removed, characters=size)
+        if not changed.whole:
+            yield View(name="Result", text=escape(changed.result), characters=len(changed.result))
+        used: Collection[str] = changed.used
+    else:
+        key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
+        if key is None:
             return
+        yield View(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
+        used = (key,)
+    besides = {key: value for key, value in arguments.items() if key not in used and key != CLAIM}
+    if besides:
+        yield _json("Besides", besides)
 
 
-def _changes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Texts before and after, as far as the arguments say them."""
-    edits = arguments.get("edits")
-    for change in edits if isinstance(edits, list) else [arguments]:
-        if not isinstance(change, dict):
-            continue
-        old, new = change.get("old_string", ""), change.get("new_string", change.get("content"))
-        if isinstance(old, str) and isinstance(new, str):
-            yield old, new
+def _json(name: str, value: object) -> View:
+    text = json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+    return View(name=name, text=text, characters=len(text))
 
 
-def _diff(old: str, new: str, escape: Escape) -> Iterator[Line]:
-    """What both have at the start and at the end is set aside first: comparing takes the square of what is left."""
-    before, after = old.split("\n") if old else [], new.split("\n") if new else []
-    start = _shared(before, after)
-    end = _shared(before[start:][::-1], after[start:][::-1])
-    i, j = start, len(before) - end
-    k, m = start, len(after) - end
-    blocks = [("replace", i, j, k, m)]
-    if max(j - i, m - k) <= COMPARED:
-        matcher = SequenceMatcher(None, before[i:j], after[k:m], autojunk=False)
-        blocks = [(tag, a + i, b + i, c + k, d + k) for tag, a, b, c, d in matcher.get_opcodes()]
-    blocks = [("equal", 0, i, 0, k), *blocks, ("equal", j, len(before), m, len(after))]
-    for number, (tag, a, b, c, d) in enumerate(blocks):
-        if tag == "equal":
-            yield from _same(before[a:b], a, c, (number == 0, number == len(blocks) - 1), escape)
-        else:
-            yield from _lines("removed", before[a:b], a, c, escape)
-            yield from _lines("added", after[c:d], a, c, escape)
+def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
+    first, *rest = PIECE.findall(escape(line.text)) or [""]
+    yield evolve(line, text=first)
+    for more in rest:
+        yield ChangeLine(line.kind, None, None, more)
 
 
-def _shared(some: Sequence[str], others: Sequence[str]) -> int:
-    """How many lines two texts begin with together."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
-
-
-def _lines(op: Op, texts: Sequence[str], old: int, new: int, escape: Escape) -> Iterator[Line]:
-    for number, text in enumerate(texts, start=1):
-        first, *rest = LINE.findall(escape(text)) or [""]
-        yield Line(
-            op=op,
-            text=first,
-            old=None if op == "added" else old + number,
-            new=None if op == "removed" else new + number,
-        )
-        for more in rest:
-            yield Line(op=op, text=more)
-
-
-def _same(texts: Sequence[str], old: int, new: int, edge: tuple[bool, bool], escape: Escape) -> Iterator[Line]:
-    """What stays as it is: a few lines next to each change, and how many are between them."""
-    head, tail = 0 if edge[0] else AROUND, 0 if edge[1] else AROUND
-    left_out = len(texts) - head - tail
-    if left_out <= 1:
-        yield from _lines("same", texts, old, new, escape)
-        return
-    yield from _lines("same", texts[:head], old, new, escape)
-    yield Line(op="gap", text=f"{left_out:,} unchanged lines")
-    after = len(texts) - tail
-    yield from _lines("same", texts[after:], old + after, new + after, escape)
+def claim(request: ApprovalRequest, escape: Escape) -> str | None:
+    """What the agent says about the action itself. Nobody has checked it, so it stands apart from the action."""
+    said = request.arguments.get(CLAIM)
+    return escape(said) if isinstance(said, str) and said else None
 
 
 # -- why, and for how long ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ gateway has made visible in it what could not be seen.
 
 from __future__ import annotations
 
-from datetime import datetime  # pydantic reads annotations when the program runs
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from amplifier_hooks.ports import OptionKind
 from amplifier_hooks.result import Default
-from approval_backends.card import Kind, Op
+from approval_backends.card import ToolKind
 from approval_backends.lifecycle import RefusalCode, Status
 from approval_backends.wire.frames import Malformed
 
@@ -276,7 +276,7 @@ class Row(Wire):
     tenant: str
     agent: str
     tool: str
-    kind: Kind
+    kind: ToolKind
     verb: str
     what: str
     risk: Literal["low", "medium", "high"]
@@ -335,9 +335,12 @@ class Attached(Wire):
 
 
 class DiffLine(Wire):
-    """One line of a diff. A line that is very long goes on in the next one, which has no number."""
+    """One line of a diff. `skip` counts unchanged lines left out, `part` says which edit follows, or what is special.
 
-    op: Op
+    A line that is very long goes on in the next one, which has no number.
+    """
+
+    kind: Literal["same", "add", "del", "skip", "part"]
     text: str
     old: int | None = None
     new: int | None = None
@@ -529,7 +532,7 @@ class ToolCall(Wire):
 
     tool_call_id: str
     title: str
-    kind: Kind
+    kind: ToolKind
     status: Literal["pending"] = "pending"
     content: list[TextContent]
     raw_input: Any = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.escape import clip, for_page
-from approval_backends.card import asked, headline, reach, reach_of, views
+from approval_backends.card import asked, claim, headline, reach, reach_of, views
 from approval_backends.wire.messages import (
     CardView,
     Choice,
@@ -100,14 +100,13 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
     request = record.request
     always = any(option.kind in ("allow_always", "reject_always") for option in request.options)
     covered = reach(request, for_page, keep)
-    claim = request.arguments.get("description")
     return CardView(
         row=row(record),
         event=for_page(request.event),
         cwd=for_page(request.cwd),
         views=[_begun(view, 0) for view in views(request, for_page)],
         questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
-        claim=for_page(claim) if isinstance(claim, str) and claim else None,
+        claim=claim(request, for_page),
         options=[_choice(option) for option in request.options],
         always=ReachView(covers=list(covered.covers), leaves=covered.leaves, ends=covered.ends) if always else None,
         status=record.status,
@@ -249,5 +248,5 @@ def _begun(view: View, start: int) -> ViewPart:
         room -= len(line.text) + LINE_COSTS
         if room < 0 and lines:
             return whole.model_copy(update={"lines": lines, "next": start + len(lines)})
-        lines.append(DiffLine(op=line.op, text=line.text, old=line.old, new=line.new))
+        lines.append(DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new))
     return whole.model_copy(update={"lines": lines})

@@ -58,7 +58,11 @@ def test_card_has_everything() -> None:
     assert card.row.expires == record.expires
     assert [view.name for view in card.views] == ["Diff", "Raw"]
     assert card.views[0].lines is not None
-    assert [(line.op, line.text) for line in card.views[0].lines] == [("added", "x"), ("added", "y")]
+    assert [(line.kind, line.text) for line in card.views[0].lines] == [
+        ("add", "x"),
+        ("add", "y"),
+        ("part", "No newline at the end"),
+    ]
     assert card.views[1].text == '{\n  "content": "x\\ny",\n  "description": "Say hello",\n  "file_path": "a.py"\n}'
     assert [(why.hook, why.prompt) for why in card.questions] == [("guard", "Write it?")]
     assert card.claim == "Say hello"
@@ -130,7 +134,7 @@ def test_hostile_texts() -> None:
     for text in (text for message in shown for name, text in _texts("", message) if not name.endswith(keys)):
         assert text.replace("\n", "").isprintable()
         assert " " * 65 not in text or text.startswith("{")  # but in the exact arguments
-    assert read(written(Call("1", "m", {"shown": shown})))
+    assert read(written(Call("1", "m", {"shown": shown}))) == Call("1", "m", {"shown": shown})
 
 
 def _late(record: Record) -> Refusal:
@@ -164,7 +168,8 @@ def test_long_views_come_in_parts(text: str, times: int) -> None:
             step = part(record, view.name, step.next) if step.next is not None else None
         assert size <= PART
         whole[view.name] = "".join(got)
-    assert whole["Diff"].removeprefix("\n") == "\n".join(map(for_page, content.split("\n")))
+    expected = "\n".join(map(for_page, content.split("\n"))).removesuffix("\n")
+    assert whole["Diff"].removeprefix("\n").removesuffix("No newline at the end") == expected
     assert '"content"' in whole["Raw"]
 
 
