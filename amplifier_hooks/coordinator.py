@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from os import fspath
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from uuid import uuid4
@@ -18,7 +20,7 @@ from amplifier_hooks import operations, tokens
 from amplifier_hooks.budget import Budget, Limits
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.dispatch import describe
-from amplifier_hooks.effects.approval import Approver
+from amplifier_hooks.effects.approval import Approver, Rules
 from amplifier_hooks.effects.audit import NoRecord, Recorder
 from amplifier_hooks.effects.context import InMemoryContext
 from amplifier_hooks.effects.deadline import TooLate, within
@@ -50,6 +52,7 @@ from amplifier_hooks.toolcall import ToolCall, ToolOutcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from os import PathLike
     from types import TracebackType
 
     from amplifier_hooks.effects.injection import Injected
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
         Clock,
         ContextManager,
         DisplaySystem,
+        Risk,
+        RulePolicy,
         TokenCounter,
     )
 
@@ -113,6 +118,9 @@ class SessionCoordinator:
         agent: Which agent acts.
         tools: Functions for `execute_tool`, by name.
         run_id: The run it belongs to.
+        rules: What is decided without a person, at every tool call.
+        cwd: The directory the agent works in; where this program does, unless it is given.
+        risk: How much is at stake in a tool call, by name and arguments; "medium" without it, "high" where it fails.
     """
 
     def __init__(  # noqa: PLR0917  # the collaborators, in the order in which they are named everywhere
@@ -133,6 +141,9 @@ class SessionCoordinator:
         run_id: str | None = None,
         clock: Clock | None = None,
         parent: SessionCoordinator | None = None,
+        rules: RulePolicy | None = None,
+        cwd: str | PathLike[str] | None = None,
+        risk: Callable[[str, Mapping[str, Any]], Risk] | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
         session_id = session_id or uuid4().hex
@@ -140,6 +151,7 @@ class SessionCoordinator:
         clock = SystemClock() if clock is None else clock
         self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
         self._audit: AuditSink = NoRecord() if audit is None else audit
+        self._rules, self._cwd, self._risk = rules, working_directory() if cwd is None else fspath(cwd), risk
         self._parent = parent
         self._children: list[SessionCoordinator] = []
         self._tools = dict(tools or {})
@@ -157,6 +169,9 @@ class SessionCoordinator:
             recorder=recorder,
             approver=Approver(approvals, recorder, clock, agent),
             injector=None,  # type: ignore[arg-type]  # set on the next line: it tells through the session
+            rules=None if rules is None else Rules(rules),
+            cwd=self._cwd,
+            risk=risk,
             parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
             run=run_id,
         )
@@ -192,6 +207,14 @@ class SessionCoordinator:
     def injections(self) -> tuple[Injected, ...]:
         """What was injected so far, for review."""
         return self._session.injector.injections
+
+    @property
+    def transcript(self) -> tuple[tuple[str, str], ...]:
+        """What captured hooks printed and did not hide: name and text, the last 1,000 in order. Escape it to show it.
+
+        Of every output, hidden or not, the record has size and digest.
+        """
+        return tuple(self._session.printed)
 
     @property
     def tokens_this_turn(self) -> int:
@@ -283,6 +306,9 @@ class SessionCoordinator:
             "tools": self._tools,
             "run_id": session.run,
             "clock": session.clock,
+            "rules": self._rules,
+            "cwd": self._cwd,
+            "risk": self._risk,
         }
         path = f"{session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
         child = SessionCoordinator(agent=path, parent=self, **(defaults | options))
@@ -506,3 +532,11 @@ class SessionCoordinator:
         kind that nothing runs around.
         """
         return await operations.operate(self._session, kind, data, call)
+
+
+def working_directory() -> str:
+    """Where this program works; empty when that is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""

@@ -253,7 +253,7 @@ class Run(msgspec.Struct, eq=False):
         spent = None if duration is None else duration * 1e3
         denies = hook.denies(self.event)
         self._record(Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck))
-        log.warning("hook_failed", hook=hook.name, hook_event=self.event, status=status, error=error)
+        log.warning("hook_failed", hook=hook.name, error=error, event=self.event, status=status)
         if denies:
             self.denied = hook
         return self.denied is not None
@@ -319,7 +319,7 @@ class Run(msgspec.Struct, eq=False):
             hook.settle()
         if unclocked:
             names = [hook.name for hook in unclocked]
-            log.warning("hooks_blocked_the_loop", hook_event=self.event, hooks=names, seconds=elapsed)
+            log.warning("hooks_blocked_the_loop", event=self.event, hooks=names, seconds=elapsed)
 
 
 async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch

@@ -9,9 +9,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from amplifier_hooks.around import ModelContext
+from amplifier_hooks.capture import outside
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
 from amplifier_hooks.session import cancellations, cancelled_since, denied, problem_of
@@ -58,9 +59,20 @@ class ModelCall:
     ran: bool = False
     failure: BaseException | None = None
     """What the provider itself raised."""
+    passing: list[dict[str, Any]] = field(factory=list)
+    """Texts for this call alone, until the model has answered to them."""
 
     async def carry_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
-        """Assemble, decide, call, decide on the answer. Cancelling it cancels the call."""
+        """Assemble, decide, call, decide on the answer. Cancelling it cancels the call.
+
+        Texts that were for one call wait for another if the model did not answer to this one.
+        """
+        try:
+            return await self._carried_out(call)
+        finally:
+            self.session.injector.give_back(self.passing)
+
+    async def _carried_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
         session = self.session
         if session.stopped is not None:
             return await self._refused("session", session.stopped)
@@ -83,7 +95,7 @@ class ModelCall:
         session = self.session
         messages = await self._from_context() if self.given is None else list(self.given)
         seen = len(messages)
-        messages += session.injector.take_ephemeral()
+        messages += self._passing()
         outcome = await session.emit(CONTEXT_ASSEMBLED, {"messages": list(messages)})
         injected = bool(outcome.injections)
         if not outcome.denied:
@@ -95,8 +107,14 @@ class ModelCall:
         if injected and not outcome.denied:  # for this call, and not for the one after it
             if self.given is None:
                 messages += (await self._from_context())[seen:]
-            messages += session.injector.take_ephemeral()
+            messages += self._passing()
         return messages, outcome
+
+    def _passing(self) -> list[dict[str, Any]]:
+        """Texts that wait for a model call; this is one."""
+        taken = self.session.injector.take_ephemeral()
+        self.passing += taken
+        return taken
 
     def _left_of(self, messages: list[Any], outcome: Outcome) -> tuple[list[Any], Outcome]:
         """The messages as hooks want them. What they changed in place counts for nothing."""
@@ -122,11 +140,14 @@ class ModelCall:
         async def operate() -> Any:
             self.ran = True
             try:
-                value = call(around.messages)
-                return await value if inspect.isawaitable(value) else value
+                with outside():  # as in a tool call
+                    value = call(around.messages)
+                    answer = await value if inspect.isawaitable(value) else value
             except BaseException as error:
                 self.failure = error
                 raise
+            self.passing = []
+            return answer
 
         return await self.session.wrap("model", lambda: around, operate)
 

@@ -12,7 +12,9 @@ import attrs
 from attrs import define, frozen
 
 from amplifier_hooks.around import OPERATIONS, HookContext, operation_of
+from amplifier_hooks.capture import outside
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration
+from amplifier_hooks.session import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +49,7 @@ class Passage:
     data: dict[str, Any]
 
     async def carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any]) -> Any:
-        """Ask the hooks, run `call` with the data as they left it, and tell what came of it.
+        """Ask the hooks, run `call` with the data as they left it, and tell what came of it, also when it raised.
 
         Raises what `call` raises, and `HookAbortError` when a hook denies or stops it. Cancelling it cancels the call.
         """
@@ -56,14 +58,20 @@ class Passage:
         around = self._context(data)
 
         async def operate() -> Any:
-            value = call({name: getattr(around, name) if name in self._fields else data[name] for name in data})
-            return await value if inspect.isawaitable(value) else value
+            given = {name: getattr(around, name) if name in self._fields else data[name] for name in data}
+            with outside():  # as in a tool call
+                value = call(given)
+                return await value if inspect.isawaitable(value) else value
 
         began = perf_counter()
         try:
             result = await session.wrap(self.kind, lambda: around, operate)
         except HookAbortError as abort:
             await self._noted(abort)
+            raise
+        except Exception as error:
+            facts = {"result": None, "duration_ms": (perf_counter() - began) * 1e3, "error": problem_of(error)}
+            await session.emit(row.last, {**data, **facts, "status": "failed"})
             raise
         spent = (perf_counter() - began) * 1e3
         await session.emit(row.last, {**data, "result": result, "duration_ms": spent, "status": "completed"})
@@ -77,7 +85,8 @@ class Passage:
         outcome = await session.emit(OPERATIONS[self.kind].first, self.data)
         if outcome.denied:
             by = outcome.denied_by or "registry"
-            raise await self._noted(HookAbortError(outcome.reason or f"denied by {by}", by))
+            said = [outcome.reason or f"denied by {by}", *await session.quoted(outcome)]
+            raise await self._noted(HookAbortError("\n\n".join(said), by))
         return await self._left_of(outcome)
 
     async def _left_of(self, outcome: Outcome) -> dict[str, Any]:

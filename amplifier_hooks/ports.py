@@ -16,6 +16,7 @@ from attrs import frozen
 from amplifier_hooks.result import Default, Level, Role, Scope  # noqa: TC001
 
 __all__ = [
+    "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
     "AuditSink",
@@ -26,10 +27,16 @@ __all__ = [
     "Option",
     "OptionKind",
     "Question",
+    "Risk",
+    "RuleEffect",
+    "RulePolicy",
+    "RuleVerdict",
     "TokenCounter",
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+Risk = Literal["low", "medium", "high"]
+RuleEffect = Literal["allow", "ask", "deny"]
 
 
 @frozen(kw_only=True)
@@ -81,7 +88,7 @@ class ApprovalRequest:
     default: Default
     created: datetime
     expires: datetime
-    risk: Literal["low", "medium", "high"] = "medium"
+    risk: Risk = "medium"
     cwd: str = ""
     wait: float | None = None
     """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
@@ -134,6 +141,47 @@ class ApprovalBackend(Protocol):
 
     async def withdraw(self, request_id: str, reason: str) -> None:
         """The question is no longer asked. For one that is unknown or decided this does nothing."""
+        ...
+
+
+@frozen(kw_only=True)
+class ActionFacts:
+    """What a rule may judge a tool call by. `arguments` is a read-only copy."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    event: str
+    session: str
+    tenant: str
+    agent: str = ""
+    cwd: str = ""
+    risk: Risk = "medium"
+
+
+@frozen(kw_only=True)
+class RuleVerdict:
+    """What a rule says to a tool call, and which rule it is.
+
+    `deny` holds against every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers
+    the questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no
+    other hook's question.
+    """
+
+    effect: RuleEffect
+    rule: str
+    reason: str = ""
+    answers: tuple[str, ...] = ()
+
+
+class RulePolicy(Protocol):
+    """Rules that decide without a person.
+
+    A session asks at every `tool:pre`, before the hooks about the input as the agent wrote it, where only a denial
+    counts, and after them about the input as they left it, before any standing grant and any person.
+    """
+
+    def judge(self, facts: ActionFacts) -> Awaitable[RuleVerdict | None] | RuleVerdict | None:
+        """The verdict, or None where no rule speaks. A policy that raises, or takes too long, has denied the call."""
         ...
 
 

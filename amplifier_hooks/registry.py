@@ -210,6 +210,14 @@ class HookRegistry(Registrar):
         """Whether `notify` would have anybody to show an outcome of this event to."""
         return (self._chains.get(event) or self._chain(event)).watched
 
+    def can_be_stopped(self, event: str) -> bool:
+        """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
+
+        In front of an agent's stop it does not: denied, the agent goes on.
+        """
+        row = self._vocabulary.find(event)
+        return row is None or (row.gate and row.name not in events.GOES_ON_WHEN_DENIED)
+
     def wraps(self, operation: str) -> bool:
         """Whether anything runs around this operation, or an emergency stop keeps it from running."""
         layers = self._layers.get(operation) or self._wrapping(operation)

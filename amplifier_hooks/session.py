@@ -7,8 +7,11 @@ context, observers.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
@@ -17,25 +20,33 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.approval.rules import applied, verdict_facts
 from amplifier_hooks.effects.audit import RecordUnavailable
-from amplifier_hooks.effects.display import show
+from amplifier_hooks.effects.display import show, transcript
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.escape import for_model
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS
-from amplifier_hooks.result import Cause, ContextInjection, Outcome, UserMessage
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import ActionFacts
+from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
+from amplifier_hooks.view import DataView
 from amplifier_hooks.waiting import pending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.around import HookContext
-    from amplifier_hooks.effects.approval import Approval, Approver
+    from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
-    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
+    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem, Risk
     from amplifier_hooks.registry import HookRegistry
 
-__all__ = ["Session", "Undecided", "can_be_stopped", "cancellations", "denied", "frozen_object", "problem_of"]
+__all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "problem_of"]
+
+REVIEWED: Final = 1_000
+"""Outputs of hooks a session keeps for review."""
 
 CAUSE_OF: Final[Mapping[str, Cause]] = {
     "denied": "denied_by_person",
@@ -46,6 +57,8 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
 """Why an approval denies, by what became of its request."""
 
 T = TypeVar("T")
+
+log = get_logger(__name__)
 
 
 class Stopped(Exception):
@@ -89,6 +102,9 @@ class Session:
     recorder: Recorder
     approver: Approver
     injector: Injector
+    rules: Rules | None = None
+    cwd: str = ""
+    risk: Callable[[str, Mapping[str, Any]], Risk] | None = None
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -100,6 +116,8 @@ class Session:
     undecided: Undecided = field(factory=Undecided)
     deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
     """Tasks that wait for hooks, with the cancellations we sent them."""
+    printed: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=REVIEWED))
+    """What hooks printed and do not hide: name and text."""
 
     # -- going on, and stopping ----------------------------------------------------------------------------------
 
@@ -168,7 +186,7 @@ class Session:
         """Ask the hooks, carry out what they said, and return the outcome after its effects."""
         with self.undecided:
             outcome = await self.decide(event, data)
-            if outcome.asks and not outcome.denied and can_be_stopped(outcome.event):
+            if outcome.asks and not outcome.denied and self.hooks.can_be_stopped(outcome.event):
                 outcome = await self.ask_about(outcome)
         await self.inject(outcome)
         await self.notify(outcome)
@@ -179,12 +197,34 @@ class Session:
 
         With `durable` False the caller writes a durable record before anything follows from it.
         """
-        return await self.recorded(await self._asked(event, self.payload(data)), durable=durable)
+        payload = self.payload(data)
+        if self.rules is not None and events.canonical(event) == TOOL_PRE:
+            return await self._under_rules(self.rules, event, payload, durable=durable)
+        return await self.recorded(await self._asked(event, payload), durable=durable)
+
+    async def _under_rules(self, rules: Rules, event: str, payload: dict[str, Any], *, durable: bool) -> Outcome:
+        """The rules speak twice: about the input as the agent wrote it, and as the hooks left it."""
+        verdict = await rules.judge(self.facts(payload))
+        if verdict is not None and verdict.effect == "deny":
+            outcome = Outcome(TOOL_PRE, payload)
+        else:
+            outcome = await self._asked(event, payload)
+            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data))
+        outcome, answered = applied(outcome, verdict)
+        outcome = await self.recorded(outcome, durable=durable)
+        if verdict is None or not (answered or verdict.effect == "deny"):
+            return outcome
+        try:
+            about = {"event": outcome.event, "tool": str(payload.get("tool_name"))}
+            await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
+        except RecordUnavailable as error:
+            return denied(outcome, "record", str(error), "audit_unavailable")
+        return outcome
 
     async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
         """What the hooks say. A closed session asks nobody whether something may happen."""
         name = events.canonical(event)
-        if self.closed and can_be_stopped(name):
+        if self.closed and self.hooks.can_be_stopped(name):
             return denied(Outcome(name, payload), "session", self.stopped or "closed", "session_cancelled")
         try:
             return await self.deliberate(self.hooks.decide(event, payload))
@@ -196,7 +236,7 @@ class Session:
     async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
         facts = facts_of(outcome)
-        if can_be_stopped(outcome.event):
+        if self.hooks.can_be_stopped(outcome.event):
             try:
                 await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
             except RecordUnavailable as error:
@@ -205,6 +245,8 @@ class Session:
             await self.recorder.note("outcome", facts)
         if outcome.messages:
             await show(self.display, outcome.messages)
+        if outcome.answers:
+            self.printed.extend(transcript(outcome))
         return outcome
 
     async def ask_about(self, outcome: Outcome) -> Outcome:
@@ -244,7 +286,7 @@ class Session:
 
         An agent that may not stop goes on, and reads why.
         """
-        if outcome.denied and can_be_stopped(outcome.event):
+        if outcome.denied and self.hooks.can_be_stopped(outcome.event):
             return
         injections = outcome.injections
         if outcome.denied and outcome.event in GOES_ON_WHEN_DENIED and outcome.reason:
@@ -291,6 +333,33 @@ class Session:
             raise HookAbortError(self.stopped or "cancelled", "session") from None
         return result
 
+    def facts(self, data: Mapping[str, Any]) -> ActionFacts:
+        """A tool call as rules see it."""
+        tool, given = data.get("tool_name"), data.get("tool_input")
+        name = tool if isinstance(tool, str) else ""
+        arguments = DataView(given) if isinstance(given, Mapping) else DataView()
+        return ActionFacts(
+            tool=name,
+            arguments=arguments,
+            event=TOOL_PRE,
+            session=self.id,
+            tenant=self.tenant,
+            agent=self.agent,
+            cwd=self.cwd,
+            risk=self.risk_of(name, arguments),
+        )
+
+    def risk_of(self, tool: str, arguments: Mapping[str, Any]) -> Risk:
+        """How much is at stake, as the host says; where it cannot say, it is much."""
+        if self.risk is None:
+            return "medium"
+        try:
+            risk: object = self.risk(tool, arguments)
+        except Exception as error:  # noqa: BLE001  # the host's code; what fails here must not make an action look harmless
+            log.warning("risk_unknown", error=describe(error))
+            return "high"
+        return risk if risk in ("low", "medium", "high") else "high"
+
     # -- words and facts -----------------------------------------------------------------------------------------
 
     def action(self, event: str, tool: object, input_bytes: bytes) -> Action:
@@ -304,17 +373,11 @@ class Session:
     async def refusal(self, by: str, reason: str | None, outcome: Outcome | None = None) -> str:
         """A denial in words the model can read; what hooks wanted to inject stands in it, and nowhere else."""
         said = for_model(f"Operation denied by {by}: {reason or 'no reason given'}")
-        quoted = await self.injector.quote(outcome.injections) if outcome and outcome.injections else []
-        return "\n\n".join([said, *quoted])
+        return "\n\n".join([said, *(await self.quoted(outcome) if outcome else ())])
 
-
-def can_be_stopped(event: str) -> bool:
-    """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
-
-    In front of an agent's stop it does not: denied, the agent goes on.
-    """
-    row = events.find(event)
-    return row is None or (row.gate and row.name not in GOES_ON_WHEN_DENIED)
+    async def quoted(self, outcome: Outcome) -> list[str]:
+        """What hooks wanted to inject, as it stands in the denial of this."""
+        return await self.injector.quote(outcome.injections) if outcome.injections else []
 
 
 def denied(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
@@ -360,16 +423,23 @@ def facts_of(outcome: Outcome) -> dict[str, Any]:
     if outcome.denied_by is not None:
         facts |= {"denied_by": outcome.denied_by, "cause": outcome.cause}
     if outcome.answers:
-        facts["answers"] = [
-            {
-                "hook": answer.hook_name,
-                "action": answer.action,
-                "status": answer.status,
-                "error": answer.error,
-                "duration_ms": answer.duration_ms,
-            }
-            for answer in outcome.answers
-        ]
+        facts["answers"] = [given(answer) for answer in outcome.answers]
+    return facts
+
+
+def given(answer: Answer) -> dict[str, Any]:
+    """One answer as the record has it. What the hook printed stands there by its digest, hidden or not."""
+    facts: dict[str, Any] = {
+        "hook": answer.hook_name,
+        "action": answer.action,
+        "status": answer.status,
+        "error": answer.error,
+        "duration_ms": answer.duration_ms,
+    }
+    if answer.output:
+        data = answer.output.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(data).hexdigest()
+        facts["output"] = {"size": len(data), "digest": digest, "hidden": answer.said.suppress_output}
     return facts
 
 

@@ -14,6 +14,7 @@ from attrs import define, frozen
 
 from amplifier_hooks.action import Action, thaw
 from amplifier_hooks.around import ToolContext
+from amplifier_hooks.capture import outside
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
@@ -174,8 +175,9 @@ class ToolCall:
         """The call itself, with a fresh copy of what was approved."""
         self.ran = True
         try:
-            value = self.call(action.input())
-            return await value if inspect.isawaitable(value) else value
+            with outside():  # a hook may have called it, and hide what that hook prints
+                value = self.call(action.input())
+                return await value if inspect.isawaitable(value) else value
         except BaseException as error:
             self.failure = error
             raise

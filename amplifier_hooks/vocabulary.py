@@ -34,11 +34,15 @@ class Vocabulary:
         yield from self._declared.values()
 
     def __contains__(self, event: str) -> bool:
-        return event in self._declared or events.find(event) is not None
+        return self.find(event) is not None
+
+    def find(self, event: str) -> Event | None:
+        """What is known of an event; None of one that nobody declared."""
+        return events.find(event) or self._declared.get(event)
 
     def row(self, event: str) -> Event:
-        """What is known of an event; of one that nobody declared, its name."""
-        return events.find(event) or self._declared.get(event) or Event(name=event, fires="")
+        """The same; of one that nobody declared, its name."""
+        return self.find(event) or Event(name=event, fires="")
 
     def payload_model(self, event: str) -> type[Payload]:
         """The model of an event's payload."""

@@ -247,7 +247,7 @@ class Wait:
         hook.leaks += 1
         hook.quarantined = hook.leaks >= LEAKS_ALLOWED
         hook.settle()
-        log.warning("hook_left_behind", hook=hook.name, hook_event=self.run.event, times=hook.leaks)
+        log.warning("hook_left_behind", hook=hook.name, event=self.run.event, times=hook.leaks)
 
     def _uncancel(self) -> None:
         """Take back the cancellations the watchdog sent for us."""

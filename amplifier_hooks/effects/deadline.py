@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from amplifier_hooks.capture import outside
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
@@ -31,10 +33,11 @@ async def within(seconds: float, work: Awaitable[T], stop: asyncio.Future[str] |
     """What `work` results in, if that is in time.
 
     It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
-    that comes late. Cancelling it cancels the work, and so does a result of `stop`. Raises `TooLate`, `Withdrawn`, and
-    what the work raises.
+    that comes late. What it prints is no hook's output, whoever called for it. Cancelling it cancels the work, and so
+    does a result of `stop`. Raises `TooLate`, `Withdrawn`, and what the work raises.
     """
-    task = asyncio.ensure_future(work)
+    with outside():
+        task = asyncio.ensure_future(work)
     try:
         waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
         done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -153,6 +153,10 @@ class Injector:
         taken, self._waiting = [*taken, *self._waiting], []
         return taken
 
+    def give_back(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Nobody has read these after all; they wait for the model call after this one."""
+        self._waiting[:0] = messages
+
     async def deliver(self, injections: Sequence[ContextInjection]) -> None:
         """Inject what one emit's hooks said. What cannot be delivered is told to the user, and the rest goes on.
 
@@ -288,12 +292,12 @@ class Injector:
 
     async def _keep(self, role: Role, text: str, metadata: dict[str, Any]) -> None:
         """For the next model call only: in the context if it can, else here."""
+        if len(self._waiting) >= WAITING:
+            raise RuntimeError(f"{WAITING} messages wait for a model call already, and nobody takes them")
         if await taken(self._context, "add_ephemeral", role, text, metadata):
             self._elsewhere = True
-        elif len(self._waiting) < WAITING:
-            self._waiting.append({"role": role, "content": text, "metadata": metadata})
         else:
-            raise RuntimeError(f"{WAITING} messages wait for a model call already, and nobody takes them")
+            self._waiting.append({"role": role, "content": text, "metadata": metadata})
 
     # -- saying so -----------------------------------------------------------------------------------------------------
 

@@ -258,7 +258,7 @@ async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.L
         assert leaks(registry) == {"stubborn": times}
     left = [vars(record) for record in caplog.records if record.msg == "hook_left_behind"]
     assert [(fields["hook"], fields["times"]) for fields in left] == [("stubborn", 1), ("stubborn", 2), ("stubborn", 3)]
-    assert {fields["hook_event"] for fields in left} == {TOOL_PRE}
+    assert {fields["event_"] for fields in left} == {TOOL_PRE}
 
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert statuses(outcome) == {"stubborn": "unavailable", "next": "ok"}
@@ -453,7 +453,7 @@ async def test_a_blocking_hook_among_others_is_found_out_the_next_time(caplog: p
     await quick(registry.emit(TOOL_PRE, CALL))
     (record,) = [record for record in caplog.records if record.msg == "hooks_blocked_the_loop"]
     assert vars(record)["hooks"] == ["a", "b", "c"]
-    assert vars(record)["hook_event"] == TOOL_PRE
+    assert vars(record)["event_"] == TOOL_PRE
     assert 0.1 <= vars(record)["seconds"] < SOON
     for _ in range(2):
         outcome = await quick(registry.emit(TOOL_PRE, CALL))

@@ -394,7 +394,7 @@ async def test_how_errors_are_described(error: Exception, text: str, caplog: pyt
     (failure,) = (await quick(registry.emit(TOOL_PRE, CALL))).failures
     assert (failure.error, failure.result) == (text, CONTINUE)
     (logged,) = [vars(record) for record in caplog.records if record.msg == "hook_failed"]
-    assert [logged[name] for name in ("hook", "hook_event", "status", "error")] == ["fail", TOOL_PRE, "error", text]
+    assert [logged[name] for name in ("hook", "event_", "status", "error")] == ["fail", TOOL_PRE, "error", text]
 
 
 @pytest.mark.fault("F-HD-12")

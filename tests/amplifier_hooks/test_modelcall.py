@@ -1,4 +1,5 @@
 """One model call: what it reads, who may keep it from happening, and answers that come in pieces."""
+# ruff: noqa: T201  # some hooks here print
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.testing import CollectingAudit
+from amplifier_hooks.budget import Limits
+from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.testing import CollectingAudit, CollectingDisplay, RecordingContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -151,6 +154,72 @@ async def test_ephemeral_text(event: str, messages: Any) -> None:
     first = (await session.call_model(list, messages)).value
     assert ["psst" in message["content"] for message in first] == [False] * len(messages or ()) + [True]
     assert (await session.call_model(list, messages)).value == (messages or [])
+
+
+@pytest.mark.rule("INJ-7", "RES-7")
+@pytest.mark.parametrize("own_context", [True, False])
+@pytest.mark.parametrize("end", ["context:assembled", "llm:pre", "around", "provider", "cancelled"])
+async def test_ephemeral_text_nobody_has_read(end: str, own_context: bool) -> None:
+    """A text for the next call waits on while no model has answered to it: denied, stopped, failed or cancelled."""
+    registry, denying = HookRegistry(), [True]
+    registry.on("host:event", lambda event, data: HookResult.inject("psst", ephemeral=True))
+    if end in ("context:assembled", "llm:pre"):
+        registry.gate(end, lambda event, data: HookResult.deny("later") if denying else None)
+
+    @registry.around("model")
+    async def layer(context: Any, call_next: Any) -> None:
+        if end == "around" and denying:
+            raise HookAbortError("later")
+        await call_next()
+
+    session = SessionCoordinator(hooks=registry, context=InMemoryContext() if own_context else RecordingContext())
+    await session.emit("host:event", {})
+
+    async def provider(messages: list[Any]) -> list[Any]:
+        if denying and end == "cancelled":
+            task.cancel()
+            await asyncio.sleep(0)
+        if denying:
+            raise ConnectionError
+        return messages
+
+    task = asyncio.ensure_future(session.call_model(provider))
+    await asyncio.wait({task})
+    assert task.cancelled() == (end == "cancelled")
+    denying.clear()
+    assert [message["content"] for message in (await session.call_model(provider)).value] == ["⟦hook <lambda>⟧\npsst"]
+    assert (await session.call_model(provider)).value == []
+
+
+@pytest.mark.rule("INJ-7")
+async def test_ephemeral_texts_that_nobody_ever_reads() -> None:
+    """While every call is denied, the texts that wait for one are bounded; the user is told of those left out."""
+    registry, display = HookRegistry(), CollectingDisplay()
+    registry.on("host:event", lambda event, data: HookResult.inject("psst", ephemeral=True))
+    registry.gate("llm:pre", lambda event, data: HookResult.deny("never"))
+    session = SessionCoordinator(hooks=registry, display=display, budget=Limits(per_turn=None, items_per_turn=None))
+    for _ in range(200):
+        await session.emit("host:event", {})
+        await session.call_model(never)
+    told = [text for text, _, _ in display.messages if "did not reach the model" in text]
+    assert len(told) == 200 - 64
+    assert "64 messages wait for a model call already" in told[0]
+
+
+@pytest.mark.rule("DIS-2")
+async def test_what_a_provider_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """A captured hook that calls a model has not printed what the provider's client prints."""
+    registry = HookRegistry()
+    session = SessionCoordinator(hooks=registry)
+
+    @registry.on("host:event", capture=True)
+    async def calls(event: str, data: Any) -> HookResult:
+        await session.call_model(lambda _: print("the provider's"), [])
+        print("the hook's")
+        return HookResult.proceed(suppress_output=True)
+
+    await session.emit("host:event", {})
+    assert capsys.readouterr().out == "the provider's\n"
 
 
 @pytest.mark.rule("INJ-1")

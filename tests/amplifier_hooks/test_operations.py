@@ -177,9 +177,9 @@ async def test_post_observes() -> None:
 @pytest.mark.rule("COO-7")
 @pytest.mark.parametrize("operation", ["agent", "workflow", "memory"])
 async def test_call_raises(operation: str) -> None:
-    """What the operation itself raises comes out as it is, and no post event is told."""
-    registry, told, error = HookRegistry(), [], LookupError("x")
-    registry.observe("*", lambda event, data, outcome: told.append(event))
+    """What the operation itself raises comes out as it is, once its post event was told that it failed, and why."""
+    registry, told, error = HookRegistry(), list[Any](), LookupError("x")
+    registry.observe("*", lambda event, data, outcome: told.append((event, data)))
     session = SessionCoordinator(hooks=registry)
 
     def broken(*_args: Any) -> None:
@@ -193,12 +193,35 @@ async def test_call_raises(operation: str) -> None:
     with pytest.raises(LookupError) as caught:
         await ways[operation]()
     assert caught.value is error
-    assert told == [f"{operation}:pre"]
+    assert [event for event, _ in told] == [f"{operation}:pre", f"{operation}:post"]
+    _, data = told[1]
+    assert (data["status"], data["result"]) == ("failed", None)
+    assert data["error"] == {"type": "LookupError", "message": "x"}
+    assert data["duration_ms"] > 0
+
+
+@pytest.mark.rule("RES-7")
+@pytest.mark.parametrize("operation", ["agent", "workflow"])
+async def test_injection_of_what_is_denied(operation: str) -> None:
+    """What a hook wanted the model to read of a denied operation stands in the denial, and nowhere else."""
+    registry, context = HookRegistry(), RecordingContext()
+    registry.gate(f"{operation}:pre", lambda event, data: HookResult.deny("no", context_injection="ask Robin"))
+    session = SessionCoordinator(hooks=registry, context=context)
+    if operation == "agent":
+        with pytest.raises(HookAbortError) as caught:
+            await session.invoke_agent("coder", {}, never)
+        reason = caught.value.reason
+    else:
+        step = await session.run_step("flow", "one", {}, never)
+        reason = (step.error or "").removeprefix("Hook aborted: ")
+    assert reason.startswith("no\n\n⟦hook ")
+    assert reason.endswith("⟧\nask Robin")
+    assert context.texts == []
 
 
 @pytest.mark.rule("COO-7")
 async def test_cancelled() -> None:
-    """Cancelling an invocation cancels the agent."""
+    """Cancelling an invocation cancels the agent, and no post event is told."""
     running, ended = asyncio.Event(), []
 
     async def call(inputs: Any, prompt: str | None) -> None:

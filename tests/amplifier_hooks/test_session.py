@@ -570,3 +570,27 @@ async def test_parent_of_a_child_in_its_hook() -> None:
     assert (await task).reason == "Operation denied by session: enough"
     assert hook.ended == 1
     assert task.cancelling() == 0
+
+
+# -- events of the host ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("EVT-5", "RES-6", "RES-7")
+@pytest.mark.parametrize("declared", [True, False, None])
+async def test_declared_event(declared: bool | None) -> None:
+    """A declared event can be stopped if it was declared so; one that nobody declared is taken to be of that kind."""
+    registry, context = HookRegistry(), RecordingContext()
+    audit = CollectingAudit(OSError("disk full"), only="outcome")
+    if declared is not None:
+        registry.declare("host:event", gate=declared)
+    registry.on("host:event", lambda event, data: HookResult.inject("look"), name="looks")
+    registry.on("host:event", lambda event, data: HookResult.ask(), name="asks")
+    session = SessionCoordinator(hooks=registry, context=context, audit=audit)
+    stopped = declared is not False
+    outcome = await session.emit("host:event", {})
+    assert (outcome.denied, outcome.cause) == (stopped, "audit_unavailable" if stopped else None)
+    assert context.texts == ([] if stopped else ["⟦hook looks⟧\nlook"])
+    audit.error = None
+    assert (await session.emit("host:event", {})).denied is stopped  # there is nobody to ask
+    await session.close()
+    assert (await session.emit("host:event", {})).cause == ("session_cancelled" if stopped else None)

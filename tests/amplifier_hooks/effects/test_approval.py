@@ -45,6 +45,32 @@ class Office:
         return [facts["status"] for facts in self.audit.facts("approval.decided")]
 
 
+@pytest.mark.rule("AUD-7")
+@pytest.mark.parametrize(
+    ("answer", "event", "decision"),
+    [
+        ("Allow", "approval_decision", {"decision": "approved"}),
+        ("Deny", "approval_decision", {"decision": "denied"}),
+        (RuntimeError("line is down"), "approval_decision", {"decision": "unavailable"}),
+        (ApprovalTimeout(), "approval_timeout", {}),
+    ],
+    ids=["approved", "denied", "unavailable", "expired"],
+)
+async def test_log(answer: Any, event: str, decision: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    """What was asked and what became of it are events of the log, with names and fields that stay."""
+    caplog.set_level("INFO", "amplifier_hooks")
+    await Office(answer).ask(question("Really?"), question("Sure?", hook="other"))
+    told = [vars(record) for record in caplog.records if record.msg != "approval_unavailable"]
+    assert [record["msg"] for record in told] == ["approval_requested", event]
+    asked, became = told
+    assert {name: asked[name] for name in ("hook", "prompt", "options")} == {
+        "hook": "guard, other",
+        "prompt": "Really?\nSure?",
+        "options": ["Allow", "Deny"],
+    }
+    assert {name: became[name] for name in ("hook", *decision)} == {"hook": "guard, other", **decision}
+
+
 @pytest.mark.rule("APR-2")
 async def test_what_a_request_carries() -> None:
     """A request says who wants what, why it is asked, what can be answered, and until when."""

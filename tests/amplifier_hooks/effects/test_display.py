@@ -10,6 +10,7 @@ import logging
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pyte
@@ -29,11 +30,12 @@ from amplifier_hooks.effects.display import (
     transcript,
 )
 from amplifier_hooks.result import UserMessage
-from amplifier_hooks.testing import RecordingContext
+from amplifier_hooks.testing import CollectingAudit, RecordingContext, ScriptedApprover
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from amplifier_hooks.ports import ApprovalRequest, Decision
     from amplifier_hooks.result import Level
 
 ROWS, COLUMNS = 60, 40
@@ -450,7 +452,10 @@ class Desk:
         self.display = CollectingDisplay()
         self.context = RecordingContext()
         self.outcomes: list[Outcome] = []
-        self.session = SessionCoordinator(hooks=self.registry, display=self.display, context=self.context)
+        self.audit = CollectingAudit()
+        self.session = SessionCoordinator(
+            hooks=self.registry, context=self.context, display=self.display, audit=self.audit
+        )
 
         @self.registry.observe("*")
         async def keep(event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
@@ -556,6 +561,7 @@ async def test_transcript(hidden: bool) -> None:
     async with desk.session as session:
         await session.call_tool("Write", {}, lambda _: "written")
     assert desk.printed == [("lint", "42 files\n"), ("types", "no errors\n")][hidden:]
+    assert desk.session.transcript == tuple(desk.printed)
     (outcome,) = (outcome for outcome in desk.outcomes if outcome.event == "tool:pre")
     assert [answer.output for answer in outcome.answers] == ["42 files\n", "no errors\n", None]
 
@@ -587,6 +593,76 @@ async def test_what_cannot_be_hidden(capsys: pytest.CaptureFixture[str]) -> None
     assert (desk.shown.count("message at tool:pre"), desk.shown.count("message at tool:post")) == (2, 1)
     assert desk.printed == []
     assert capsys.readouterr().out == "the tool's output\n"
+
+
+@pytest.mark.rule("DIS-2", "AUD-1")
+async def test_output_on_record() -> None:
+    """The record has size and digest of everything a hook printed, and whether it was hidden; not the text."""
+    desk = Desk()
+
+    @desk.registry.on("tool:pre", capture=True)
+    async def lint(event: str, data: Mapping[str, Any]) -> HookResult:
+        print("naïve")
+        return HookResult.proceed(suppress_output=True)
+
+    @desk.registry.on("tool:pre", capture=True)
+    async def silent(event: str, data: Mapping[str, Any]) -> HookResult:
+        return HookResult.proceed(user_message="said, not printed")
+
+    await desk.session.call_tool("Write", {}, lambda _: "written")
+    printed, nothing = desk.audit.facts("outcome")[0]["answers"]
+    assert printed["output"] == {"size": 7, "digest": sha256("naïve\n".encode()).hexdigest(), "hidden": True}
+    assert "output" not in nothing
+
+
+@pytest.mark.rule("DIS-2")
+async def test_transcript_is_bounded() -> None:
+    """A session keeps the last 1,000 outputs."""
+    desk = Desk()
+
+    @desk.registry.on("tool:pre", capture=True)
+    async def counts(event: str, data: Mapping[str, Any]) -> None:
+        print(data["number"])
+
+    for number in range(1_003):
+        await desk.session.emit("tool:pre", {"number": number})
+    assert [text for _, text in desk.session.transcript] == [f"{number}\n" for number in range(3, 1_003)]
+
+
+@pytest.mark.rule("DIS-2")
+@pytest.mark.parametrize("operation", ["tool", "agent", "workflow", "memory"])
+async def test_operation_inside_a_hook(operation: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a hook calls is not the hook: a tool, an agent, a step, whoever approves it, and what they start."""
+    registry = HookRegistry()
+
+    class Asks(ScriptedApprover):
+        async def request(self, request: ApprovalRequest) -> Decision:
+            print("the approver's")
+            return await super().request(request)
+
+    registry.gate(f"{operation}:pre", lambda event, data: HookResult.ask())
+    session = SessionCoordinator(hooks=registry, approvals=Asks("Allow"))
+
+    async def call(*_given: Any) -> None:
+        await asyncio.to_thread(print, "its own")
+
+    ways: dict[str, Callable[[], Awaitable[Any]]] = {
+        "tool": lambda: session.call_tool("Write", {}, call),
+        "agent": lambda: session.invoke_agent("coder", {}, call),
+        "workflow": lambda: session.run_step("flow", "one", {}, call),
+        "memory": lambda: session.operation("memory", {"content": "x"}, call),
+    }
+
+    @registry.on("host:event", capture=True)
+    async def calls(event: str, data: Mapping[str, Any]) -> HookResult:
+        print("before")
+        await ways[operation]()
+        print("after")
+        return HookResult.proceed(suppress_output=True)
+
+    outcome = await session.emit("host:event", {})
+    assert capsys.readouterr().out == "the approver's\nits own\n"
+    assert [answer.output for answer in outcome.answers] == ["before\nafter\n"]
 
 
 @pytest.mark.rule("DIS-2")
@@ -629,3 +705,17 @@ async def test_nothing_printed() -> None:
     registry = HookRegistry()
     registry.on("tool:pre", lambda event, data: HookResult.deny("no"))
     assert transcript(await registry.emit("tool:pre", {})) == []
+
+
+@pytest.mark.rule("DIS-3")
+def test_the_note_of_what_is_left_out_fits(terminal: Terminal) -> None:
+    """That rows were left out is said within a terminal of any width."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "14")
+        patch.setenv("NO_COLOR", "1")
+        asyncio.run(show(TerminalDisplay(terminal), [message("x" * 400)]))
+    rows = terminal.written.decode().removesuffix("\n").split("\n")
+    screen = pyte.Screen(14, 500)
+    pyte.ByteStream(screen).feed(terminal.written.replace(b"\n", b"\r\n"))
+    assert screen.cursor.y == len(rows)
+    assert rows[-1].endswith("s\x1b[0m")

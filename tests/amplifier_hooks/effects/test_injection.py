@@ -146,7 +146,7 @@ async def test_provenance() -> None:
     assert "E501" not in str(facts)
 
 
-@pytest.mark.rule("INJ-6")
+@pytest.mark.rule("AUD-7", "INJ-6")
 async def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """Every injection is an event of the log, with stable names."""
     caplog.set_level("INFO")

@@ -264,7 +264,7 @@ assert "requests" not in sys.modules
 """
     environment = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == "2 2 2 4 3 3 2 "
+    assert run.stdout == "2 2 2 6 3 3 2 "
     assert not list(tmp_path.iterdir())
 
 

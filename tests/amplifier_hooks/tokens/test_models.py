@@ -41,18 +41,18 @@ def test_exact_models(model: str | None, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("model", "method", "tokens"),
     [
-        ("claude-2.1", "estimate:claude:o200k_base*1.3", 13),
-        ("claude-3-opus-20240229", "estimate:claude:o200k_base*1.3", 13),
-        ("claude-3-5-sonnet-latest", "estimate:claude:o200k_base*1.3", 13),
-        ("claude-opus-4-20250514", "estimate:claude:o200k_base*1.3", 13),
-        ("anthropic/claude-sonnet-4.5", "estimate:claude:o200k_base*1.3", 13),
-        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", "estimate:claude:o200k_base*1.3", 13),
-        ("claude-opus-4-6", "estimate:claude:o200k_base*1.3", 13),
-        ("claude-opus-4-7", "estimate:claude:o200k_base*1.8", 18),
-        ("claude-opus-4-10", "estimate:claude:o200k_base*1.8", 18),
-        ("claude-sonnet-5", "estimate:claude:o200k_base*1.8", 18),
-        ("claude-opus-5@20260801", "estimate:claude:o200k_base*1.8", 18),
-        ("opus", "estimate:claude:o200k_base*1.8", 18),
+        ("claude-2.1", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-3-opus-20240229", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-3-5-sonnet-latest", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-opus-4-20250514", "estimate:claude:o200k_base*2.8", 28),
+        ("anthropic/claude-sonnet-4.5", "estimate:claude:o200k_base*2.8", 28),
+        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-opus-4-6", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-opus-4-7", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-opus-4-10", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-sonnet-5", "estimate:claude:o200k_base*2.8", 28),
+        ("claude-opus-5@20260801", "estimate:claude:o200k_base*2.8", 28),
+        ("opus", "estimate:claude:o200k_base*2.8", 28),
         ("gemini-2.5-pro", "estimate:gemini:o200k_base*1.15", 12),
         ("models/gemini-3-flash", "estimate:gemini:o200k_base*1.15", 12),
         ("gpt-6", "estimate:unknown-model:o200k_base*1.3", 13),
@@ -66,6 +66,24 @@ def test_estimates(model: str, method: str, tokens: int) -> None:
     """Any other model gets an estimate that is never called exact and says how it was made."""
     found = count(TEXT, model)
     assert (found.method, found.exact, found.tokens) == (method, False, tokens)
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("The quick brown fox jumps over the lazy dog. " * 20, 1.40),
+        ("# Title\n\n* a list, with `code` and [links](https://example.org)\n" * 20, 1.77),
+        ("def run(self, *args: int) -> None:\n    return self._inner(*args)\n" * 20, 1.63),
+        ("Съешь же ещё этих мягких французских булок. " * 20, 1.82),
+        ("THE QUICK BROWN FOX JUMPS OVER THE LAZY DOG. " * 20, 2.46),
+        ("a" * 5_000, 2.7),
+    ],
+    ids=["prose", "markdown", "code", "Russian", "capitals", "a run"],
+)
+def test_claude_is_never_under_counted(text: str, most: float) -> None:
+    """The estimate for Claude is above what its own tokenizer makes of any kind of text, as ctok has measured it."""
+    assert count(text, "claude-opus-4-7").tokens >= most * count(text, "o200k_base").tokens
 
 
 @pytest.mark.rule("INJ-4")
@@ -83,4 +101,4 @@ def test_one_counter_for_a_yardstick() -> None:
 def test_a_folder_named_ctok_is_no_ctok(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that only has the name leaves the estimate as it was."""
     monkeypatch.setattr("amplifier_hooks.tokens.models.find_spec", lambda _name: type("Spec", (), {"origin": None}))
-    assert yardstick("claude-opus-4-7").percent == 180
+    assert yardstick("claude-opus-4-7").percent == 280

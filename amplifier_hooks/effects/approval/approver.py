@@ -1,4 +1,4 @@
-"""A question becomes an answer: one request for all asking hooks, one deadline, and silence has a name."""
+"""Asking: one request for all asking hooks, one deadline, and silence has a name."""
 
 from __future__ import annotations
 
@@ -10,40 +10,19 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.approval.options import offered
 from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
 from amplifier_hooks.effects.deadline import TooLate, Withdrawn, within
 from amplifier_hooks.errors import ApprovalTimeout, HookError
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Clock, Decision, Option, OptionKind, Question
+from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Clock, Decision, Question
 from amplifier_hooks.view import DataView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from amplifier_hooks.action import Action
-    from amplifier_hooks.result import Ask, Outcome
+    from amplifier_hooks.result import Outcome
 
-__all__ = ["Approval", "Approver", "as_options"]
-
-KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
-    "allow": "allow_once",
-    "allow once": "allow_once",
-    "approve": "allow_once",
-    "approve once": "allow_once",
-    "yes": "allow_once",
-    "allow always": "allow_always",
-    "always allow": "allow_always",
-    "approve always": "allow_always",
-    "deny": "reject_once",
-    "deny once": "reject_once",
-    "reject": "reject_once",
-    "no": "reject_once",
-    "deny always": "reject_always",
-    "always deny": "reject_always",
-    "reject always": "reject_always",
-    "never": "reject_always",
-}
-"""What a plain label means. Any other is a rejection: a word nobody knows must not become a permit."""
+__all__ = ["Approval", "Approver"]
 
 LONGEST_WAIT: Final = 366 * 86_400.0
 """Seconds. A hook may name any finite time; dates end sooner."""
@@ -63,14 +42,6 @@ class Approval:
     reason: str
     request: ApprovalRequest
     decision: Decision | None = None
-
-
-def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
-    """Options from plain labels."""
-    return tuple(
-        Option(id=f"option-{number}", label=label, kind=KNOWN_LABELS.get(label.strip().casefold(), "reject_once"))
-        for number, label in enumerate(labels, start=1)
-    )
 
 
 class Approver:
@@ -103,6 +74,8 @@ class Approver:
             self._open.add(stop)  # before anything is waited for: from here on it can be taken back
             try:
                 await self._recorder.write("approval.requested", described(request))
+                options = [option.label for option in request.options]
+                log.info("approval_requested", hook=asking(request), prompt=request.prompt, options=options)
                 approval = await self._answer(self._backend, request, wait, stop)
             finally:
                 self._open.discard(stop)
@@ -114,6 +87,10 @@ class Approver:
         except asyncio.CancelledError:
             await self.withdraw(request, "cancelled")
             raise
+        if approval.status == "expired":
+            log.info("approval_timeout", hook=asking(request))
+        else:
+            log.info("approval_decision", hook=asking(request), decision=approval.status)
         return approval
 
     async def claim(self, approval: Approval) -> bool:
@@ -206,17 +183,9 @@ class Approver:
         return Approval(status="unavailable", reason=f"Approval unavailable: {problem}", request=request)
 
 
-def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
-    """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
-    first, *rest = (as_options(ask.options) for ask in asks)
-    shared = [option.label for option in first if all(option.kind in kinds_of(other) for other in rest)]
-    refusable = any(not option.allows for option in as_options(shared))
-    return as_options(shared if refusable else [*shared, "Deny"])
-
-
-def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
-    """The kinds there are among these options."""
-    return {option.kind for option in options}
+def asking(request: ApprovalRequest) -> str:
+    """The hooks that ask, as a log line names them."""
+    return ", ".join(dict.fromkeys(question.hook for question in request.questions))
 
 
 def described(request: ApprovalRequest) -> dict[str, Any]:
