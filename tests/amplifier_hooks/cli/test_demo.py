@@ -91,7 +91,7 @@ def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
     assert not re.search(rb"\x1b\[[\d;]*[34]\dm", cast("bytes", child.before))  # NO_COLOR is set
     child.send(answer[0])
     child.expect_exact("a moment")
-    child.expect_exact(f"▸ {answer}")
+    child.expect_exact(f"▸ {answer}".encode())
     child.expect_exact("Enter confirms")
     child.send("\r")
     child.expect_exact(f"payment_provider: {provider}")
