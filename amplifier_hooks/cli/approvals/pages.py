@@ -32,7 +32,8 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
     """One request in a list: what, who and how long."""
     request = record.request
     label = short(record.id, ids)
-    arguments = ", ".join(f"{name}={_value(value)}" for name, value in request.arguments.items())
+    said = sorted((f"{name}={_value(value)}" for name, value in request.arguments.items()), key=len)
+    arguments = ", ".join(said)  # the short ones first: a path tells more than the beginning of a text
     yield f"{label}  {inline(request.tool)}  {clip(inline(arguments), ROOM)}"
     blank = " " * len(label)
     who = f"{inline(request.agent)} in session {inline(request.session)}"

@@ -95,7 +95,7 @@ def test_list(store: Path) -> None:
     told = run("list")
     assert (told.exit_code, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
-    assert lines[0] == "1111aaaa  Write  file_path=src/1.py, content=pass"
+    assert lines[0] == "1111aaaa  Write  content=pass, file_path=src/1.py"
     digest = record(store, "1111aaaa0000").digest[:12]
     assert re.fullmatch(rf" {{10}}coder in session session-1 · [45]:\d\d left, then denied · digest {digest}", lines[1])
     assert lines[2] == " " * 10 + "guard: Write it?"
@@ -442,6 +442,15 @@ def test_help_is_light() -> None:
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     loaded = {"sqlite3", "asyncpg", "prompt_toolkit", "yaml", "approval_backends.broker"}
     assert loaded.isdisjoint(told.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-2", "BCK-6", "BCK-7")
+def test_documented_sessions() -> None:
+    """What docs/approvals.md shows of two terminals is what happens in two terminals."""
+    script = Path(__file__).parents[3] / "scripts" / "approvals_session.py"
+    told = subprocess.run([sys.executable, str(script), "--check"], check=False, capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (0, "")
 
 
 # -- two processes -----------------------------------------------------------------------------------------------------
