@@ -7,6 +7,8 @@ HookError
 │   ├── RequestMismatch       the same id was used for another action
 │   ├── SessionTakenOver      another process owns this session now
 │   └── RequestWithdrawn      the question was taken back before anybody answered
+├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
+└── RulesUnreadable           a file of rules that is not there, or that others may write
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -14,9 +16,22 @@ An answer that does not count is no error but a value: `lifecycle.Refusal`.
 
 from __future__ import annotations
 
-from amplifier_hooks.errors import HookError
+from typing import TYPE_CHECKING
 
-__all__ = ["BackendUnavailable", "RequestMismatch", "RequestWithdrawn", "SessionTakenOver", "TooManyRequests"]
+from amplifier_hooks.errors import HookError, HookUsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BackendUnavailable",
+    "InvalidRules",
+    "RequestMismatch",
+    "RequestWithdrawn",
+    "RulesUnreadable",
+    "SessionTakenOver",
+    "TooManyRequests",
+]
 
 
 class BackendUnavailable(HookError):
@@ -57,3 +72,21 @@ class SessionTakenOver(BackendUnavailable):
 
 class RequestWithdrawn(BackendUnavailable):
     """The question was taken back before anybody answered."""
+
+
+class InvalidRules(HookUsageError, ValueError):
+    """A file of rules that has mistakes, all of them named by line; nothing of it is used."""
+
+    def __init__(self, file: str, mistakes: Iterable[tuple[int, str]]) -> None:
+        self.file = file
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(f"{file}:{line}: {what}" for line, what in self.mistakes))
+
+
+class RulesUnreadable(HookError):
+    """A file of rules that cannot be read, or should not be believed."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        self.file = file
+        self.problem = problem
+        super().__init__(f"the rules in {file} cannot be used: {problem}")
