@@ -25,68 +25,138 @@ def error_of(text: Any) -> dict[str, str]:
     return {"type": "ToolError", "message": to_text(text)}
 
 
+STOP_ERRORS: Final = frozenset(
+    {"rate_limit", "overloaded", "authentication_failed", "oauth_org_not_allowed", "billing_error", "invalid_request",
+     "model_not_found", "server_error", "max_output_tokens"}
+)  # fmt: skip
+
+
+def stop_error(error: Any) -> str:
+    """What ended a turn, in one of their words."""
+    kind = error.get("type") if isinstance(error, dict) else error
+    return kind if kind in STOP_ERRORS else "unknown"
+
+
 TOOL: Final = (Field("tool_name"), Field("tool_input", default={}), Field("tool_use_id", "tool_call_id", default=""))
 MODE: Final = Field("permission_mode", default="default")
 AGENT: Final = (Field("agent_id", default=""), Field("agent_type", default=""))
 STOPS: Final = (
     Field("stop_hook_active", default=False),
-    Field("last_assistant_message", "response", to_theirs=to_text),
+    Field("last_assistant_message", "response", default=None, to_theirs=to_text),
 )
 
 SPELLINGS: Final = (
     Spelling(
-        theirs="SessionStart", ours=events.SESSION_START, tested="source", text_counts=True, blocks="nothing",
+        theirs="SessionStart",
+        ours=events.SESSION_START,
+        takes_context=True,
+        tested="source",
+        text_counts=True,
+        blocks="nothing",
         fields=(Field("source", default="startup"), Field("model")),
     ),
     Spelling(
-        theirs="SessionEnd", ours=events.SESSION_END, tested="reason", blocks="nothing",
+        theirs="SessionEnd",
+        ours=events.SESSION_END,
+        tested="reason",
+        blocks="nothing",
         fields=(Field("reason", default="other"),),
     ),
     Spelling(
-        theirs="UserPromptSubmit", ours=events.PROMPT_SUBMIT, text_counts=True,
+        theirs="UserPromptSubmit",
+        ours=events.PROMPT_SUBMIT,
+        takes_context=True,
+        text_counts=True,
         fields=(MODE, Field("prompt", default="")),
     ),
-    Spelling(theirs="PreToolUse", ours=events.TOOL_PRE, tested="tool_name", changes="tool_input", fields=(MODE, *TOOL)),
     Spelling(
-        theirs="PostToolUse", ours=events.TOOL_POST, tested="tool_name", changes="result", blocks="inject",
+        theirs="PreToolUse",
+        ours=events.TOOL_PRE,
+        takes_context=True,
+        tested="tool_name",
+        changes="tool_input",
+        fields=(MODE, *TOOL),
+    ),
+    Spelling(
+        theirs="PostToolUse",
+        ours=events.TOOL_POST,
+        takes_context=True,
+        tested="tool_name",
+        changes="result",
+        blocks="inject",
         fields=(MODE, *TOOL, Field("tool_response", "result", default=""), Field("duration_ms")),
     ),
     Spelling(
-        theirs="PostToolUseFailure", ours=events.TOOL_ERROR, tested="tool_name", blocks="inject",
+        theirs="PostToolUseFailure",
+        ours=events.TOOL_ERROR,
+        takes_context=True,
+        tested="tool_name",
+        blocks="inject",
         fields=(
-            MODE, *TOOL, Field("error", default="", to_theirs=error_text, to_ours=error_of),
-            Field("is_interrupt", default=False), Field("duration_ms"),
+            MODE,
+            *TOOL,
+            Field("error", default="", to_theirs=error_text, to_ours=error_of),
+            Field("is_interrupt", default=False),
+            Field("duration_ms"),
         ),
     ),
     Spelling(
-        theirs="PermissionRequest", ours=events.APPROVAL_REQUIRED, tested="tool_name",
+        theirs="PermissionRequest",
+        ours=events.APPROVAL_REQUIRED,
+        tested="tool_name",
         fields=(MODE, Field("tool_name", default=""), Field("tool_input", default={})),
     ),
     Spelling(
-        theirs="PermissionDenied", ours=events.APPROVAL_DENIED, tested="tool_name", blocks="nothing",
+        theirs="PermissionDenied",
+        ours=events.APPROVAL_DENIED,
+        tested="tool_name",
+        blocks="nothing",
         fields=(MODE, *TOOL, Field("reason", default="")),
     ),
     Spelling(
-        theirs="Notification", ours=events.USER_NOTIFICATION, tested="notification_type", blocks="nothing",
-        fields=(Field("message", default=""), Field("notification_type", default="")),
+        theirs="Notification",
+        ours=events.USER_NOTIFICATION,
+        tested="notification_type",
+        blocks="nothing",
+        fields=(Field("message", default=""), Field("notification_type", default="idle_prompt")),
     ),
     Spelling(theirs="Stop", ours=events.AGENT_STOP, fields=(MODE, *STOPS)),
-    Spelling(theirs="StopFailure", ours=events.ERROR_PROVIDER, tested="error", blocks="nothing",
-             fields=(Field("error", default="unknown", to_theirs=error_text, to_ours=error_of),)),
-    Spelling(theirs="SubagentStart", ours=events.SUBAGENT_START, tested="agent_type", blocks="nothing", fields=AGENT),
     Spelling(
-        theirs="SubagentStop", ours=events.SUBAGENT_STOP, tested="agent_type",
+        theirs="StopFailure",
+        ours=events.ERROR_PROVIDER,
+        tested="error",
+        blocks="nothing",
+        fields=(Field("error", default="unknown", to_theirs=stop_error, to_ours=error_of),),
+    ),
+    Spelling(
+        theirs="SubagentStart",
+        ours=events.SUBAGENT_START,
+        takes_context=True,
+        tested="agent_type",
+        blocks="nothing",
+        fields=AGENT,
+    ),
+    Spelling(
+        theirs="SubagentStop",
+        ours=events.SUBAGENT_STOP,
+        takes_context=True,
+        tested="agent_type",
         fields=(MODE, *AGENT, *STOPS, Field("agent_transcript_path", default="")),
     ),
     Spelling(
-        theirs="PreCompact", ours=events.CONTEXT_PRE_COMPACT, tested="trigger",
+        theirs="PreCompact",
+        ours=events.CONTEXT_PRE_COMPACT,
+        tested="trigger",
         fields=(Field("trigger", default="auto"), Field("custom_instructions", default="")),
     ),
     Spelling(
-        theirs="PostCompact", ours=events.CONTEXT_POST_COMPACT, tested="trigger", blocks="nothing",
+        theirs="PostCompact",
+        ours=events.CONTEXT_POST_COMPACT,
+        tested="trigger",
+        blocks="nothing",
         fields=(Field("trigger", default="auto"), Field("compact_summary", default="")),
     ),
-)  # fmt: skip
+)
 """Those that are events of ours, too. The others arrive, over the bridge, under the program's own name."""
 
 DECISIONS: Final = frozenset({"allow", "deny", "ask", "defer"})
@@ -107,16 +177,10 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
         decision, reason = (permission if permission in DECISIONS else None), reason if parts.stop else why or ""
     if decision is None:
         raise InvalidResult(f"an answer with the decision {permission or parts.decision!r:.40}: nobody knows it")
-    update = own.pop("updatedInput", None) or own.pop("updatedToolOutput", None)
+    updates = [own.pop(key) for key in ("updatedInput", "updatedToolOutput") if own.get(key) is not None]
     context = take(own, "additionalContext", str) or ""
-    return parts.verdict(decision=decision, reason=reason, context=context, update=ABSENT if update is None else update)
+    return parts.verdict(decision=decision, reason=reason, context=context, update=updates[0] if updates else ABSENT)
 
-
-TAKES_CONTEXT: Final = frozenset(
-    {"SessionStart", "Setup", "UserPromptSubmit", "UserPromptExpansion", "PreToolUse", "PostToolUse",
-     "PostToolUseFailure", "PostToolBatch", "SubagentStart", "SubagentStop"}
-)  # fmt: skip
-"""Where that program reads `additionalContext`."""
 
 TAKES_BLOCK: Final = frozenset(
     {"UserPromptSubmit", "UserPromptExpansion", "PostToolUse", "PostToolBatch", "Stop", "SubagentStop", "PreCompact",
@@ -139,7 +203,7 @@ def write(spelling: Spelling, verdict: Verdict) -> Ended:
         top = {"decision": "block", "reason": reason}
     elif name == "PostToolUse" and verdict.update is not ABSENT:
         own["updatedToolOutput"] = verdict.update
-    return written(spelling, verdict, top, own, TAKES_CONTEXT)
+    return written(spelling, verdict, top, own)
 
 
 def permission(verdict: Verdict) -> dict[str, Any]:

@@ -23,13 +23,19 @@ NAMES: Final = frozenset(
      "PostCompact", "SubagentStart", "SubagentStop", "Stop"}
 )  # fmt: skip
 
-NOT_SENT: Final = frozenset({"duration_ms", "custom_instructions", "compact_summary", "is_interrupt"})
+NOT_SENT: Final = frozenset(
+    {"duration_ms", "custom_instructions", "compact_summary", "is_interrupt", "permission_mode"}
+)
 """Fields of the other program that this one does not have."""
 
 TURN: Final = Field("turn_id", default="")
 
 SPELLINGS: Final = tuple(
-    evolve(row, fields=(TURN, *(one for one in row.fields if one.theirs not in NOT_SENT)))
+    evolve(
+        row,
+        fields=(TURN, claude_code.MODE, *(one for one in row.fields if one.theirs not in NOT_SENT)),
+        takes_context=row.takes_context and row.theirs != "SubagentStop",
+    )
     for row in claude_code.SPELLINGS
     if row.theirs in NAMES
 )
@@ -60,7 +66,9 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     """As the other program reads it, but nothing unknown, and nothing this one does not support."""
     for key in UNSUPPORTED.get(spelling.theirs, ()):
         if answer.get(key) is not None:
-            raise InvalidResult(f"an answer at {spelling.theirs} with {key}, which Codex does not support: leave it out")
+            raise InvalidResult(
+                f"an answer at {spelling.theirs} with {key}, which Codex does not support: leave it out"
+            )
     verdict = claude_code.read(spelling, answer)
     for voids, remedy in VOIDS:
         if voids(spelling, verdict):
@@ -82,11 +90,13 @@ def write(spelling: Spelling, verdict: Verdict) -> Ended:
 
 def supported(spelling: Spelling, verdict: Verdict) -> Verdict:
     """The nearest verdict this program understands, never a more lenient one."""
-    changed = verdict.update is not ABSENT
     if verdict.decision in ("ask", "defer"):
-        return evolve(verdict, decision="deny", reason=verdict.reason or "a person has to decide first", update=ABSENT)
+        verdict = evolve(verdict, decision="deny", reason=verdict.reason or "a person has to decide", update=ABSENT)
+    if spelling.ours == events.CONTEXT_PRE_COMPACT and verdict.decision == "deny":
+        return evolve(verdict, decision="none", stop=True, update=ABSENT)  # the only refusal it knows there
     if spelling.ours != events.TOOL_PRE:
         return evolve(verdict, update=ABSENT)
+    changed = verdict.update is not ABSENT
     if changed and verdict.decision == "none":
         return evolve(verdict, decision="deny", reason=verdict.reason or NOBODY_APPROVED, update=ABSENT)
     if verdict.decision == "allow" and not changed:

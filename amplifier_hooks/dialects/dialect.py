@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
+from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload
 from amplifier_hooks.kinds.codec import BLOCKED, Ended
 from amplifier_hooks.kinds.messages import as_reason, incoming, outgoing
 from amplifier_hooks.logs import get_logger
@@ -70,6 +70,8 @@ class Spelling:
     blocks: Block = "deny"
     tested: str = ""
     text_counts: bool = False
+    takes_context: bool = False
+    """Whether their program reads text for its model in an answer here."""
     changes: str = ""
     """The field of our payload that an update replaces."""
 

@@ -24,39 +24,65 @@ def as_response(result: Any) -> Any:
 
 SPELLINGS: Final = (
     Spelling(
-        theirs="SessionStart", ours=events.SESSION_START, tested="source", text_counts=True, blocks="nothing",
+        theirs="SessionStart",
+        ours=events.SESSION_START,
+        takes_context=True,
+        tested="source",
+        text_counts=True,
+        blocks="nothing",
         fields=(Field("source", default="startup"),),
     ),
     Spelling(
-        theirs="SessionEnd", ours=events.SESSION_END, tested="reason", blocks="nothing",
+        theirs="SessionEnd",
+        ours=events.SESSION_END,
+        tested="reason",
+        blocks="nothing",
         fields=(Field("reason", default="other"),),
     ),
     Spelling(
-        theirs="BeforeAgent", ours=events.PROMPT_SUBMIT, text_counts=True, fields=(Field("prompt", default=""),),
+        theirs="BeforeAgent",
+        ours=events.PROMPT_SUBMIT,
+        takes_context=True,
+        text_counts=True,
+        fields=(Field("prompt", default=""),),
     ),
     Spelling(
-        theirs="AfterAgent", ours=events.AGENT_STOP,
+        theirs="AfterAgent",
+        ours=events.AGENT_STOP,
         fields=(
-            Field("prompt", default=""), Field("prompt_response", "response", default="", to_theirs=to_text),
+            Field("prompt", default=""),
+            Field("prompt_response", "response", default="", to_theirs=to_text),
             Field("stop_hook_active", default=False),
         ),
     ),
     Spelling(theirs="BeforeTool", ours=events.TOOL_PRE, tested="tool_name", changes="tool_input", fields=TOOL),
     Spelling(
-        theirs="AfterTool", ours=events.TOOL_POST, tested="tool_name", blocks="inject",
+        theirs="AfterTool",
+        ours=events.TOOL_POST,
+        takes_context=True,
+        tested="tool_name",
+        blocks="inject",
         fields=(*TOOL, Field("tool_response", "result", default={}, to_theirs=as_response)),
     ),
     Spelling(
-        theirs="Notification", ours=events.USER_NOTIFICATION, tested="notification_type", blocks="nothing",
+        theirs="Notification",
+        ours=events.USER_NOTIFICATION,
+        tested="notification_type",
+        blocks="nothing",
         fields=(
-            Field("notification_type", default=""), Field("message", default=""), Field("details", default={}),
+            Field("notification_type", default=""),
+            Field("message", default=""),
+            Field("details", default={}),
         ),
     ),
     Spelling(
-        theirs="PreCompress", ours=events.CONTEXT_PRE_COMPACT, tested="trigger", blocks="nothing",
+        theirs="PreCompress",
+        ours=events.CONTEXT_PRE_COMPACT,
+        tested="trigger",
+        blocks="nothing",
         fields=(Field("trigger", default="auto"),),
     ),
-)  # fmt: skip
+)
 """Not among them: BeforeModel, AfterModel and BeforeToolSelection, whose requests have another shape than ours."""
 
 DECISIONS: Final = {"": "none", "allow": "allow", "approve": "allow", "deny": "deny", "block": "deny", "ask": "ask"}
@@ -73,9 +99,6 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     return parts.verdict(decision=decision, context=context, update=ABSENT if update is None else update)
 
 
-TAKES_CONTEXT: Final = frozenset({"SessionStart", "BeforeAgent", "AfterTool"})
-
-
 def write(spelling: Spelling, verdict: Verdict) -> Ended:
     """The answer as one JSON object; nothing at all when there is nothing to say."""
     changed = verdict.update is not ABSENT and spelling.theirs == "BeforeTool"
@@ -86,7 +109,7 @@ def write(spelling: Spelling, verdict: Verdict) -> Ended:
     elif decision == "allow" and spelling.theirs == "BeforeTool":
         top = {"decision": "allow"}
     own = {"tool_input": verdict.update} if changed and decision != "deny" else {}
-    return written(spelling, verdict, top, own, TAKES_CONTEXT)
+    return written(spelling, verdict, top, own)
 
 
 GEMINI: Final = Dialect(

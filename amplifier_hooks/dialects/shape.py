@@ -12,7 +12,7 @@ from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.kinds.codec import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["Parts", "split", "take", "written"]
 
@@ -68,18 +68,12 @@ def take(answer: dict[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def written(
-    spelling: Spelling,
-    verdict: Verdict,
-    top: Mapping[str, Any],
-    own: Mapping[str, Any],
-    takes_context: Collection[str],
-) -> Ended:
+def written(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> Ended:
     """An answer put together; nothing at all when there is nothing to say."""
     said, specific = dict(top), dict(own)
     if verdict.stop:
         said |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}
-    if verdict.context and spelling.theirs in takes_context:
+    if verdict.context and spelling.takes_context:
         specific["additionalContext"] = verdict.context
     if verdict.message:
         said["systemMessage"] = verdict.message
