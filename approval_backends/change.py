@@ -8,6 +8,7 @@ escapes them.
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
@@ -24,8 +25,10 @@ CONTENTS: Final = ("content", "file_text", "new_source")
 PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText", "newText"))
 NEAR: Final = 3
 """Lines without a change that are kept on both sides of one."""
-COMPARABLE: Final = 4_000_000
-"""Pairs of lines. Beyond, everything old goes and everything new comes: true as well, and done at once."""
+COMPARABLE: Final = 40_000
+"""Pairs of lines that are compared: more of them, chosen for it, take seconds. Beyond, everything old goes and
+everything new comes: true as well, and done at once.
+"""
 
 
 @frozen
@@ -119,9 +122,22 @@ def _whole(text: str) -> Iterator[ChangeLine]:
 
 
 def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    if len(before) * len(after) > COMPARABLE:
-        return [("replace", 0, len(before), 0, len(after))]
-    return SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    """What both begin and end with is set aside first: comparing takes more than the square of what is left."""
+    head = _shared(before, after)
+    tail = _shared(before[head:][::-1], after[head:][::-1])
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    codes = [("replace", 0, len(old), 0, len(new))] if old or new else []
+    if len(old) * len(new) <= COMPARABLE:
+        codes = list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    moved = [(kind, i + head, j + head, k + head, m + head) for kind, i, j, k, m in codes]
+    begin = [("equal", 0, head, 0, head)] if head else []
+    end = [("equal", len(before) - tail, len(before), len(after) - tail, len(after))] if tail else []
+    return [*begin, *moved, *end]
+
+
+def _shared(some: Sequence[str], others: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
 
 
 def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
