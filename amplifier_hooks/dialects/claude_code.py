@@ -12,7 +12,7 @@ from amplifier_hooks.errors import InvalidResult
 if TYPE_CHECKING:
     from amplifier_hooks.kinds.codec import Ended
 
-__all__ = ["CLAUDE_CODE", "read", "write"]
+__all__ = ["CLAUDE_CODE"]
 
 
 def error_text(error: Any) -> str:
