@@ -8,6 +8,8 @@ HookError
 │   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
 │   └── RequestWithdrawn      the question was taken back before anybody answered
+├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
+└── RulesUnreadable           a file of rules that is not there, or that others may write
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -15,15 +17,20 @@ An answer that does not count is no error but a value: `lifecycle.Refusal`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.errors import HookError, HookUsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "AlreadyRun",
     "BackendUnavailable",
+    "InvalidRules",
     "RequestMismatch",
     "RequestWithdrawn",
+    "RulesUnreadable",
     "SessionTakenOver",
     "TooManyRequests",
 ]
@@ -80,3 +87,21 @@ class SessionTakenOver(BackendUnavailable):
 
 class RequestWithdrawn(BackendUnavailable):
     """The question was taken back before anybody answered."""
+
+
+class InvalidRules(HookUsageError, ValueError):
+    """A file of rules that has mistakes, all of them named by line; nothing of it is used."""
+
+    def __init__(self, file: str, mistakes: Iterable[tuple[int, str]]) -> None:
+        self.file = file
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(f"{file}:{line}: {what}" for line, what in self.mistakes))
+
+
+class RulesUnreadable(HookError):
+    """A file of rules that cannot be read, or should not be believed."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        self.file = file
+        self.problem = problem
+        super().__init__(f"the rules in {file} cannot be used: {problem}")
