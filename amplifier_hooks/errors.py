@@ -15,6 +15,8 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── TooManyHooks                  the limit of hooks for one event is reached
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
+│   └── EndpointForbidden             a webhook's name stands for an address that may not be reached
+├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
@@ -34,9 +36,11 @@ __all__ = [
     "ApprovalPending",
     "ApprovalTimeout",
     "EmitTooDeep",
+    "EndpointForbidden",
     "EventNameWarning",
     "HookAbortError",
     "HookError",
+    "HookFailed",
     "HookRefused",
     "HookUnavailable",
     "HookUsageError",
@@ -160,8 +164,24 @@ class EmitTooDeep(HookRefused, RecursionError):
         )
 
 
+class HookFailed(HookError):
+    """A command or a service that was run as a hook and ended without an answer."""
+
+
 class HookUnavailable(HookError):
     """A hook that could not be run: its program, server or interpreter is missing, or it is in quarantine."""
+
+
+class EndpointForbidden(HookUnavailable):
+    """A name that stands for an address the operator did not allow. Nothing was sent."""
+
+    def __init__(self, host: str, address: str) -> None:
+        self.host = host
+        self.address = address
+        super().__init__(
+            f"endpoint_forbidden: {host!r} stands for {address}, which is not public; an operator allows networks "
+            "with Reach(networks=[…])"
+        )
 
 
 class HookAbortError(HookError):

@@ -20,11 +20,16 @@ PACKAGES = ["amplifier_hooks", "approval_backends"]
 PURE = [
     "amplifier_hooks.action",
     "amplifier_hooks.budget",
+    "amplifier_hooks.effects.audit.chain",
+    "amplifier_hooks.effects.audit.checkpoint",
+    "amplifier_hooks.effects.audit.line",
     "amplifier_hooks.events",
     "amplifier_hooks.matching",
     "amplifier_hooks.merge",
     "amplifier_hooks.provenance",
     "amplifier_hooks.result",
+    "approval_backends.card",
+    "approval_backends.change",
     "approval_backends.lifecycle",
     "approval_backends.wire",
 ]

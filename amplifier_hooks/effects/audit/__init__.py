@@ -1,0 +1,17 @@
+"""The record: a log nobody can quietly rewrite. The format is described in specs/audit-format.md.
+
+line          one record as one line of bytes            pure
+chain         what ties each line to all before it       pure
+checkpoint    signed statements about the head           pure
+key           the key that signs them
+log           the file that is written
+recorder      the front of one session to its record
+errors        why it cannot be written or read
+"""
+
+from amplifier_hooks.effects.audit.errors import LogUnavailable, RecordUnavailable
+from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.effects.audit.log import AuditLog
+from amplifier_hooks.effects.audit.recorder import NoRecord, Recorder
+
+__all__ = ["AuditKey", "AuditLog", "LogUnavailable", "NoRecord", "RecordUnavailable", "Recorder"]
