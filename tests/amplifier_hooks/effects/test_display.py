@@ -705,3 +705,17 @@ async def test_nothing_printed() -> None:
     registry = HookRegistry()
     registry.on("tool:pre", lambda event, data: HookResult.deny("no"))
     assert transcript(await registry.emit("tool:pre", {})) == []
+
+
+@pytest.mark.rule("DIS-3")
+def test_the_note_of_what_is_left_out_fits(terminal: Terminal) -> None:
+    """That rows were left out is said within a terminal of any width."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "14")
+        patch.setenv("NO_COLOR", "1")
+        asyncio.run(show(TerminalDisplay(terminal), [message("x" * 400)]))
+    rows = terminal.written.decode().removesuffix("\n").split("\n")
+    screen = pyte.Screen(14, 500)
+    pyte.ByteStream(screen).feed(terminal.written.replace(b"\n", b"\r\n"))
+    assert screen.cursor.y == len(rows)
+    assert rows[-1].endswith("s\x1b[0m")
