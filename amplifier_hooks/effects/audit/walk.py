@@ -1,7 +1,7 @@
 """One segment as it is read: each line by itself, and after the lines before it.
 
-What a line of the log about itself means is a function, looked up by its kind; lines of any other kind only have to be in their
- place.
+What a line of the log about itself means is a function, looked up by its kind. Lines of any other kind only have to be
+in their place.
 """
 
 from __future__ import annotations
