@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["MEANING", "Compared", "Finding", "Observation", "Report", "SegmentReport", "Verdict", "decide"]
+__all__ = ["MEANING", "Compared", "Finding", "LogVerdict", "Observation", "Report", "SegmentReport", "decide"]
 
 
-class Verdict(StrEnum):
+class LogVerdict(StrEnum):
     """What became of a log, in one word or three. The worst is first."""
 
     TAMPERED = "tampered"
@@ -30,19 +30,19 @@ class Verdict(StrEnum):
 
 
 MEANING: Final = {
-    Verdict.TAMPERED: "Something that was written is not what stands there now.",
-    Verdict.TRUNCATED: "Lines that were written are not there any more.",
-    Verdict.CANNOT_TELL: "Nothing contradicts it, and what was checked does not show that it is whole.",
-    Verdict.TO_ANCHOR: "Everything up to the anchor is as it was when the anchor was made. What follows is not proved.",
-    Verdict.TO_HEAD: "Everything up to the head is as it was when the head was kept. What follows is not proved.",
-    Verdict.REPAIRED: "Signed by a pinned key from beginning to end, and whole but for what a crash tore off.",
-    Verdict.INTACT: "Signed by a pinned key from beginning to end, and closed.",
+    LogVerdict.TAMPERED: "Something that was written is not what stands there now.",
+    LogVerdict.TRUNCATED: "Lines that were written are not there any more.",
+    LogVerdict.CANNOT_TELL: "Nothing contradicts it, and what was checked does not show that it is whole.",
+    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when the anchor was made. What follows is not proved.",
+    LogVerdict.TO_HEAD: "Everything up to the head is as it was when the head was kept. What follows is not proved.",
+    LogVerdict.REPAIRED: "Signed by a pinned key from beginning to end, and whole but for what a crash tore off.",
+    LogVerdict.INTACT: "Signed by a pinned key from beginning to end, and closed.",
 }
 
 
 @frozen
 class _Row:
-    verdict: Verdict | None
+    verdict: LogVerdict | None
     says: str
     head_answers: bool = False
     """Whether a head from elsewhere, found in the log, makes up for it."""
@@ -51,45 +51,53 @@ class _Row:
 class Observation(Enum):
     """What can be found, what it leads to, and the sentence for it. Without a verdict it is information."""
 
-    LINE = _Row(Verdict.TAMPERED, "the line {why}")
-    CHECKPOINT = _Row(Verdict.TAMPERED, "the checkpoint is wrong: {why}")
-    NO_END = _Row(Verdict.TAMPERED, "the segment has no end, and the next one does not say why")
+    LINE = _Row(LogVerdict.TAMPERED, "the line {why}")
+    CHECKPOINT = _Row(LogVerdict.TAMPERED, "the checkpoint is wrong: {why}")
+    NO_END = _Row(LogVerdict.TAMPERED, "the segment has no end, and the next one does not say why")
     EVIDENCE_CHANGED = _Row(
-        Verdict.TAMPERED, "what was kept behind the last line that counts is not what was found there"
+        LogVerdict.TAMPERED, "what was kept behind the last line that counts is not what was found there"
     )
-    DAMAGE = _Row(Verdict.TAMPERED, "when the next segment was begun, lines of this one behind line {seq} were damaged")
-    OTHER_LOG = _Row(Verdict.TAMPERED, "this is the log {log}, and the {source} is of the log {wanted}")
-    DIFFERS = _Row(Verdict.TAMPERED, "line {seq} is not the one that the {source} knows")
+    DAMAGE = _Row(
+        LogVerdict.TAMPERED, "when the next segment was begun, lines of this one behind line {seq} were damaged"
+    )
+    OTHER_LOG = _Row(LogVerdict.TAMPERED, "this is the log {log}, and the {source} is of the log {wanted}")
+    DIFFERS = _Row(LogVerdict.TAMPERED, "line {seq} is not the one that the {source} knows")
 
-    MISSING = _Row(Verdict.TRUNCATED, "{which} not there, and later ones are")
-    NOT_REACHED = _Row(Verdict.TRUNCATED, "the {source} knows a line {seq} in segment {segment}, and it is not there")
-    FEWER = _Row(Verdict.TRUNCATED, "of the {bytes} bytes that the next segment counts, {size} are there")
-    CUT = _Row(Verdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line {seq}")
+    MISSING = _Row(LogVerdict.TRUNCATED, "{which} not there, and later ones are")
+    NOT_REACHED = _Row(
+        LogVerdict.TRUNCATED, "the {source} knows a line {seq} in segment {segment}, and it is not there"
+    )
+    FEWER = _Row(LogVerdict.TRUNCATED, "of the {bytes} bytes that the next segment counts, {size} are there")
+    CUT = _Row(LogVerdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line {seq}")
 
-    NOT_PINNED = _Row(Verdict.CANNOT_TELL, "the segment is signed by the key {key}, which is not pinned")
-    NOT_SIGNED = _Row(Verdict.CANNOT_TELL, "a key is pinned, and the segment is not signed")
-    NO_HEAD = _Row(Verdict.CANNOT_TELL, "the store that was asked knows no such log")
-    LEFT = _Row(Verdict.CANNOT_TELL, "the next segment was begun for a reason that is not known here: {why}")
-    UNREADABLE = _Row(Verdict.CANNOT_TELL, "the file cannot be read: {why}")
-    SHRANK = _Row(Verdict.CANNOT_TELL, "the file became shorter while it was read")
+    NOT_PINNED = _Row(LogVerdict.CANNOT_TELL, "the segment is signed by the key {key}, which is not pinned")
+    NOT_SIGNED = _Row(LogVerdict.CANNOT_TELL, "a key is pinned, and the segment is not signed")
+    NO_HEAD = _Row(LogVerdict.CANNOT_TELL, "the store that was asked knows no such log")
+    LEFT = _Row(LogVerdict.CANNOT_TELL, "the next segment was begun for a reason that is not known here: {why}")
+    UNREADABLE = _Row(LogVerdict.CANNOT_TELL, "the file cannot be read: {why}")
+    SHRANK = _Row(LogVerdict.CANNOT_TELL, "the file became shorter while it was read")
     NO_KEY = _Row(
-        Verdict.CANNOT_TELL, "no key is pinned: whoever could write the files could have made them", head_answers=True
+        LogVerdict.CANNOT_TELL,
+        "no key is pinned: whoever could write the files could have made them",
+        head_answers=True,
     )
     UNSIGNED = _Row(
-        Verdict.CANNOT_TELL, "nothing is signed: whoever could write the file could have made it", head_answers=True
+        LogVerdict.CANNOT_TELL, "nothing is signed: whoever could write the file could have made it", head_answers=True
     )
     OPEN = _Row(
-        Verdict.CANNOT_TELL, "the log is not closed: lines behind line {seq} could have been cut off", head_answers=True
+        LogVerdict.CANNOT_TELL,
+        "the log is not closed: lines behind line {seq} could have been cut off",
+        head_answers=True,
     )
     NOT_BEGUN = _Row(
-        Verdict.CANNOT_TELL, "segment {number} is to follow: it was not begun, or taken away", head_answers=True
+        LogVerdict.CANNOT_TELL, "segment {number} is to follow: it was not begun, or taken away", head_answers=True
     )
-    UNCOVERED = _Row(Verdict.CANNOT_TELL, "no checkpoint covers what follows line {seq}", head_answers=True)
-    TORN = _Row(Verdict.CANNOT_TELL, "the last {bytes} bytes are no whole line", head_answers=True)
-    EMPTY = _Row(Verdict.CANNOT_TELL, "there is no line", head_answers=True)
+    UNCOVERED = _Row(LogVerdict.CANNOT_TELL, "no checkpoint covers what follows line {seq}", head_answers=True)
+    TORN = _Row(LogVerdict.CANNOT_TELL, "the last {bytes} bytes are no whole line", head_answers=True)
+    EMPTY = _Row(LogVerdict.CANNOT_TELL, "there is no line", head_answers=True)
 
-    RECOVERED = _Row(Verdict.REPAIRED, "{bytes} bytes of torn lines were cut off after crashes, {times}")
-    FAILURE = _Row(Verdict.REPAIRED, "the disk failed behind line {seq}, and the log went on in the next segment")
+    RECOVERED = _Row(LogVerdict.REPAIRED, "{bytes} bytes of torn lines were cut off after crashes, {times}")
+    FAILURE = _Row(LogVerdict.REPAIRED, "the disk failed behind line {seq}, and the log went on in the next segment")
 
     LOST_KEY = _Row(None, "the segment has no end, because its key was changed or lost")
     KEY_CHANGED = _Row(None, "another key signs from here on: {key}")
@@ -112,7 +120,7 @@ class Finding:
     details: dict[str, str | int] = field(factory=dict)
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> LogVerdict | None:
         """What it leads to."""
         return self.found.value.verdict
 
@@ -167,7 +175,7 @@ class Report:
 
     log: str
     """The log's id, as its first segment has it; empty if that could not be read."""
-    verdict: Verdict
+    verdict: LogVerdict
     findings: tuple[Finding, ...]
     segments: tuple[SegmentReport, ...]
     compared: tuple[Compared, ...] = ()
@@ -175,16 +183,16 @@ class Report:
     @property
     def bad(self) -> Finding | None:
         """The first line that is not what was written, or not whole."""
-        severe = (Verdict.TAMPERED, Verdict.CANNOT_TELL)
+        severe = (LogVerdict.TAMPERED, LogVerdict.CANNOT_TELL)
         return next((one for one in self.findings if one.line is not None and one.verdict in severe), None)
 
 
-def decide(findings: Iterable[Finding], compared: Iterable[Compared]) -> Verdict:
+def decide(findings: Iterable[Finding], compared: Iterable[Compared]) -> LogVerdict:
     """The worst that the findings lead to. A head that is found in the log answers what a head can answer."""
     reached = {one.source for one in compared if one.matches}
-    levels = {"anchor": Verdict.TO_ANCHOR, "head": Verdict.TO_HEAD}
+    levels = {"anchor": LogVerdict.TO_ANCHOR, "head": LogVerdict.TO_HEAD}
     best = next((level for source, level in levels.items() if source in reached), None)
-    led = {Verdict.INTACT} | {
+    led = {LogVerdict.INTACT} | {
         best if best and finding.found.value.head_answers else finding.verdict for finding in findings
     }
-    return next(verdict for verdict in Verdict if verdict in led)
+    return next(verdict for verdict in LogVerdict if verdict in led)

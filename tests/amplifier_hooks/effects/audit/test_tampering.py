@@ -12,7 +12,7 @@ import pytest
 
 from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.line import SEAL, read, seal
-from amplifier_hooks.effects.audit.report import Verdict
+from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.effects.audit.verify import verify
 from tests.records import KEY, OTHER_KEY, Book, hundred, pinned
 
@@ -45,7 +45,7 @@ def refuse(folder: Path, changes: Iterable[Change]) -> int:
     for count, (data, line) in enumerate(changes, 1):  # noqa: B007  # counted
         path.write_bytes(data)
         report = verify({1: path}, keys=[pinned()])
-        assert report.verdict is not Verdict.INTACT
+        assert report.verdict is not LogVerdict.INTACT
         named = report.bad
         assert (named and named.line) == line
         other = independent(path, KEY.public)
@@ -96,7 +96,7 @@ def test_as_written(tmp_path: Path) -> None:
     """Nothing changed: both verifiers call it intact, and say so of no other key."""
     book = hundred()
     (file,) = book.files(tmp_path).values()
-    assert verify({1: file}, keys=[pinned()]).verdict is Verdict.INTACT
+    assert verify({1: file}, keys=[pinned()]).verdict is LogVerdict.INTACT
     assert stranger()(file, KEY.public) == "intact"
     assert stranger()(file, OTHER_KEY.public).startswith("wrong: record.jsonl, line ")
     (line,) = Book(None).close().files(tmp_path).values()
@@ -150,7 +150,7 @@ def test_made_anew(tmp_path: Path) -> None:
         other = re.sub(rb'"(outcome|log\.closed)"', b'"other"', bodies[place]).replace(b"8", b"9")
         for new in ([other], [], [bodies[place], bodies[place]]):
             path.write_bytes(made_anew([*bodies[:place], *new, *bodies[place + 1 :]], first))
-            assert verify({1: path}, keys=[pinned()]).verdict is not Verdict.INTACT
+            assert verify({1: path}, keys=[pinned()]).verdict is not LogVerdict.INTACT
             assert independent(path, KEY.public) != "intact"
 
 

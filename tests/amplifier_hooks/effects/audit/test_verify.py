@@ -15,10 +15,10 @@ from amplifier_hooks.effects.audit.report import (
     MEANING,
     Compared,
     Finding,
+    LogVerdict,
     Observation,
     Report,
     SegmentReport,
-    Verdict,
     decide,
 )
 from amplifier_hooks.effects.audit.verify import verify
@@ -40,7 +40,7 @@ def said(report: Report) -> list[str]:
 def wrong(folder: Path, book: Book, **known: Any) -> str:
     """The only thing that is said about a log in which one line is wrong."""
     report = verify(book.files(folder), keys=[pinned()], **known)
-    assert report.verdict is Verdict.TAMPERED
+    assert report.verdict is LogVerdict.TAMPERED
     assert report.bad is report.findings[0]
     return said(report)[0]
 
@@ -54,7 +54,7 @@ def test_intact(tmp_path: Path) -> None:
     files = hundred().files(tmp_path)
     assert verify(files, keys=[pinned(OTHER_KEY), pinned()]) == Report(
         log=LOG,
-        verdict=Verdict.INTACT,
+        verdict=LogVerdict.INTACT,
         findings=(),
         segments=(
             SegmentReport(
@@ -79,7 +79,7 @@ def test_intact(tmp_path: Path) -> None:
 def test_segments(tmp_path: Path) -> None:
     """A log of several segments is intact as one, each following the other."""
     report = verify(Book().add().rotate().add().add().rotate().close().files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (Verdict.INTACT, [])
+    assert (report.verdict, said(report)) == (LogVerdict.INTACT, [])
     assert [(one.number, one.first, one.last, one.signed, one.lines) for one in report.segments] == [
         (1, 1, 4, 3, 4),
         (2, 5, 9, 8, 5),
@@ -112,7 +112,7 @@ def test_segments(tmp_path: Path) -> None:
 def test_key(tmp_path: Path, book: Book, pins: list[VerifierKey], finding: str) -> None:
     """Without a pinned key, without a signature or by another key, nobody can tell, and which it is is said."""
     report = verify(book.files(tmp_path), keys=pins)
-    assert (report.verdict, said(report)) == (Verdict.CANNOT_TELL, [finding.removeprefix(": ")])
+    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [finding.removeprefix(": ")])
     assert not report.segments[0].pinned
 
 
@@ -123,9 +123,9 @@ def test_key_rotated(tmp_path: Path) -> None:
     book = Book().add().rotate(OTHER_KEY).close()
     changed = f"{SECOND}: another key signs from here on: {pinned(OTHER_KEY).fingerprint}"
     report = verify(book.files(tmp_path), keys=[pinned(), pinned(OTHER_KEY)])
-    assert (report.verdict, said(report)) == (Verdict.INTACT, [changed])
+    assert (report.verdict, said(report)) == (LogVerdict.INTACT, [changed])
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.verdict is LogVerdict.CANNOT_TELL
     unknown = f"{SECOND}: the segment is signed by the key {pinned(OTHER_KEY).fingerprint}, which is not pinned"
     assert said(report) == [unknown, changed]
     assert [one.pinned for one in report.segments] == [True, False]
@@ -142,7 +142,7 @@ def test_signer_away(tmp_path: Path) -> None:
     book = Book().add("log.unsigned", {"error": "no answer"}).add().checkpoint()
     book.add("log.unsigned", {"error": "again"}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.INTACT
+    assert report.verdict is LogVerdict.INTACT
     assert said(report) == [f"{FIRST}, line 2: the key did not sign, 2 times, here first: no answer"]
     report = verify(Book().add("log.unsigned", {"error": "x" * 300}).files(tmp_path), keys=[pinned()])
     assert said(report) == [
@@ -165,14 +165,14 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
         book.segments[0] = lines[:kept]
         files = book.files(tmp_path)
         report = verify(files, keys=[pinned()])
-        assert report.verdict is Verdict.CANNOT_TELL
+        assert report.verdict is LogVerdict.CANNOT_TELL
         assert said(report)[0] == (f"{FIRST}: the log is not closed: lines behind line {kept} could have been cut off")
         covered = max(line for line in (0, 33, 65, 97, 100) if line <= kept)
         uncovered = [f"{FIRST}: no checkpoint covers what follows line {covered}"] if covered < kept else []
         assert said(report)[1:] == uncovered
         for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}}.items():
             report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
-            assert report.verdict is Verdict.TRUNCATED
+            assert report.verdict is LogVerdict.TRUNCATED
             assert said(report)[-1] == f"the {source} knows a line 100 in segment 1, and it is not there"
 
 
@@ -183,20 +183,20 @@ def test_heads(tmp_path: Path) -> None:
     head, note = book.known, book.checkpoint().known
     files = book.add().files(tmp_path)
     for given, verdict in (
-        ({"heads": [head]}, Verdict.TO_HEAD),
-        ({"anchors": [note]}, Verdict.TO_ANCHOR),
-        ({"heads": [head], "anchors": [note]}, Verdict.TO_ANCHOR),
+        ({"heads": [head]}, LogVerdict.TO_HEAD),
+        ({"anchors": [note]}, LogVerdict.TO_ANCHOR),
+        ({"heads": [head], "anchors": [note]}, LogVerdict.TO_ANCHOR),
     ):
         for keys in ([], [pinned()]):
             assert verify(files, keys=keys, **given).verdict is verdict  # type: ignore[arg-type]
-        assert verify(files, keys=[pinned(OTHER_KEY)], **given).verdict is Verdict.CANNOT_TELL  # type: ignore[arg-type]
+        assert verify(files, keys=[pinned(OTHER_KEY)], **given).verdict is LogVerdict.CANNOT_TELL  # type: ignore[arg-type]
     assert verify(files, heads=[head], anchors=[note]).compared == (
         Compared(source="anchor", segment=1, seq=3, matches=True),
         Compared(source="head", segment=1, seq=2, matches=True),
     )
     closed = book.close().files(tmp_path)
-    assert verify(closed, keys=[pinned()], heads=[book.known]).verdict is Verdict.INTACT
-    assert verify(closed, heads=[book.known]).verdict is Verdict.TO_HEAD
+    assert verify(closed, keys=[pinned()], heads=[book.known]).verdict is LogVerdict.INTACT
+    assert verify(closed, heads=[book.known]).verdict is LogVerdict.TO_HEAD
 
 
 @pytest.mark.rule("AUD-2")
@@ -207,24 +207,24 @@ def test_other_head(tmp_path: Path) -> None:
     files = Book().add("outcome", {"allowed": True}).close().files(tmp_path)
     report = verify(files, keys=[pinned()], heads=[known])
     assert (report.verdict, said(report)) == (
-        Verdict.TAMPERED,
+        LogVerdict.TAMPERED,
         [f"{FIRST}, line 4: line 4 is not the one that the head knows"],
     )
     assert report.compared == (Compared(source="head", segment=1, seq=4, matches=False),)
     files = Book(log="00" * 16).close().files(tmp_path)
     for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}, "name": {"log": LOG}}.items():
         report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
-        assert report.verdict is Verdict.TAMPERED
+        assert report.verdict is LogVerdict.TAMPERED
         assert said(report) == [f"this is the log {'00' * 16}, and the {source} is of the log {LOG}"]
         assert [one.matches for one in report.compared] == [False] * (source != "name")
-    assert verify(files, keys=[pinned()], log="00" * 16).verdict is Verdict.INTACT
+    assert verify(files, keys=[pinned()], log="00" * 16).verdict is LogVerdict.INTACT
 
 
 @pytest.mark.rule("AUD-2")
 def test_unknown_head(tmp_path: Path) -> None:
     """A store that was asked and knows no such log leaves open whether it is the right one."""
     report = verify(Book().close().files(tmp_path), keys=[pinned()], heads=[], anchors=[Book().known])
-    assert (report.verdict, said(report)) == (Verdict.CANNOT_TELL, ["the store that was asked knows no such log"])
+    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, ["the store that was asked knows no such log"])
     for origin in (
         "",
         "amplifier-hooks/audit/2/5b/1",
@@ -252,7 +252,7 @@ def test_head_behind_damage(tmp_path: Path) -> None:
     files = Book().add().add().rotate().close().files(tmp_path)
     del files[2]
     report = verify(files, keys=[pinned()], heads=[known, later])
-    assert report.verdict is Verdict.TRUNCATED
+    assert report.verdict is LogVerdict.TRUNCATED
     assert said(report)[-1] == "the head knows a line 8 in segment 2, and it is not there"
 
 
@@ -261,9 +261,9 @@ def test_not_begun(tmp_path: Path) -> None:
     """A log that is to go on in a segment that is not there may have been cut there; a head can tell."""
     book = Book().end("segment.closed", {"next": 2})
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.verdict is LogVerdict.CANNOT_TELL
     assert said(report) == [f"{FIRST}: segment 2 is to follow: it was not begun, or taken away"]
-    assert verify(book.files(tmp_path), keys=[pinned()], heads=[book.known]).verdict is Verdict.TO_HEAD
+    assert verify(book.files(tmp_path), keys=[pinned()], heads=[book.known]).verdict is LogVerdict.TO_HEAD
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
@@ -277,7 +277,7 @@ def test_missing_segments(tmp_path: Path) -> None:
         ([1, 2, 3], "segments 1 to 3 are"),
     ):
         report = verify({number: file for number, file in files.items() if number not in missing}, keys=[pinned()])
-        assert report.verdict is Verdict.TRUNCATED
+        assert report.verdict is LogVerdict.TRUNCATED
         assert said(report) == [f"{which} not there, and later ones are"]
         assert report.log == LOG
     report = verify({1: files[1], 4: files[4]})
@@ -292,7 +292,7 @@ def test_torn(tmp_path: Path) -> None:
     for tail in (whole[-1][:-1], b"{", b"\0" * 5, b"\0" * 200_000):
         book.segments[0] = [*whole[:-1], tail]
         report = verify(book.files(tmp_path), keys=[pinned()])
-        assert report.verdict is Verdict.CANNOT_TELL
+        assert report.verdict is LogVerdict.CANNOT_TELL
         assert said(report) == [
             f"{FIRST}, line 4: the last {len(tail)} bytes are no whole line",
             f"{FIRST}: the log is not closed: lines behind line 3 could have been cut off",
@@ -303,7 +303,7 @@ def test_torn(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(whole[0][:20])
     report = verify({1: tmp_path / FIRST})
     assert (report.verdict, said(report)) == (
-        Verdict.CANNOT_TELL,
+        LogVerdict.CANNOT_TELL,
         [f"{FIRST}, line 1: the last 20 bytes are no whole line"],
     )
 
@@ -312,18 +312,18 @@ def test_torn(tmp_path: Path) -> None:
 def test_empty(tmp_path: Path) -> None:
     """Nothing can be told about nothing; a first segment that is empty while the second is not was emptied."""
     assert verify({}) == Report(
-        log="", verdict=Verdict.CANNOT_TELL, findings=(Finding(Observation.EMPTY),), segments=()
+        log="", verdict=LogVerdict.CANNOT_TELL, findings=(Finding(Observation.EMPTY),), segments=()
     )
     (tmp_path / FIRST).touch()
     report = verify({1: tmp_path / FIRST}, keys=[pinned()])
-    assert (report.verdict, said(report)) == (Verdict.CANNOT_TELL, [f"{FIRST}: there is no line"])
+    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [f"{FIRST}: there is no line"])
     book = Book().rotate().close()
     book.segments[0] = []
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.TAMPERED
+    assert report.verdict is LogVerdict.TAMPERED
     assert said(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
     book.segments[0] = [b"torn"]
-    assert verify(book.files(tmp_path), keys=[pinned()]).verdict is Verdict.TAMPERED
+    assert verify(book.files(tmp_path), keys=[pinned()]).verdict is LogVerdict.TAMPERED
 
 
 @pytest.mark.rule("AUD-5")
@@ -332,7 +332,7 @@ def test_repaired(tmp_path: Path) -> None:
     book = Book().add("log.recovered", {"bytes": 7, "digest": ""}).add("log.resumed", {"closed": False, "size": 1})
     book.close().add("log.recovered", {"bytes": 5}).add("log.resumed", {"closed": True, "size": 5}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.REPAIRED
+    assert report.verdict is LogVerdict.REPAIRED
     assert said(report) == [
         f"{FIRST}, line 2: 12 bytes of torn lines were cut off after crashes, 2 times, here first",
         f"{FIRST}, line 3: a writer opened the log again, 2 times, here first",
@@ -340,7 +340,10 @@ def test_repaired(tmp_path: Path) -> None:
     assert report.bad is None
     book = Book().close().add("log.resumed", {"closed": True, "size": 3}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (Verdict.INTACT, [f"{FIRST}, line 4: a writer opened the log again, once"])
+    assert (report.verdict, said(report)) == (
+        LogVerdict.INTACT,
+        [f"{FIRST}, line 4: a writer opened the log again, once"],
+    )
 
 
 @pytest.mark.rule("AUD-5")
@@ -349,7 +352,7 @@ def test_recovered_behind_the_end(tmp_path: Path) -> None:
     book = Book().end("segment.closed", {"next": 2}).add("log.recovered", {"bytes": 9}).checkpoint().begin()
     book.close().add("log.recovered", {"bytes": 9}).add("log.unsigned", {"error": ""}).checkpoint()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.REPAIRED
+    assert report.verdict is LogVerdict.REPAIRED
     report = verify(Book().add("log.closed").add("note").checkpoint().files(tmp_path), keys=[pinned()])
     assert said(report) == [f"{FIRST}: the log is not closed: lines behind line 4 could have been cut off"]
     report = verify(Book().add("log.closed").files(tmp_path), keys=[pinned()])
@@ -366,7 +369,7 @@ def test_clock(tmp_path: Path) -> None:
     book.minute = 0
     book.add().add()
     report = verify(book.close().files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (Verdict.INTACT, [f"{FIRST}, line 3: the clock went back, once"])
+    assert (report.verdict, said(report)) == (LogVerdict.INTACT, [f"{FIRST}, line 3: the clock went back, once"])
     book = Book().end("segment.closed", {"next": 2})
     for number in range(1000):
         book.minute = number % 2 - 1
@@ -392,14 +395,22 @@ def left(why: str, behind: bytes = b"", **changes: Any) -> Book:
 @pytest.mark.parametrize(
     ("why", "verdict", "text"),
     [
-        ("damage", Verdict.TAMPERED, "when the next segment was begun, lines of this one behind line 3 were damaged"),
-        ("cut", Verdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line 3"),
-        ("failure", Verdict.REPAIRED, "the disk failed behind line 3, and the log went on in the next segment"),
-        ("key", Verdict.INTACT, "the segment has no end, because its key was changed or lost"),
-        ("x" * 99, Verdict.CANNOT_TELL, f"the next segment was begun for a reason that is not known here: {'x' * 80}"),
+        (
+            "damage",
+            LogVerdict.TAMPERED,
+            "when the next segment was begun, lines of this one behind line 3 were damaged",
+        ),
+        ("cut", LogVerdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line 3"),
+        ("failure", LogVerdict.REPAIRED, "the disk failed behind line 3, and the log went on in the next segment"),
+        ("key", LogVerdict.INTACT, "the segment has no end, because its key was changed or lost"),
+        (
+            "x" * 99,
+            LogVerdict.CANNOT_TELL,
+            f"the next segment was begun for a reason that is not known here: {'x' * 80}",
+        ),
     ],
 )
-def test_left(tmp_path: Path, why: str, verdict: Verdict, text: str) -> None:
+def test_left(tmp_path: Path, why: str, verdict: LogVerdict, text: str) -> None:
     """A segment without an end is what the next one says of it, and what lies behind its last line is mentioned."""
     report = verify(left(why).files(tmp_path), keys=[pinned()])
     assert (report.verdict, said(report)) == (verdict, [f"{FIRST}: {text}"])
@@ -422,19 +433,19 @@ def test_evidence(tmp_path: Path) -> None:
         left("failure", b"abc", digest=""),
     ):
         report = verify(book.files(tmp_path), keys=[pinned()])
-        assert report.verdict is Verdict.TAMPERED
+        assert report.verdict is LogVerdict.TAMPERED
         assert changed in said(report)
     book = left("failure")
     size = sum(map(len, book.segments[0]))
     book.segments[0] = book.segments[0][:2]
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.TAMPERED
+    assert report.verdict is LogVerdict.TAMPERED
     assert said(report)[::2] == [
         f"{FIRST}: of the {size} bytes that the next segment counts, {sum(map(len, book.segments[0]))} are there",
         f"{SECOND}, line 1: the line does not follow line 2, the last one of the segment before that counts",
     ]
     report = verify(left("failure", bytes=size + 1).files(tmp_path), keys=[pinned()])
-    assert report.verdict is Verdict.TRUNCATED
+    assert report.verdict is LogVerdict.TRUNCATED
     torn = wrong(tmp_path, left("failure", bytes=size - 1))
     assert torn == f"{FIRST}, line 3: the line does not end in a hash and a newline"
 
@@ -496,7 +507,7 @@ def test_line(tmp_path: Path, book: Book, problem: str) -> None:
 def test_behind_the_end(tmp_path: Path, book: Book, place: int, problem: str) -> None:
     """Nothing follows the end of a segment, and the end of a log only what says that it was opened again."""
     report = verify(book.files(tmp_path))
-    assert report.verdict is Verdict.TAMPERED
+    assert report.verdict is LogVerdict.TAMPERED
     assert said(report)[-2 if book.key else -1] == f"{FIRST}, line {place}: the line {problem}"
 
 
@@ -638,12 +649,12 @@ def test_endless_line(tmp_path: Path) -> None:
         file.write(b"{" * 70_000)
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
-    assert report.verdict is Verdict.TAMPERED
+    assert report.verdict is LogVerdict.TAMPERED
     assert said(report) == [f"{FIRST}, line 2: the line does not end in a hash and a newline"]
     with path.open("wb") as file:
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
-    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.verdict is LogVerdict.CANNOT_TELL
     assert said(report) == [f"{FIRST}, line 1: the last 1099511627776 bytes are no whole line"]
 
 
@@ -674,12 +685,12 @@ def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     length = files[1].stat().st_size + 1
     report = verify(files, keys=[pinned()])
     grew = f"{FIRST}: the file grew by 1 bytes meanwhile, which were not looked at"
-    assert (report.verdict, said(report)) == (Verdict.INTACT, [grew])
+    assert (report.verdict, said(report)) == (LogVerdict.INTACT, [grew])
     book.files(tmp_path)
     length -= 2
     report = verify(files, keys=[pinned()])
     assert (report.verdict, said(report)[0]) == (
-        Verdict.CANNOT_TELL,
+        LogVerdict.CANNOT_TELL,
         f"{FIRST}: the file became shorter while it was read",
     )
 
@@ -694,7 +705,7 @@ def test_no_file(tmp_path: Path) -> None:
         (".", "is no plain file"),
     ):
         report = verify({1: tmp_path / name})
-        assert report.verdict is Verdict.CANNOT_TELL
+        assert report.verdict is LogVerdict.CANNOT_TELL
         assert problem in said(report)[0]
         assert "the file cannot be read: " in said(report)[0]
 
@@ -704,12 +715,12 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_every_verdict_has_a_meaning() -> None:
     """Every verdict is explained, and every finding leads to one or to none."""
-    assert list(MEANING) == list(Verdict)
+    assert list(MEANING) == list(LogVerdict)
     assert {found.value.verdict for found in Observation} == {
-        Verdict.TAMPERED,
-        Verdict.TRUNCATED,
-        Verdict.CANNOT_TELL,
-        Verdict.REPAIRED,
+        LogVerdict.TAMPERED,
+        LogVerdict.TRUNCATED,
+        LogVerdict.CANNOT_TELL,
+        LogVerdict.REPAIRED,
         None,
     }
 
@@ -728,5 +739,5 @@ def test_head_answers(found: Observation) -> None:
     }
     reached = [Compared(source="head", segment=1, seq=1, matches=True)]
     alone, verdict = decide([Finding(found)], []), decide([Finding(found)], reached)
-    assert alone is (found.value.verdict or Verdict.INTACT)
-    assert verdict is (Verdict.TO_HEAD if found in answered else alone)
+    assert alone is (found.value.verdict or LogVerdict.INTACT)
+    assert verdict is (LogVerdict.TO_HEAD if found in answered else alone)
