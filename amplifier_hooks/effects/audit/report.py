@@ -33,8 +33,8 @@ MEANING: Final = {
     LogVerdict.TAMPERED: "Something that was written is not what stands there now.",
     LogVerdict.TRUNCATED: "Lines that were written are not there any more.",
     LogVerdict.CANNOT_TELL: "Nothing contradicts it, and what was checked does not show that it is whole.",
-    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when the anchor was made. What follows is not proved.",
-    LogVerdict.TO_HEAD: "Everything up to the head is as it was when the head was kept. What follows is not proved.",
+    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when that was made. What follows is not proved.",
+    LogVerdict.TO_HEAD: "Everything up to the head is as it was when that was kept. What follows is not proved.",
     LogVerdict.REPAIRED: "Signed by a pinned key from beginning to end, and whole but for what a crash tore off.",
     LogVerdict.INTACT: "Signed by a pinned key from beginning to end, and closed.",
 }
@@ -48,64 +48,71 @@ class _Row:
     """Whether a head from elsewhere, found in the log, makes up for it."""
 
 
+def _tampered(says: str) -> _Row:
+    return _Row(LogVerdict.TAMPERED, says)
+
+
+def _truncated(says: str) -> _Row:
+    return _Row(LogVerdict.TRUNCATED, says)
+
+
+def _doubt(says: str) -> _Row:
+    return _Row(LogVerdict.CANNOT_TELL, says)
+
+
+def _open(says: str) -> _Row:
+    """A doubt that a head answers."""
+    return _Row(LogVerdict.CANNOT_TELL, says, head_answers=True)
+
+
+def _repaired(says: str) -> _Row:
+    return _Row(LogVerdict.REPAIRED, says)
+
+
+def _information(says: str) -> _Row:
+    return _Row(None, says)
+
+
 class Observation(Enum):
     """What can be found, what it leads to, and the sentence for it. Without a verdict it is information."""
 
-    LINE = _Row(LogVerdict.TAMPERED, "the line {why}")
-    CHECKPOINT = _Row(LogVerdict.TAMPERED, "the checkpoint is wrong: {why}")
-    NO_END = _Row(LogVerdict.TAMPERED, "the segment has no end, and the next one does not say why")
-    EVIDENCE_CHANGED = _Row(
-        LogVerdict.TAMPERED, "what was kept behind the last line that counts is not what was found there"
-    )
-    DAMAGE = _Row(
-        LogVerdict.TAMPERED, "when the next segment was begun, lines of this one behind line {seq} were damaged"
-    )
-    OTHER_LOG = _Row(LogVerdict.TAMPERED, "this is the log {log}, and the {source} is of the log {wanted}")
-    DIFFERS = _Row(LogVerdict.TAMPERED, "line {seq} is not the one that the {source} knows")
+    LINE = _tampered("the line {why}")
+    CHECKPOINT = _tampered("the checkpoint is wrong: {why}")
+    NO_END = _tampered("the segment has no end, and the next one does not say why")
+    EVIDENCE_CHANGED = _tampered("what was kept behind the last line that counts is not what was found there")
+    DAMAGE = _tampered("when the next segment was begun, lines of this one behind line {seq} were damaged")
+    OTHER_LOG = _tampered("this is the log {log}, and the {source} is of the log {wanted}")
+    DIFFERS = _tampered("line {seq} is not the one that the {source} knows")
 
-    MISSING = _Row(LogVerdict.TRUNCATED, "{which} not there, and later ones are")
-    NOT_REACHED = _Row(
-        LogVerdict.TRUNCATED, "the {source} knows a line {seq} in segment {segment}, and it is not there"
-    )
-    FEWER = _Row(LogVerdict.TRUNCATED, "of the {bytes} bytes that the next segment counts, {size} are there")
-    CUT = _Row(LogVerdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line {seq}")
+    MISSING = _truncated("{which} not there, and later ones are")
+    NOT_REACHED = _truncated("the {source} knows a line {seq} in segment {segment}, and it is not there")
+    FEWER = _truncated("of the {bytes} bytes that the next segment counts, {size} are there")
+    CUT = _truncated("when the next segment was begun, the store knew of lines behind line {seq}")
 
-    NOT_PINNED = _Row(LogVerdict.CANNOT_TELL, "the segment is signed by the key {key}, which is not pinned")
-    NOT_SIGNED = _Row(LogVerdict.CANNOT_TELL, "a key is pinned, and the segment is not signed")
-    NO_HEAD = _Row(LogVerdict.CANNOT_TELL, "the store that was asked knows no such log")
-    LEFT = _Row(LogVerdict.CANNOT_TELL, "the next segment was begun for a reason that is not known here: {why}")
-    UNREADABLE = _Row(LogVerdict.CANNOT_TELL, "the file cannot be read: {why}")
-    SHRANK = _Row(LogVerdict.CANNOT_TELL, "the file became shorter while it was read")
-    NO_KEY = _Row(
-        LogVerdict.CANNOT_TELL,
-        "no key is pinned: whoever could write the files could have made them",
-        head_answers=True,
-    )
-    UNSIGNED = _Row(
-        LogVerdict.CANNOT_TELL, "nothing is signed: whoever could write the file could have made it", head_answers=True
-    )
-    OPEN = _Row(
-        LogVerdict.CANNOT_TELL,
-        "the log is not closed: lines behind line {seq} could have been cut off",
-        head_answers=True,
-    )
-    NOT_BEGUN = _Row(
-        LogVerdict.CANNOT_TELL, "segment {number} is to follow: it was not begun, or taken away", head_answers=True
-    )
-    UNCOVERED = _Row(LogVerdict.CANNOT_TELL, "no checkpoint covers what follows line {seq}", head_answers=True)
-    TORN = _Row(LogVerdict.CANNOT_TELL, "the last {bytes} bytes are no whole line", head_answers=True)
-    EMPTY = _Row(LogVerdict.CANNOT_TELL, "there is no line", head_answers=True)
+    NOT_PINNED = _doubt("the segment is signed by the key {key}, which is not pinned")
+    NOT_SIGNED = _doubt("a key is pinned, and the segment is not signed")
+    NO_HEAD = _doubt("the store that was asked knows no such log")
+    LEFT = _doubt("the next segment was begun for a reason that is not known here: {why}")
+    UNREADABLE = _doubt("the file cannot be read: {why}")
+    SHRANK = _doubt("the file became shorter while it was read")
+    NO_KEY = _open("no key is pinned: whoever could write the files could have made them")
+    UNSIGNED = _open("nothing is signed: whoever could write the file could have made it")
+    OPEN = _open("the log is not closed: lines behind line {seq} could have been cut off")
+    NOT_BEGUN = _open("segment {number} is to follow: it was not begun, or taken away")
+    UNCOVERED = _open("no checkpoint covers what follows line {seq}")
+    TORN = _open("the last {bytes} bytes are no whole line")
+    EMPTY = _open("there is no line")
 
-    RECOVERED = _Row(LogVerdict.REPAIRED, "{bytes} bytes of torn lines were cut off after crashes, {times}")
-    FAILURE = _Row(LogVerdict.REPAIRED, "the disk failed behind line {seq}, and the log went on in the next segment")
+    RECOVERED = _repaired("{bytes} bytes of torn lines were cut off after crashes, {times}")
+    FAILURE = _repaired("the disk failed behind line {seq}, and the log went on in the next segment")
 
-    LOST_KEY = _Row(None, "the segment has no end, because its key was changed or lost")
-    KEY_CHANGED = _Row(None, "another key signs from here on: {key}")
-    SIGNER = _Row(None, "the key did not sign, {times}: {why}")
-    RESUMED = _Row(None, "a writer opened the log again, {times}")
-    CLOCK = _Row(None, "the clock went back, {times}")
-    EVIDENCE = _Row(None, "{bytes} bytes behind the last line that counts are kept as evidence")
-    GREW = _Row(None, "the file grew by {bytes} bytes meanwhile, which were not looked at")
+    LOST_KEY = _information("the segment has no end, because its key was changed or lost")
+    KEY_CHANGED = _information("another key signs from here on: {key}")
+    SIGNER = _information("the key did not sign, {times}: {why}")
+    RESUMED = _information("a writer opened the log again, {times}")
+    CLOCK = _information("the clock went back, {times}")
+    EVIDENCE = _information("{bytes} bytes behind the last line that counts are kept as evidence")
+    GREW = _information("the file grew by {bytes} bytes meanwhile, which were not looked at")
 
 
 @frozen

@@ -14,7 +14,7 @@ from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.line import SEAL, read, seal
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.effects.audit.verify import verify
-from tests.records import KEY, OTHER_KEY, Book, hundred, pinned
+from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -23,7 +23,7 @@ from amplifier_hooks.effects.audit.report import (
 )
 from amplifier_hooks.effects.audit.verify import verify
 from amplifier_hooks.effects.audit.walk import Walk
-from tests.records import KEY, LOG, OTHER_KEY, Book, hundred, pinned
+from tests.logbook import KEY, LOG, OTHER_KEY, Book, hundred, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
