@@ -96,7 +96,7 @@ export class Card {
     this.view = name;
     for (const button of this.root.querySelectorAll(".seg button")) button.setAttribute("aria-pressed", String(button.dataset.view === name));
     const shown = this.$(".view");
-    shown.className = `view ${view.lines ? "diff u" : name === "Command" || name === "Address" ? "cmd u" : "raw u"}`;
+    shown.className = `view ${view.lines ? "diff u" : ["Command", "Address", "Query"].includes(name) ? "cmd u" : "raw u"}`;
     shown.replaceChildren();
     this.#facts(view);
     await this.#all(view, shown, () => this.view === name);
