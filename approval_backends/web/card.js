@@ -68,7 +68,7 @@ export class Card {
     risk.lastElementChild.textContent = RISK[row.risk];
     say(this.$(".asks b"), marked(row.agent));
     const what = row.kind === "execute" || row.kind === "other" ? [] : [" ", u(row.what)];
-    say(this.$(".act"), row.kind === "other" ? ["Use ", u(row.tool)] : [row.verb, h("span", { class: "sr" }, " with ", marked(row.tool)), what]);
+    say(this.$(".act"), row.kind === "other" ? ["Use ", u(row.tool)] : [row.verb, row.verb === row.tool ? "" : h("span", { class: "sr" }, " with ", marked(row.tool)), what]);
   }
 
   // -- the action --
