@@ -45,7 +45,8 @@ DRAIN: Final = 0.1
 class Programs:
     """Runs programs, so many at once; the others wait their turn, in order.
 
-    `waiting` bounds how many; `farewell` is how long one may clean up when it is told to end. The time in the queue is the hook's own: its deadline does not wait.
+    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is how
+    long one that is told to end may clean up.
     """
 
     at_once: int = AT_ONCE
