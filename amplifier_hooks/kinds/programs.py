@@ -45,8 +45,8 @@ DRAIN: Final = 0.1
 class Programs:
     """Runs programs, so many at once; the others wait their turn, in order.
 
-    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is how
-    long one that is told to end may clean up.
+    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is
+    how long one that is told to end may clean up.
     """
 
     at_once: int = AT_ONCE
@@ -99,8 +99,8 @@ class Programs:
                 _signal(transport, signal.SIGTERM)
                 await asyncio.wait([program.over], timeout=self.farewell)
                 raise
-            # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it names
-            # nobody, for numbers are handed out anew only after all others had their turn.
+            # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
+            # names nobody, for numbers are handed out anew only after all others had their turn.
             _kill(transport)
             if program.excess is None:
                 await asyncio.wait([program.silent], timeout=DRAIN)
