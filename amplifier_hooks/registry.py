@@ -27,6 +27,7 @@ from amplifier_hooks.errors import (
     InvalidRegistration,
 )
 from amplifier_hooks.events import Event
+from amplifier_hooks.fingerprint import fingerprint
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import refusal
 from amplifier_hooks.registrar import Registrar, Undo
@@ -210,6 +211,10 @@ class HookRegistry(Registrar):
         """Whether `notify` would have anybody to show an outcome of this event to."""
         return (self._chains.get(event) or self._chain(event)).watched
 
+    def is_heard(self, event: str) -> bool:
+        """Whether emitting this event would run anything, or be denied."""
+        return not (self._chains.get(event) or self._chain(event)).silent
+
     def can_be_stopped(self, event: str) -> bool:
         """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
 
@@ -230,6 +235,10 @@ class HookRegistry(Registrar):
         """
         named = self._roster.named(hook)
         return all(one.tier == "built-in" and not one.tenant and one.source != "definition" for one in named)
+
+    def version_of(self, hook: str) -> str:
+        """Which version of a hook this is, by name: another one has to be approved anew."""
+        return next((fingerprint(one.handler) for one in self._roster.named(hook)), "")
 
     # -- around operations ---------------------------------------------------------------------------------------
 

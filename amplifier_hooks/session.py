@@ -20,14 +20,13 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.dispatch import describe
+from amplifier_hooks.effects.approval.request import Origin
 from amplifier_hooks.effects.approval.rules import applied, verdict_facts
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.effects.display import show, transcript
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.escape import for_model
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
-from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
 from amplifier_hooks.view import DataView
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
-    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem, Risk
+    from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
     from amplifier_hooks.registry import HookRegistry
 
 __all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "problem_of"]
@@ -56,9 +55,9 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
 }
 """Why an approval denies, by what became of its request."""
 
-T = TypeVar("T")
+EDITED: Final = "the approver changed the data, which can be done for tool calls only"
 
-log = get_logger(__name__)
+T = TypeVar("T")
 
 
 class Stopped(Exception):
@@ -103,8 +102,7 @@ class Session:
     approver: Approver
     injector: Injector
     rules: Rules | None = None
-    cwd: str = ""
-    risk: Callable[[str, Mapping[str, Any]], Risk] | None = None
+    origin: Origin = field(factory=Origin)
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -258,22 +256,34 @@ class Session:
         outcome, approval = await self.ask(outcome, action)
         if approval is None or outcome.denied:
             return outcome
+        if approval.edited is not None:
+            await self.approver.withdraw(approval.request, "edited")
+            return denied(outcome, "session", EDITED, "approval_unavailable")
         outcome = await self.claim(outcome, approval)
         await self.approver.settle(approval, "failed" if outcome.denied else "done")
         return outcome
 
-    async def ask(self, outcome: Outcome, action: Action) -> tuple[Outcome, Approval | None]:
-        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody."""
+    async def ask(
+        self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0
+    ) -> tuple[Outcome, Approval | None]:
+        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody.
+
+        With a `call` somebody can come back to, the approval may be pending, and the outcome is then as it was.
+        """
         if self.stopped is not None:
             return denied(outcome, "session", self.stopped, "session_cancelled"), None
         try:
-            approval = await self.approver.ask(outcome, action)
+            approval = await self.approver.ask(outcome, action, call=call, attempt=attempt)
         except RecordUnavailable as error:
             return denied(outcome, "record", str(error), "audit_unavailable"), None
+        if approval.status == "pending":
+            return outcome, approval
         if approval.allowed:
             return msgspec.structs.replace(outcome, action="continue", reason=approval.reason), approval
+        if approval.hook is not None:
+            return denied(outcome, approval.hook, approval.reason, "denied_by_hook"), approval
         by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
-        return denied(outcome, by, approval.reason, CAUSE_OF[approval.status]), approval
+        return denied(outcome, by, approval.message, CAUSE_OF[approval.status]), approval
 
     async def claim(self, outcome: Outcome, approval: Approval | None) -> Outcome:
         """Use the approval up; it is good for one run."""
@@ -345,26 +355,24 @@ class Session:
             session=self.id,
             tenant=self.tenant,
             agent=self.agent,
-            cwd=self.cwd,
-            risk=self.risk_of(name, arguments),
+            cwd=self.origin.cwd,
+            risk=self.origin.risk(name, arguments),
         )
-
-    def risk_of(self, tool: str, arguments: Mapping[str, Any]) -> Risk:
-        """How much is at stake, as the host says; where it cannot say, it is much."""
-        if self.risk is None:
-            return "medium"
-        try:
-            risk: object = self.risk(tool, arguments)
-        except Exception as error:  # noqa: BLE001  # the host's code; what fails here must not make an action look harmless
-            log.warning("risk_unknown", error=describe(error))
-            return "high"
-        return risk if risk in ("low", "medium", "high") else "high"
 
     # -- words and facts -----------------------------------------------------------------------------------------
 
     def action(self, event: str, tool: object, input_bytes: bytes) -> Action:
         """What is about to happen, bound to this session."""
         return Action(self.tenant, self.id, event, tool if isinstance(tool, str) else "", input_bytes)
+
+    async def announce(self, event: str, data: dict[str, Any]) -> Outcome | None:
+        """Emit an event about an approval, if anybody listens. Whatever its hooks ask, nobody is asked about that."""
+        if not self.hooks.is_heard(event):
+            return None
+        outcome = await self.decide(event, data)
+        await self.inject(outcome)
+        await self.notify(outcome)
+        return outcome
 
     async def tell(self, message: UserMessage) -> None:
         """Show one message of the session's own."""

@@ -5,6 +5,7 @@ HookError
 ├── BackendUnavailable        nobody can be asked here now; the request is denied, and nobody denied it
 │   ├── TooManyRequests       as many are open already as one session, or one tenant, may have
 │   ├── RequestMismatch       the same id was used for another action
+│   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
 │   └── RequestWithdrawn      the question was taken back before anybody answered
 ├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
@@ -16,7 +17,7 @@ An answer that does not count is no error but a value: `lifecycle.Refusal`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.errors import HookError, HookUsageError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "AlreadyRun",
     "BackendUnavailable",
     "InvalidRules",
     "RequestMismatch",
@@ -32,6 +34,9 @@ __all__ = [
     "SessionTakenOver",
     "TooManyRequests",
 ]
+
+SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
+"""What became of a call, where that is known."""
 
 
 class BackendUnavailable(HookError):
@@ -59,7 +64,17 @@ class RequestMismatch(BackendUnavailable):
 
     def __init__(self, request: str) -> None:
         self.request = request
-        super().__init__(f"the id {request!r} was used for another action already")
+        super().__init__(f"approval_mismatch: the id {request!r} was used for another action already")
+
+
+class AlreadyRun(BackendUnavailable):
+    """The approval of this call was used up before. What is approved once runs once."""
+
+    def __init__(self, request: str, status: str) -> None:
+        self.request = request
+        self.status = status
+        known = SPENT.get(status, "was begun, and nobody knows whether it ran; a person has to look at it")
+        super().__init__(f"this call {known}; it is not run again")
 
 
 class SessionTakenOver(BackendUnavailable):

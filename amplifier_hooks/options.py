@@ -1,4 +1,4 @@
-"""Labels, and what they mean."""
+"""The labels of answers, and what they mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Ask
 
-__all__ = ["KNOWN_LABELS", "as_options", "offered"]
+__all__ = ["KNOWN_LABELS", "as_options", "offered", "with_refusal"]
 
 KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
     "allow": "allow_once",
@@ -42,12 +42,18 @@ def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
     )
 
 
+def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
+    """Options from plain labels, with one more where none of them refuses."""
+    options = as_options(labels)
+    if any(not option.allows for option in options):
+        return options
+    return as_options([*(option.label for option in options), "Deny"])
+
+
 def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
     """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
     first, *rest = (as_options(ask.options) for ask in asks)
-    shared = [option.label for option in first if all(option.kind in kinds_of(other) for other in rest)]
-    refusable = any(not option.allows for option in as_options(shared))
-    return as_options(shared if refusable else [*shared, "Deny"])
+    return with_refusal(option.label for option in first if all(option.kind in kinds_of(other) for other in rest))
 
 
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
