@@ -16,10 +16,10 @@ __all__ = ["main"]
 WAIT = 24 * 3600.0
 """Seconds until an answer is given up. The program's own limit is shorter, and a person may take their time."""
 
-DOWN = "amplifier-hooks is not running, so this was not decided. Start it with: amplifier-hooks serve\n"
+DOWN = "amplifier-hooks does not answer, so nobody has decided this. Start it with: amplifier-hooks serve\n"
 ASK = (
     '{"decision": "ask", "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask", '
-    '"permissionDecisionReason": "amplifier-hooks is not running"}}'
+    '"permissionDecisionReason": "amplifier-hooks does not answer"}}'
 )
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request, Response
 
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.errors import InvalidPayload
+from amplifier_hooks.kinds.codec import BLOCKED, Ended
 from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "bridge"})
-TOO_LARGE: Final = 413
 
 
 def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
@@ -48,21 +48,37 @@ def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
         async for part in request.stream():
             body += part
             if len(body) > LARGEST_PAYLOAD:
-                return problem(TOO_LARGE, "too large", f"at most {LARGEST_PAYLOAD:,} bytes")
+                break
         try:
-            question = json.loads(body)
-            if not isinstance(question, dict):
-                raise TypeError("a question is one JSON object")
-            ended = await guests.answer(program, question)
-        except (ValueError, TypeError, RecursionError, HookError) as error:
+            return spoken(await guests.answer(program, parsed(body)))
+        except InvalidPayload as error:
+            if request.headers.get("host") == "bridge":  # it can only pass on what a program would read
+                return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
             return problem(400, "no question", str(error))
-        return Response(
-            ended.output + ended.errors,
-            media_type="application/json",
-            headers={"x-exit-status": str(ended.code), "x-output-length": str(len(ended.output))},
-        )
 
     return app
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """A question. Raises `InvalidPayload` for what is none."""
+    if len(body) > LARGEST_PAYLOAD:
+        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
+    try:
+        question = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(f"a question that is no JSON: {error}") from None
+    if not isinstance(question, dict):
+        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
+    return question
+
+
+def spoken(ended: Ended) -> Response:
+    """What a program reads: as a body for those that post, and in parts for the bridge."""
+    return Response(
+        ended.output + ended.errors,
+        media_type="application/json",
+        headers={"x-exit-status": str(ended.code), "x-output-length": str(len(ended.output))},
+    )
 
 
 def problem(status: int, title: str, detail: str) -> Response:

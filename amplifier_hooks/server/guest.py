@@ -1,8 +1,8 @@
 """A session of another program, as one of ours.
 
-That program runs the tools; the way of a call is ours all the same. Before the tool, `call_tool` decides, asks, records
-and claims, and then waits; the program is told the verdict. After it, the program's report is what the tool came to, and
-`call_tool` goes on: settled, recorded, hooks after the tool, injections. So nothing here decides anything.
+That program runs the tools; the way of a call is ours all the same. Before the tool, `call_tool` decides, asks,
+records and claims, and then waits; the program is told the verdict. After it, the program's report is what the tool
+came to, and `call_tool` goes on: settled, recorded, hooks after the tool, injections. So nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from amplifier_hooks.action import freeze
 from amplifier_hooks.dialects.dialect import ABSENT, Dialect, Spelling, Verdict
-from amplifier_hooks.errors import ApprovalPending
 from amplifier_hooks.events import (
     AGENT_STOP,
     PROMPT_SUBMIT,
@@ -33,36 +32,15 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.coordinator import SessionCoordinator
     from amplifier_hooks.kinds.codec import Ended
-    from amplifier_hooks.ports import ApprovalRequest, Decision
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.toolcall import ToolOutcome
 
-__all__ = ["AskThere", "Asking", "Guest", "Outbox"]
+__all__ = ["Asking", "Guest", "Outbox"]
 
 Asking = Literal["inbox", "native", "both"]
 """Where a person decides: in our inbox, at that program's own prompt, or there when nobody did in the inbox."""
 
 AGAIN: Final = "Nobody has approved this yet; the question stays open. Once it is approved, make the same call again."
-
-
-class AskThere:
-    """An approval backend that asks nobody: the program's own prompt does."""
-
-    durable = True
-
-    async def request(self, request: ApprovalRequest) -> Decision:
-        """Raises `ApprovalPending`."""
-        raise ApprovalPending(request.id)
-
-    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002
-        """There is nothing to claim."""
-        return False
-
-    async def settle(self, request_id: str, outcome: str) -> None:
-        """There is nothing to settle."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:
-        """There is nothing to withdraw."""
 
 
 @define(eq=False)
@@ -131,8 +109,8 @@ class Guest:
     async def answer(self, question: Mapping[str, Any]) -> Ended:
         """What the program is told.
 
-        Raises `InvalidPayload` for a question that names no event. Cancelling it, as when the program hangs up, takes an
-        open question back.
+        Raises `InvalidPayload` for a question that names no event. Cancelling it, as when the program hangs up, takes
+        an open question back.
         """
         spelling, payload = self._dialect.understand(question)
         await self._session.start()
@@ -151,8 +129,6 @@ class Guest:
 
     def _with_news(self, spelling: Spelling, verdict: Verdict) -> Verdict:
         """Together with what hooks wanted the model and the person to read; what cannot be told here waits."""
-        from attrs import evolve
-
         news: dict[str, Any] = {}
         if spelling.takes_context and self._outbox.texts:
             news["context"] = "\n\n".join(self._outbox.texts)

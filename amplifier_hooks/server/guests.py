@@ -14,13 +14,14 @@ from amplifier_hooks.dialects.codex import CODEX
 from amplifier_hooks.dialects.gemini import GEMINI
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.events import APPROVAL_GRANTED
-from amplifier_hooks.kinds.codec import Ended
-from amplifier_hooks.server.guest import Asking, AskThere, Guest, Outbox
+from amplifier_hooks.server.elsewhere import AskedElsewhere
+from amplifier_hooks.server.guest import Asking, Guest, Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amplifier_hooks.dialects.dialect import Dialect
+    from amplifier_hooks.kinds.codec import Ended
     from amplifier_hooks.registry import HookRegistry
 
 __all__ = ["DIALECTS", "Guests"]
@@ -70,7 +71,7 @@ class Guests:
             outbox = Outbox()
             options = dict(self.options)
             if self.asking == "native":
-                options["approvals"] = AskThere()
+                options["approvals"] = AskedElsewhere()
             coordinator = SessionCoordinator(
                 session,
                 self.hooks,
