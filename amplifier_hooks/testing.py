@@ -50,6 +50,10 @@ __all__ = [
 ]
 
 
+ARITHMETIC: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps")
+"""What a decimal context consists of."""
+
+
 @contextmanager
 def unchanged_process() -> Iterator[None]:
     """What runs inside must leave alone what all hooks of a process share; if it does not, that is put back.
@@ -81,7 +85,8 @@ def unchanged_process() -> Iterator[None]:
             sys.setrecursionlimit(limit)
         if repr(arithmetic) != repr(before):
             changed.append(f"the decimal context to {arithmetic}")
-            decimal.setcontext(before)
+            for name in ARITHMETIC:
+                setattr(arithmetic, name, getattr(before, name))  # others outside of us may hold the same one
     if changed:
         raise AssertionError(f"hooks changed {'; '.join(changed)}")
 
