@@ -218,11 +218,10 @@ class _Layer:
         self.abort: HookAbortError | None = None
         outer = CURRENT.get()
         depth = outer.depth if outer else 0  # what the operation emits is not emitted by a hook
-        self.around = Run(operation, Selection((hook,)), {}, self, frozenset(), outer=outer, depth=depth)
+        self.around = Run(Selection((hook,), operation), {}, self, outer=outer, depth=depth)
 
     async def run(self) -> Any:  # as run_around
-        if not self.around.start():
-            await self.around.finish()
+        self.around.start() or await self.around.finish()
         self.over = True
         answer = self.around.answers[0] if self.around.answers else Answer(hook_name=self.hook.name)
         self.context.results.append(answer)

@@ -35,7 +35,7 @@ from amplifier_hooks.waiting import LEFT_BEHIND
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-__all__ = ["KEPT", "Output", "captured", "outside"]
+__all__ = ["KEPT", "Output", "captured", "keep", "outside"]
 
 KEPT: Final = 64 * 1024
 """Bytes of a hook's output that are kept; of the rest it is said how much it was."""
@@ -70,6 +70,15 @@ def captured(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[
                 run.output = None
 
     return call_captured
+
+
+def keep(data: bytes) -> None:
+    """What a program of the running hook's has printed: it belongs to the hook's output."""
+    run: Any = CURRENT.get()
+    if run is not None and data:
+        run.output = run.output or Output()
+        run.output.add(data)
+        run.attend = True
 
 
 @contextmanager
@@ -118,10 +127,15 @@ class Output:
         with _lock:
             if self not in _active:
                 return False
+            self.add(data)
+            return True
+
+    def add(self, data: bytes) -> None:
+        """Keep this, or count it where there is no room left, whether anybody listens or not."""
+        with _lock:
             room = KEPT - len(self._kept)
             self._kept += data[:room]
             self._dropped += len(data) - len(data[:room])
-            return True
 
     def end(self) -> str | None:
         """Listen no longer. Returns what was printed, ending in `…(+N bytes)` where that was too much."""

@@ -34,6 +34,9 @@ class Selection:
     """The hooks that one payload is for, and what the dispatcher wants to know of them beforehand."""
 
     hooks: tuple[Hook, ...]
+    event: str = ""
+    keeps: frozenset[str] = frozenset()
+    """Fields of the payload that are not for hooks to change."""
     names: tuple[str, ...] = field(init=False)
     patience: float = field(init=False)
     """The shortest time any of them may take, where the clock is not read for each."""
@@ -49,9 +52,6 @@ class Selection:
             "tick": min(MAX_TICK, max(MIN_TICK, shortest / 4)),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
-
-
-NOBODY: Final = Selection(())
 
 
 @frozen(eq=False)
@@ -70,7 +70,6 @@ class Chain:
     reported: bool = False
     """Somebody observes what becomes of the hooks."""
     name: str = field(init=False)
-    keeps: frozenset[str] = field(init=False)
     stoppable: bool = field(init=False)
     """Denying here keeps something from happening (and does not keep an agent from stopping)."""
     careful: bool = field(init=False)
@@ -89,13 +88,12 @@ class Chain:
         heard = bool(self.participants or self.observers)
         for name, value in {
             "name": self.event.name,
-            "keeps": self.event.keeps or IDENTITY_FIELDS,
             "stoppable": stoppable,
             "careful": gated or self.required,
             "watched": bool(self.observers) or (self.reported and heard),
             "silent": not heard and not self.required and not self.completed and not (self.stopped and stoppable),
-            "everybody": _of_all(self.participants),
-            "watched_by_all": _of_all(self.observers),
+            "everybody": self._of_all(self.participants),
+            "watched_by_all": self._of_all(self.observers),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
 
@@ -113,27 +111,27 @@ class Chain:
         if found is None:
             if len(self._kept) >= SELECTIONS_KEPT:
                 self._kept.clear()
-            found = (_selected(self.participants, *key), _selected(self.observers, *key))
+            found = (self._selected(self.participants, *key), self._selected(self.observers, *key))
             self._kept[key] = found
         return found
+
+    def _of_all(self, hooks: tuple[Hook, ...]) -> Selection | None:
+        """One selection for every payload, where no hook looks at tool or tenant."""
+        return None if any(hook.match is not None or hook.tenant for hook in hooks) else self.only(hooks)
+
+    def _selected(self, hooks: Iterable[Hook], tenant: str, tool: str | None) -> Selection:
+        chosen = (reached(hook, tenant, tool) for hook in hooks)
+        return self.only(tuple(hook for hook in chosen if hook is not None))
+
+    def only(self, hooks: tuple[Hook, ...]) -> Selection:
+        """These hooks, as a selection of this chain."""
+        return Selection(hooks, self.event.name, self.event.keeps or IDENTITY_FIELDS)
 
 
 def whose(data: Mapping[str, Any]) -> tuple[str, str | None]:
     """The tenant a payload is about, and its tool, as far as it says so in text."""
     tenant, tool = data.get("tenant_id"), data.get("tool_name")
     return (tenant if isinstance(tenant, str) else "", tool if isinstance(tool, str) else None)
-
-
-def _of_all(hooks: tuple[Hook, ...]) -> Selection | None:
-    """One selection for every payload, where no hook looks at tool or tenant."""
-    if any(hook.match is not None or hook.tenant for hook in hooks):
-        return None
-    return Selection(hooks) if hooks else NOBODY
-
-
-def _selected(hooks: Iterable[Hook], tenant: str, tool: str | None) -> Selection:
-    chosen = (reached(hook, tenant, tool) for hook in hooks)
-    return Selection(tuple(hook for hook in chosen if hook is not None))
 
 
 def reached(hook: Hook, tenant: str, tool: str | None) -> Hook | None:

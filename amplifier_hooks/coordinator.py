@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from math import inf
+from os import fspath
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from uuid import uuid4
@@ -18,14 +21,14 @@ from amplifier_hooks import operations, tokens
 from amplifier_hooks.budget import Budget, Limits
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.dispatch import describe
-from amplifier_hooks.effects.approval import Approver
+from amplifier_hooks.effects.approval import Approver, Lease, Origin, Rules, as_backend
 from amplifier_hooks.effects.audit import NoRecord, Recorder
 from amplifier_hooks.effects.context import InMemoryContext
 from amplifier_hooks.effects.deadline import TooLate, within
 from amplifier_hooks.effects.display import LogDisplay
 from amplifier_hooks.effects.injection import Injector
 from amplifier_hooks.effects.punctual import PunctualSink
-from amplifier_hooks.errors import UnknownTool
+from amplifier_hooks.errors import InvalidLimit, UnknownTool
 from amplifier_hooks.events import (
     CANCEL_COMPLETED,
     CANCEL_REQUESTED,
@@ -35,6 +38,7 @@ from amplifier_hooks.events import (
     PROMPT_SUBMIT,
     SESSION_END,
     SESSION_FORK,
+    SESSION_RESUME,
     SESSION_START,
     USER_NOTIFICATION,
     canonical,
@@ -50,6 +54,7 @@ from amplifier_hooks.toolcall import ToolCall, ToolOutcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from os import PathLike
     from types import TracebackType
 
     from amplifier_hooks.effects.injection import Injected
@@ -60,7 +65,12 @@ if TYPE_CHECKING:
         Clock,
         ContextManager,
         DisplaySystem,
+        GrantStore,
+        Risk,
+        RulePolicy,
+        StandingAnswer,
         TokenCounter,
+        UpstreamMethod,
     )
 
 __all__ = ["SessionCoordinator", "Turn"]
@@ -103,7 +113,8 @@ class SessionCoordinator:
         session_id: Made up when it is not given.
         hooks: A registry, which many sessions may share.
         context: Where the model's messages are.
-        approvals: Who decides when a hook asks. Without one, what is asked is denied.
+        approvals: Who decides when a hook asks; also any object with the upstream method
+            `request_approval(prompt, options, timeout, default)`. Without one, what is asked is denied.
         display: The screen of the person at it.
         audit: The record. What cannot be recorded is denied.
         budget: What hooks may inject.
@@ -113,6 +124,12 @@ class SessionCoordinator:
         agent: Which agent acts.
         tools: Functions for `execute_tool`, by name.
         run_id: The run it belongs to.
+        rules: What is decided without a person, at every tool call.
+        cwd: The directory the agent works in; where this program does, unless it is given.
+        risk: How much is at stake in a tool call, by name and arguments; "medium" without it, "high" where it fails.
+        approval_wait: Seconds to wait for a person inline. Then a durable backend keeps the question open, and the
+            outcome of the call is pending; with any other the question expires.
+        grants: Where standing answers are kept; in the backend if it can, or in memory.
     """
 
     def __init__(  # noqa: PLR0917  # the collaborators, in the order in which they are named everywhere
@@ -120,7 +137,7 @@ class SessionCoordinator:
         session_id: str | None = None,
         hooks: HookRegistry | None = None,
         context: ContextManager | None = None,
-        approvals: ApprovalBackend | None = None,
+        approvals: ApprovalBackend | UpstreamMethod | None = None,
         display: DisplaySystem | None = None,
         audit: AuditSink | None = None,
         budget: Limits | None = None,
@@ -133,18 +150,33 @@ class SessionCoordinator:
         run_id: str | None = None,
         clock: Clock | None = None,
         parent: SessionCoordinator | None = None,
+        rules: RulePolicy | None = None,
+        cwd: str | PathLike[str] | None = None,
+        risk: Callable[[str, Mapping[str, Any]], Risk] | None = None,
+        approval_wait: float | None = None,
+        grants: GrantStore | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
         session_id = session_id or uuid4().hex
         hooks = HookRegistry() if hooks is None else hooks
         clock = SystemClock() if clock is None else clock
+        backend = as_backend(approvals)
         self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
         self._audit: AuditSink = NoRecord() if audit is None else audit
+        self._rules, self._approval_wait, self._grants = rules, wait_within(approval_wait), grants
+        origin = Origin(
+            agent=agent,
+            cwd=working_directory() if cwd is None else fspath(cwd),
+            wait=approval_wait,
+            stakes=risk,
+            version=hooks.version_of,
+            ours=hooks.may_instruct,
+        )
         self._parent = parent
         self._children: list[SessionCoordinator] = []
         self._tools = dict(tools or {})
         self._closing: asyncio.Task[None] | None = None
-        self._started = False
+        self._started = self._final = False
         recorder = Recorder(PunctualSink(self._audit), clock, session_id, tenant)
         self._session: Session = Session(
             id=session_id,
@@ -155,11 +187,23 @@ class SessionCoordinator:
             display=LogDisplay() if display is None else display,
             clock=clock,
             recorder=recorder,
-            approver=Approver(approvals, recorder, clock, agent),
-            injector=None,  # type: ignore[arg-type]  # set on the next line: it tells through the session
+            approver=None,  # type: ignore[arg-type]  # set below, like the injector: they tell through the session
+            injector=None,  # type: ignore[arg-type]
+            rules=None if rules is None else Rules(rules),
+            origin=origin,
             parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
             run=run_id,
         )
+        self._session.approver = Approver(
+            backend,
+            recorder,
+            clock,
+            origin,
+            lease=Lease(backend, recorder, tenant, session_id, self._session.tell),
+            emit=self._session.announce,
+        )
+        if grants is not None:
+            self._session.approver.grants = grants
         self._session.injector = Injector(
             self._session.context,
             recorder,
@@ -222,15 +266,39 @@ class SessionCoordinator:
         await self.close()
 
     async def start(self) -> None:
-        """Tell the hooks that the session begins. Twice is harmless."""
+        """Tell the hooks that the session begins, or goes on where an earlier program left it. Twice is harmless.
+
+        In a durable approval backend this program becomes its owner. What another one began there, without saying how
+        it ended, is shown on the screen and never run again. Questions that are still open, and answers nobody has
+        used, wait for their calls to be made again.
+        """
         if not self._started:
             self._started = True
-            event = SESSION_START if self._parent is None else SESSION_FORK
+            goes_on = await self._taken_over()
+            event = SESSION_RESUME if goes_on else SESSION_START if self._parent is None else SESSION_FORK
             about = {} if self._parent is None else {"parent": self._parent.session_id}
             await self._session.emit(event, about)
 
+    async def _taken_over(self) -> bool:
+        """Whether the session was there before. If that cannot be found out now, it has to be before anybody is asked.
+
+        Nobody is told twice, and a session that asks nothing needs no backend.
+        """
+        lease = self._session.approver.lease
+        if not lease.durable:
+            return False
+        try:
+            found = await lease.begin()
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything
+            log.warning("session_not_taken_over", session_id=self.session_id, error=describe(error))
+            return False
+        return bool(found.pending or found.approved or found.unknown)
+
     async def close(self) -> None:
-        """End the session, in order: open questions and running hooks, its children, session:end, the record.
+        """End the session, in order: open questions and running hooks, its children, session:end, grants, the record.
+
+        A session with calls that are pending in a durable backend is not over: their questions stay open there, and its
+        grants in force, for whoever comes back to them. `end` ends it all the same.
 
         Each step has a deadline, so closing ends whatever hangs; a tool that runs is left alone, and nothing begins any
         more. Twice is harmless. Cancelling it does not stop it: the cancellation is raised when it has ended.
@@ -246,6 +314,11 @@ class SessionCoordinator:
         if cancelled is not None:
             raise cancelled
 
+    async def end(self) -> None:
+        """Close the session for good: what is pending in a durable backend is taken back, and its grants end."""
+        self._final = True
+        await self.close()
+
     async def _close(self) -> None:
         self._stop("the session is closed", closed=True)
         try:
@@ -253,6 +326,7 @@ class SessionCoordinator:
             await self._in_time(self._session.undecided.gone())
             if self._started:
                 await self._in_time(self._session.emit(SESSION_END, {}))
+            await self._in_time(self._session.approver.end("the session ended", final=self._final))
         finally:  # also when the event loop itself is being shut down
             await self._let_go()
 
@@ -291,6 +365,11 @@ class SessionCoordinator:
             "tools": self._tools,
             "run_id": session.run,
             "clock": session.clock,
+            "rules": self._rules,
+            "cwd": session.origin.cwd,
+            "risk": session.origin.stakes,
+            "approval_wait": self._approval_wait,
+            "grants": self._grants,
         }
         path = f"{session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
         child = SessionCoordinator(agent=path, parent=self, **(defaults | options))
@@ -302,10 +381,17 @@ class SessionCoordinator:
     async def cancel(self, reason: str = "cancelled") -> None:
         """Stop what is under way: open questions are withdrawn, running hooks cancelled, and what waits is denied.
 
-        A tool that runs goes on; cancel its task for that. A new turn begins afresh.
+        Questions that wait in a durable backend are withdrawn, too. A tool that runs goes on; cancel its task for that.
+        A new turn begins afresh.
         """
         self._stop(reason)
+        await self._withdraw_waiting(reason)
         await self._tell_cancelled(reason)
+
+    async def _withdraw_waiting(self, reason: str) -> None:
+        await self._session.approver.withdraw_waiting(reason)
+        for child in tuple(self._children):
+            await child._withdraw_waiting(reason)  # noqa: SLF001  # its own kind
 
     async def _tell_cancelled(self, reason: str) -> None:
         await self._session.emit(CANCEL_REQUESTED, {"reason": reason})
@@ -318,6 +404,25 @@ class SessionCoordinator:
         self._session.stop(reason)
         for child in self._children:
             child._stop(reason, closed=closed)  # noqa: SLF001  # its own kind
+
+    # -- standing answers ----------------------------------------------------------------------------------------
+
+    async def grants(self) -> Sequence[StandingAnswer]:
+        """What somebody has allowed or denied for good in this session, oldest first.
+
+        Raises what a store of grants raises.
+        """
+        return await self._session.approver.grants.granted(self._session.tenant, self.session_id)
+
+    async def revoke(self, grant_id: str) -> bool:
+        """End one of them; whether there was one. The next time, a person is asked again.
+
+        Raises what a store of grants raises.
+        """
+        session = self._session
+        revoked = await session.approver.grants.revoke_grant(grant_id, session.tenant, session.id)
+        await session.recorder.note("approval.revoked", {"grant": grant_id, "revoked": revoked}, durable=True)
+        return revoked
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -514,3 +619,18 @@ class SessionCoordinator:
         kind that nothing runs around.
         """
         return await operations.operate(self._session, kind, data, call)
+
+
+def working_directory() -> str:
+    """Where this program works; empty when that is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
+def wait_within(seconds: float | None) -> float | None:
+    """How long to wait inline, checked."""
+    if seconds is not None and not 0 <= seconds < inf:
+        raise InvalidLimit("approval_wait", seconds, "a number of seconds, or None to wait until the question expires")
+    return seconds

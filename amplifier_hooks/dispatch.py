@@ -8,14 +8,16 @@ A hook that changed context variables ends its walk, too: the next hook gets a w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Generator, Iterator, Mapping
 from contextvars import Context, ContextVar, copy_context
 from math import inf
 from operator import length_hint
 from time import monotonic as clock
+from types import CoroutineType, coroutine
 from typing import Any, Final
 
 import msgspec
+from attrs import evolve
 
 from amplifier_hooks.chain import Selection
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
@@ -46,17 +48,15 @@ log = get_logger(__name__)
 
 
 class Run(msgspec.Struct, eq=False):
-    """One chain under way: `start` it; if that returns False, await `finish`; then ask for the `outcome`.
+    """One chain under way: `run.start() or await run.finish()` is what its hooks said.
 
     A struct, because one is made for every emit. The first group says what to run, the second what has come of it,
     the third where it stands.
     """
 
-    event: str
     picked: Selection
     data: Mapping[str, Any]
     view: Any
-    keeps: frozenset[str]
     outer: Any = None
     depth: int = 1
     recheck: bool = False
@@ -70,7 +70,6 @@ class Run(msgspec.Struct, eq=False):
     todo: Any = None
     """Of the walk under way: its hooks, and the iterator over those still to come."""
     context: Any = None
-    coroutine: Any = None
     walking: Any = None
     waiting: Any = None
     torn: bool = False
@@ -90,52 +89,43 @@ class Run(msgspec.Struct, eq=False):
 
     # -- what callers use ----------------------------------------------------------------------------------------
 
-    def start(self) -> bool:
-        """Run to the end, or to the first hook that suspends. True when the chain is through."""
-        context = copy_context()
-        todo = iter(self.picked.hooks)
-        coroutine = walk(self, todo, context)
-        walking = coroutine.__await__()
+    def start(self) -> Outcome | None:
+        """Run to the end, or to the first hook that suspends: what they said, or None where one did."""
+        picked = self.picked
+        context, todo = copy_context(), iter(picked.hooks)
+        walking = walk(self, todo, context)
         self.started = self.mark = clock()
         waiting = context.run(next, walking, THROUGH)  # asked this way, the end costs no exception
         if waiting is THROUGH and not self.torn:
-            return True
-        self.hooks, self.todo = self.picked.hooks, todo
-        self.context, self.coroutine, self.walking, self.waiting = context, coroutine, walking, waiting
-        return waiting is THROUGH and self.again()
+            return self.outcome()
+        self.hooks, self.todo = picked.hooks, todo
+        self.context, self.walking, self.waiting = context, walking, waiting
+        return self.outcome() if waiting is THROUGH and self.again() else None
 
-    async def finish(self) -> None:
-        """Go on until the chain is through; what cancelling does is told at `Wait.through`."""
+    def finish(self) -> Awaitable[Outcome]:
+        """Go on until the chain is through: what they said. What cancelling does is told at `Wait.through`."""
         self.wait = Wait(self)
-        await self.wait.through()
+        return self.wait.through()
 
     def outcome(self) -> Outcome:
         """What the hooks said."""
-        now = clock()
-        elapsed = now - self.started
-        picked = self.picked
+        now, picked, answers = clock(), self.picked, self.answers
+        spent = (now - self.started) * 1e3
         if now - self.mark >= picked.patience:
             self._suspect(now - self.mark)
-        if self.answers is None:
-            return Outcome(self.event, self.data, picked.names, elapsed * 1e3)
-        changed = self.modifier is not None
-        return merge(
-            self.event,
-            dict(self.view) if changed else self.data,
-            self.answers,
-            ran=picked.names if self.denied is None else picked.names[: picked.hooks.index(self.denied) + 1],
-            modified=changed,
-            duration_ms=elapsed * 1e3,
-        )
+        if answers is None:
+            return Outcome(picked.event, self.data, picked.names, spent)
+        data = self.data if self.modifier is None else dict(self.view)
+        ran = picked.names if self.denied is None else picked.names[: picked.hooks.index(self.denied) + 1]
+        return merge(picked.event, data, answers, ran=ran, modified=self.modifier is not None, duration_ms=spent)
 
     async def once_more(self, hooks: tuple[Hook, ...]) -> Outcome:
         """Let these gates look at the data as it has become; only what they object to counts."""
         second = Run(
-            self.event, Selection(hooks), self.view, self.view, self.keeps, self.outer, self.depth,
+            evolve(self.picked, hooks=hooks), self.view, self.view, self.outer, self.depth,
             recheck=True, answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
-        if not second.start():
-            await second.finish()
+        second.start() or await second.finish()
         self.mark = clock()  # the time in between was not that of a hook of ours
         return self.outcome()
 
@@ -152,6 +142,11 @@ class Run(msgspec.Struct, eq=False):
             self.wait.resume()
 
     @property
+    def event(self) -> str:
+        """What its hooks are told."""
+        return self.picked.event
+
+    @property
     def hook(self) -> Hook:
         """The hook whose turn it is; the walk is too busy to say so for each."""
         return self.hooks[len(self.hooks) - length_hint(self.todo) - 1]
@@ -163,12 +158,11 @@ class Run(msgspec.Struct, eq=False):
         while rest := self._left():
             self.context, self.torn = copy_context(), False  # we are outside of it here
             self.hooks, self.todo = rest, iter(rest)
-            self.coroutine = walk(self, self.todo, self.context)
-            self.walking = self.coroutine.__await__()
+            self.walking = walk(self, self.todo, self.context)
             self.waiting = self.context.run(next, self.walking, THROUGH)
             if self.waiting is not THROUGH:
                 return False
-        self.context = self.coroutine = self.walking = None  # they refer back to us
+        self.context = self.walking = None  # they refer back to us
         return True
 
     def _left(self) -> tuple[Hook, ...]:
@@ -208,24 +202,27 @@ class Run(msgspec.Struct, eq=False):
         duration = now - self.mark
         limit = hook.timeout if hook.budget is None else self.allowance(hook)
         late = duration >= limit and (wait is not None or self._alone(hook, duration))
-        self._settle(hook, now, duration)
+        if self.attend:
+            self._settle(hook, now, duration)
+        else:
+            self.mark = now
         if late:
             return self.failed(hook, "timeout", untimely(limit), duration)
         if answer is CONTINUE or answer is None:
-            if wait is not None or hook.timing or self.output is not None:
-                self._record(Answer(hook.name, CONTINUE, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
-            return False
-        try:
-            result = answer if type(answer) is HookResult else as_result(answer)
-            action = result.action
-            if action == "modify" and not self.recheck:
-                self._modify(hook, result)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
-            return self.failed(hook, "invalid", describe(error), duration)
-        self._record(Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
-        if action == "deny":
+            result, silent = CONTINUE, wait is None and not hook.timing and self.output is None
+        else:
+            silent = False
+            try:
+                result = answer if type(answer) is HookResult else as_result(answer)
+                if result.action == "modify" and not self.recheck:
+                    self._modify(hook, result)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
+                return self.failed(hook, "invalid", describe(error), duration)
+        if not silent:
+            self._record(Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
+        if result.action == "deny":
             self.denied = hook
             return True
         return False
@@ -262,10 +259,11 @@ class Run(msgspec.Struct, eq=False):
         if self.output is not None:
             answer = msgspec.structs.replace(answer, output=self.output.end())
             self.output = None
-        if self.answers is None:
+        answers = self.answers
+        if answers is None:
             self.answers = [answer]
         else:
-            self.answers.append(answer)
+            answers.append(answer)
 
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
         """The next hook's time begins where this one's ended."""
@@ -282,11 +280,9 @@ class Run(msgspec.Struct, eq=False):
 
         Raises `InvalidResult` where it changes what is not for hooks to change.
         """
-        changes = result.data or {}
-        view = self.view
-        changed = DataView(view)
-        dict.update(changed, changes)
-        for name in self.keeps.intersection(changes):
+        changes, view, keeps = result.data or {}, self.view, self.picked.keeps
+        changed = DataView(view | changes)
+        for name in () if keeps.isdisjoint(changes) else keeps.intersection(changes):
             if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
             dict.__setitem__(changed, name, view[name])  # what calls itself equal need not be the same
@@ -322,7 +318,8 @@ class Run(msgspec.Struct, eq=False):
             log.warning("hooks_blocked_the_loop", event=self.event, hooks=names, seconds=elapsed)
 
 
-async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
+@coroutine  # a generator can be asked for its next step; a coroutine would need an iterator around it
+def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any, None]:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
     """Call the hooks in turn. Ends early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
     event, view = run.event, run.view
@@ -330,11 +327,13 @@ async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noq
     for hook in todo:
         try:
             if hook.plain:
-                answer = await hook.call(event, view)
+                answer = yield from hook.call(event, view)
             elif run.ready(hook):
                 answer = hook.call(event, dict(view) if hook.intent == "register" else view)
-                if hook.awaits or hasattr(answer, "__await__"):
-                    answer = await answer
+                if hook.awaits or type(answer) is CoroutineType:
+                    answer = yield from answer
+                elif hasattr(answer, "__await__"):
+                    answer = yield from answer.__await__()
             elif run.denied is None:
                 continue
             else:
@@ -343,17 +342,21 @@ async def walk(run: Run, todo: Iterator[Hook], context: Context) -> None:  # noq
             raise
         except BaseException as error:  # noqa: BLE001  # a hook may raise anything, and harm nobody with it
             over = run.raised(hook, error)
+            same = not differ(context, clean)
         else:
-            if (answer is CONTINUE or answer is None) and not run.attend:
-                try:
-                    if context == clean:
-                        continue
-                except KeyboardInterrupt:
-                    raise
-                except BaseException:  # noqa: BLE001, S110  # as in `differ`
-                    pass
+            try:
+                same = context == clean
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001  # as in `differ`
+                same = False
+            silent = answer is CONTINUE or answer is None
+            if silent and same and not run.attend:
+                continue
             over = run.took(hook, answer)
-        if differ(context, clean):
+            if same and not silent and type(answer) is not HookResult:
+                same = not differ(context, clean)  # reading it was the hook's doing, too
+        if not same:
             run.torn = over = True
         if over:
             return

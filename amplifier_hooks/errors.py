@@ -15,6 +15,9 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── TooManyHooks                  the limit of hooks for one event is reached
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
+│   └── EndpointForbidden             a webhook's name stands for an address that may not be reached
+├── SettingsError                     another program's settings file that cannot be read; mend the file
+├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
@@ -34,9 +37,11 @@ __all__ = [
     "ApprovalPending",
     "ApprovalTimeout",
     "EmitTooDeep",
+    "EndpointForbidden",
     "EventNameWarning",
     "HookAbortError",
     "HookError",
+    "HookFailed",
     "HookRefused",
     "HookUnavailable",
     "HookUsageError",
@@ -48,6 +53,7 @@ __all__ = [
     "InvalidResult",
     "OperationRanTwice",
     "PrivilegeRequired",
+    "SettingsError",
     "TooManyHooks",
     "UnknownEvent",
     "UnknownTool",
@@ -160,8 +166,33 @@ class EmitTooDeep(HookRefused, RecursionError):
         )
 
 
+class SettingsError(HookError):
+    """A settings file that cannot be read. `path` says which, `problem` what is wrong with it."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class HookFailed(HookError):
+    """A command or a service that was run as a hook and ended without an answer."""
+
+
 class HookUnavailable(HookError):
     """A hook that could not be run: its program, server or interpreter is missing, or it is in quarantine."""
+
+
+class EndpointForbidden(HookUnavailable):
+    """A name that stands for an address the operator did not allow. Nothing was sent."""
+
+    def __init__(self, host: str, address: str) -> None:
+        self.host = host
+        self.address = address
+        super().__init__(
+            f"endpoint_forbidden: {host!r} stands for {address}, which is not public; an operator allows networks "
+            "with Reach(networks=[…])"
+        )
 
 
 class HookAbortError(HookError):

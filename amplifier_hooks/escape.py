@@ -10,6 +10,7 @@ anything to escape comes back unchanged.
 |-----------------|----------------|------------------------------------------------------------------------|
 | any             | `visible`      | newline and tab stay                                                   |
 | terminal        | `for_terminal` | long blank runs become their size, so nothing is pushed off the screen |
+| page            | `for_page`     | the same, and of marks that pile up on one character all but three     |
 | log line        | `for_log`      | newline and tab are escaped too: one physical line                     |
 | model's context | `for_model`    | the brackets of our own markers are escaped                            |
 
@@ -21,9 +22,21 @@ text a hook brings, a raw `⟦` is ours: there is no wording, spacing or nesting
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
-__all__ = ["MARK_CLOSE", "MARK_OPEN", "clip", "for_log", "for_model", "for_terminal", "marker", "visible"]
+__all__ = [
+    "MARK_CLOSE",
+    "MARK_OPEN",
+    "clip",
+    "for_log",
+    "for_model",
+    "for_page",
+    "for_terminal",
+    "invisible",
+    "marker",
+    "visible",
+]
 
 MARK_OPEN: Final = "⟦"
 MARK_CLOSE: Final = "⟧"
@@ -69,8 +82,30 @@ def for_terminal(text: str, *, max_run: int = 64) -> str:
     Spaces, tabs and newlines are one run, else they could take turns. A raw `⟨` is ours, as above. What order the
     blanks of a collapsed run had is not shown.
     """
+    return _collapse(_escape(text, keep="\n\t", also="⟨"), max_run)
 
-    def collapse(found: re.Match[str]) -> str:
+
+def for_page(text: str, *, max_run: int = 64) -> str:
+    r"""For a page, which shows `\u{202E}` and `⟨1,204 spaces⟩` as marks of its own: nothing else looks like them.
+
+    As `for_terminal`; and where more than three combining marks sit on one character, the others are shown by number,
+    so that no text is drawn over the lines above and below it. What comes out is text: a page sets it as such, never
+    as HTML.
+    """
+    shown = _escape(text, keep="\n\t", also="⟨")
+    marks = "".join(c for c in set(shown) if unicodedata.category(c).startswith("M"))
+    if marks:
+        shown = re.sub(f"([{marks}]{{3}})([{marks}]+)", lambda found: found[1] + "".join(map(_number, found[2])), shown)
+    return _collapse(shown, max_run)
+
+
+def invisible(text: str) -> frozenset[str]:
+    """The characters that `visible` shows by their number."""
+    return frozenset(c for c in set(text) if c not in "\n\t" and (not c.isprintable() or c in _BLANK))
+
+
+def _collapse(text: str, max_run: int) -> str:
+    def counted(found: re.Match[str]) -> str:
         run = found[0]
         counts = {name: run.count(blank) for blank, (name, _) in _RUNS.items()}
         if sum(counts[name] * columns for name, columns in _RUNS.values()) <= max_run:
@@ -78,7 +113,7 @@ def for_terminal(text: str, *, max_run: int = 64) -> str:
         said = ", ".join(f"{count:,} {name}{'s' * (count > 1)}" for name, count in counts.items() if count)
         return f"⟨{said}⟩" + "\n" * ("\n" in run)
 
-    return _RUN.sub(collapse, _escape(text, keep="\n\t", also="⟨"))
+    return _RUN.sub(counted, text)
 
 
 _RUN: Final = re.compile(r"[ \t\n]{2,}")
@@ -122,4 +157,8 @@ def _escape(text: str, *, keep: str, also: str = "") -> str:
         return text  # the usual case, in microseconds
     # Asking per distinct character keeps this linear without a table of all of Unicode.
     odd = {c for c in set(text) if c not in keep and (not c.isprintable() or c in _BLANK or c in also)}
-    return text.translate({ord(c): f"\\u{{{ord(c):02X}}}" for c in odd}) if odd else text
+    return text.translate({ord(c): _number(c) for c in odd}) if odd else text
+
+
+def _number(character: str) -> str:
+    return f"\\u{{{ord(character):02X}}}"

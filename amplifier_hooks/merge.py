@@ -65,12 +65,13 @@ def merge(
     messages: list[UserMessage] = []
     strictest, decisive = PRECEDENCE[-1], None
     for answer in answers:
-        if answer.result is CONTINUE and not answer.denies:
+        said = answer.result if answer.status == "ok" else CONTINUE
+        if said is CONTINUE and not answer.denies:
             continue  # it took its time, or failed, and had nothing to say
-        action, said = answer.action, answer.said
+        action = "deny" if answer.denies else said.action
         if answer.recheck and action not in OBJECTIONS:
             continue
-        if said.injects:
+        if said.context_injection or said.context_injections:
             _add(answer, injections, (_attributed(item, answer, event) for item in said.injections))
             action = stricter(action, "inject_context")  # it takes effect whatever the answer's own action is
         if said.action == "ask_user":
@@ -80,20 +81,20 @@ def merge(
         if decisive is None or RANK[action] < RANK[strictest]:
             strictest, decisive = action, answer
     denial = decisive if strictest == "deny" else None
-    return Outcome(
-        event=event,
-        data=data,
-        action=strictest,
-        reason=_reason(decisive) if decisive else None,
-        denied_by=denial.hook_name if denial else None,
-        cause=CAUSES[denial.status] if denial else None,
-        modified=modified,
-        injections=tuple(injections),
-        asks=tuple(asks),
-        messages=tuple(messages),
-        answers=tuple(answers),
-        ran=ran or tuple(dict.fromkeys(answer.hook_name for answer in answers)),
-        total_duration_ms=duration_ms,
+    return Outcome(  # in the order of its fields: by name it takes twice as long
+        event,
+        data,
+        ran or tuple(dict.fromkeys(answer.hook_name for answer in answers)),
+        duration_ms,
+        strictest,
+        None if decisive is None else _reason(decisive),
+        None if denial is None else denial.hook_name,
+        None if denial is None else CAUSES[denial.status],
+        modified,
+        tuple(injections),
+        tuple(asks),
+        tuple(messages),
+        tuple(answers),
     )
 
 
@@ -104,7 +105,7 @@ def refusal(outcome: Outcome, cause: Cause, by: str, reason: str) -> Outcome:
 
 def _reason(answer: Answer) -> str | None:
     """The reason a hook gave. One that failed gave none; if that denies, what went wrong is the reason."""
-    return answer.error if answer.denies else answer.said.reason
+    return answer.error if answer.denies else answer.result.reason
 
 
 def _add(answer: Answer, items: list[Item], new: Iterable[Item]) -> None:

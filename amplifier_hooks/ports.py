@@ -16,6 +16,7 @@ from attrs import frozen
 from amplifier_hooks.result import Default, Level, Role, Scope  # noqa: TC001
 
 __all__ = [
+    "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
     "AuditSink",
@@ -23,15 +24,31 @@ __all__ = [
     "ContextManager",
     "Decision",
     "DisplaySystem",
+    "DurableApprovals",
+    "GrantKey",
+    "GrantStore",
     "Head",
     "HeadStore",
     "Option",
     "OptionKind",
     "Question",
+    "Risk",
+    "RuleEffect",
+    "RulePolicy",
+    "RuleVerdict",
+    "Settlement",
+    "Standing",
+    "StandingAnswer",
     "TokenCounter",
+    "Unfinished",
+    "UpstreamMethod",
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+Risk = Literal["low", "medium", "high"]
+RuleEffect = Literal["allow", "ask", "deny"]
+Settlement = Literal["done", "failed", "unknown"]
+"""What became of an action: it returned, it raised or was kept from running, or nobody knows whether it happened."""
 
 
 @frozen(kw_only=True)
@@ -46,6 +63,11 @@ class Option:
     def allows(self) -> bool:
         """Whether choosing it lets the operation happen."""
         return self.kind in ("allow_once", "allow_always")
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is a standing answer."""
+        return self.kind in ("allow_always", "reject_always")
 
 
 @frozen(kw_only=True)
@@ -83,7 +105,7 @@ class ApprovalRequest:
     default: Default
     created: datetime
     expires: datetime
-    risk: Literal["low", "medium", "high"] = "medium"
+    risk: Risk = "medium"
     cwd: str = ""
     wait: float | None = None
     """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
@@ -99,7 +121,8 @@ class Decision:
     """What somebody chose, and who they are. It counts only if the option was offered and the time was not up.
 
     `id` makes sending the same decision twice harmless. `arguments` are those the approver wrote instead of the ones
-    shown; they pass through the gates again, and `claim` then takes the digest of the action with them.
+    shown; they pass through the gates again, and `claim` then takes the digest of the action with them. `message` is
+    what the approver has to say: to the model, if this is a refusal.
     """
 
     option: str
@@ -109,13 +132,16 @@ class Decision:
     id: str | None = None
     at: datetime | None = None
     arguments: Mapping[str, Any] | None = None
+    took: float | None = None
+    """Seconds from the question to this answer, where the backend knows both."""
 
 
 class ApprovalBackend(Protocol):
     """Where a person (or several, or a rule) decides.
 
     The session enforces the deadline whatever a backend does. A backend that cannot ask raises; the request is then
-    denied and recorded as unavailable, never as somebody's refusal.
+    denied and recorded as unavailable, never as somebody's refusal. One that keeps questions over a restart is a
+    `DurableApprovals`, too; one that keeps standing answers is a `GrantStore`.
     """
 
     async def request(self, request: ApprovalRequest) -> Decision:
@@ -127,15 +153,174 @@ class ApprovalBackend(Protocol):
         ...
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval for running the action, right before it runs. True once, for the digest approved."""
+        """Take the approval for running the action, right before it runs. True once, for the digest approved.
+
+        Where the approver edited the arguments, that is the digest of the action with theirs.
+        """
         ...
 
-    async def settle(self, request_id: str, outcome: Literal["done", "failed"]) -> None:
+    async def settle(self, request_id: str, outcome: Settlement) -> None:
         """Say what became of the action that was claimed. Twice is harmless."""
         ...
 
     async def withdraw(self, request_id: str, reason: str) -> None:
-        """The question is no longer asked. For one that is unknown or decided this does nothing."""
+        """The question is no longer asked, and an answer it has is void, unless it was claimed already.
+
+        For one that is unknown this does nothing. Two reasons are words of the session's: `expired` and `superseded`.
+        """
+        ...
+
+
+@frozen(kw_only=True)
+class Unfinished:
+    """What an earlier owner of a session left behind: undecided, approved and not begun, begun without a result."""
+
+    pending: tuple[ApprovalRequest, ...] = ()
+    approved: tuple[ApprovalRequest, ...] = ()
+    unknown: tuple[ApprovalRequest, ...] = ()
+
+
+@runtime_checkable
+class DurableApprovals(Protocol):
+    """What a backend has besides, when its questions and answers may outlive the program that asks."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether they do. Then `request` may raise `ApprovalPending` when the inline `wait` of a request is over."""
+        ...
+
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:
+        """Become the owner of a session. An earlier owner can neither ask nor claim from here on."""
+        ...
+
+    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+        """Take back what is open in a session, and end its standing answers."""
+        ...
+
+    async def recorded(self, request_id: str, version: int | None = None) -> None:
+        """The record has everything about a request up to this version, or up to what was last returned about it."""
+        ...
+
+    async def unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
+        """What the record of a session may lack, oldest first, as facts; `request` and `version` are among them."""
+        ...
+
+
+class UpstreamMethod(Protocol):
+    """The upstream kernel's approver: one method, four arguments by position, plain or async."""
+
+    def request_approval(
+        self, prompt: str, options: list[str], timeout: float, default: Default, /
+    ) -> Awaitable[str] | str:
+        """One of the options. Raises an `ApprovalTimeoutError` of theirs when the time is up."""
+        ...
+
+
+@frozen(kw_only=True)
+class GrantKey:
+    """What a standing answer is for. All of it has to be equal; nothing in it is a pattern.
+
+    A `session` of None stands for every session; only grants that are kept longer than theirs have it.
+    """
+
+    tenant: str
+    session: str | None
+    agent: str
+    hook: str
+    version: str
+    tool: str
+    cwd: str
+    scope: str
+
+
+@frozen(kw_only=True)
+class StandingAnswer:
+    """A grant: somebody's "allow always", or "deny always", to one hook's question."""
+
+    id: str
+    key: GrantKey
+    allows: bool
+    by: str
+    channel: str
+    request: str
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+
+Standing = tuple[Literal["allow", "deny"], tuple[StandingAnswer, ...]]
+"""What standing answers say to a request, and which ones say it."""
+
+
+@runtime_checkable
+class GrantStore(Protocol):
+    """Where standing answers are, for as long as their session lasts, or longer where it was told so.
+
+    Without one of its own a session keeps them in memory, unless its approval backend is one.
+    """
+
+    async def standing(self, request: ApprovalRequest) -> Standing | None:
+        """What they say to this request: an allowance has to cover every hook that asks, one denial is enough."""
+        ...
+
+    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
+        """Keep what was decided for good, if it was; `digest` is of the action that was decided about.
+
+        Where the decision itself is kept, they were kept together, and this does nothing.
+        """
+        ...
+
+    async def granted(self, tenant: str, session: str) -> Sequence[StandingAnswer]:
+        """Those in force in a session, oldest first."""
+        ...
+
+    async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
+        """End one that is in force in this session; whether there was one."""
+        ...
+
+    async def end_grants(self, tenant: str, session: str) -> None:
+        """The session has ended, and with it what was granted for it."""
+        ...
+
+
+@frozen(kw_only=True)
+class ActionFacts:
+    """What a rule may judge a tool call by. `arguments` is a read-only copy."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    event: str
+    session: str
+    tenant: str
+    agent: str = ""
+    cwd: str = ""
+    risk: Risk = "medium"
+
+
+@frozen(kw_only=True)
+class RuleVerdict:
+    """What a rule says to a tool call, and which rule it is.
+
+    `deny` holds against every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers
+    the questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no
+    other hook's question.
+    """
+
+    effect: RuleEffect
+    rule: str
+    reason: str = ""
+    answers: tuple[str, ...] = ()
+
+
+class RulePolicy(Protocol):
+    """Rules that decide without a person.
+
+    A session asks at every `tool:pre`, before the hooks about the input as the agent wrote it, where only a denial
+    counts, and after them about the input as they left it, before any standing grant and any person.
+    """
+
+    def judge(self, facts: ActionFacts) -> Awaitable[RuleVerdict | None] | RuleVerdict | None:
+        """The verdict, or None where no rule speaks. A policy that raises, or takes too long, has denied the call."""
         ...
 
 

@@ -226,6 +226,24 @@ def awaits(handler: object) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
 
 
+def by_code(handler: object) -> bool:
+    """Whether calling it gives a coroutine. What is only marked as such may give something else to await."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    functions = (getattr(one, "__func__", one) for one in (handler, getattr(type(handler), "__call__")))  # noqa: B004, B009  # as in `awaits`
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return any(code is not None and code.co_flags & inspect.CO_COROUTINE for code in codes)
+
+
+def awaited(handler: Handler) -> Handler:
+    """The same as a coroutine function."""
+
+    async def call(event: str, data: object) -> object:
+        return await handler(event, data)
+
+    return call
+
+
 def yields(handler: object) -> bool:
     """Whether calling it runs nothing of it, because it is a generator."""
     while isinstance(handler, partial):
@@ -243,7 +261,7 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
         return layer_call
     inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
     if intent != "observe":
-        return inner
+        return inner if not is_async or by_code(handler) else awaited(handler)
     if is_async or thread:
 
         async def watch(event: str, seen: Seen) -> HookResult:

@@ -27,6 +27,7 @@ from amplifier_hooks.errors import (
     InvalidRegistration,
 )
 from amplifier_hooks.events import Event
+from amplifier_hooks.fingerprint import fingerprint
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import refusal
 from amplifier_hooks.registrar import Registrar, Undo
@@ -143,14 +144,12 @@ class HookRegistry(Registrar):
             return Outcome(chain.name, data)
         # `_run` for the common case, written out: a call costs as much as half of what it does.
         if data.__class__ is dict and not self._defaults and CURRENT.get() is None:
-            run = Run(chain.name, chain.everybody or chain.pick(data), data, DataView(data), chain.keeps)
+            run = Run(chain.everybody or chain.pick(data), data, DataView(data))
         else:
             run = self._run(chain, data)
-        if not run.start():
-            await run.finish()
+        outcome = run.start() or await run.finish()
         if chain.stoppable and cancelled_itself():
             await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
-        outcome = run.outcome()
         if chain.careful or self._stopped is not None:
             outcome = await self._conclude(chain, run, outcome)
         if notify and chain.watched:
@@ -182,13 +181,12 @@ class HookRegistry(Registrar):
         before: Run | None = None
         for hook in self._run(chain, data).picked.hooks:
             alone = evolve(hook, timeout=min(hook.timeout, limit), leaks=0)
-            run = self._run(chain, data, Selection((alone,)))
+            run = self._run(chain, data, chain.only((alone,)))
             if before is not None:
                 run.shared, run.total = before.shared, before.total
             before = run
             try:
-                if not run.start():
-                    await run.finish()
+                run.start() or await run.finish()
             finally:
                 if alone.leaks:  # it is the registered hook that was left behind
                     hook.leaks += alone.leaks
@@ -210,6 +208,10 @@ class HookRegistry(Registrar):
         """Whether `notify` would have anybody to show an outcome of this event to."""
         return (self._chains.get(event) or self._chain(event)).watched
 
+    def is_heard(self, event: str) -> bool:
+        """Whether emitting this event would run anything, or be denied."""
+        return not (self._chains.get(event) or self._chain(event)).silent
+
     def can_be_stopped(self, event: str) -> bool:
         """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
 
@@ -230,6 +232,10 @@ class HookRegistry(Registrar):
         """
         named = self._roster.named(hook)
         return all(one.tier == "built-in" and not one.tenant and one.source != "definition" for one in named)
+
+    def version_of(self, hook: str) -> str:
+        """Which version of a hook this is, by name: another one has to be approved anew."""
+        return next((fingerprint(one.handler) for one in self._roster.named(hook)), "")
 
     # -- around operations ---------------------------------------------------------------------------------------
 
@@ -512,7 +518,7 @@ class HookRegistry(Registrar):
             raise EmitTooDeep(chain.name, self._max_depth)
         if picked is None:
             picked = chain.everybody or chain.pick(data)
-        return Run(chain.name, picked, data, DataView(data), chain.keeps, outer, depth)
+        return Run(picked, data, DataView(data), outer, depth)
 
     async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
         """What follows the first pass, where anything does."""
@@ -552,11 +558,10 @@ class HookRegistry(Registrar):
     async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
         if not hooks:
             return ()
-        run = self._run(chain, outcome.data, Selection(hooks), told=True)
+        run = self._run(chain, outcome.data, chain.only(hooks), told=True)
         run.view = Seen(run.view, replace(outcome, data=run.view))  # the emitter goes on with what is in `outcome`
-        if not run.start():
-            await run.finish()
-        return run.outcome().hook_results if chain.reported else ()
+        told = run.start() or await run.finish()
+        return told.hook_results if chain.reported else ()
 
 
 def _gated(hooks: Iterable[Hook]) -> bool:

@@ -49,6 +49,7 @@ Cause = Literal[
     "hook_unavailable",
     "no_policy",
     "emergency_stop",
+    "denied_by_rule",
     "denied_by_person",
     "approval_expired",
     "approval_unavailable",

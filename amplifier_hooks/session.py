@@ -20,19 +20,23 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.effects.approval.request import Origin
+from amplifier_hooks.effects.approval.rules import applied, verdict_facts
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.effects.display import show, transcript
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.escape import for_model
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
+from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
+from amplifier_hooks.view import DataView
 from amplifier_hooks.waiting import pending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.around import HookContext
-    from amplifier_hooks.effects.approval import Approval, Approver
+    from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
@@ -50,6 +54,8 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
     "cancelled": "session_cancelled",
 }
 """Why an approval denies, by what became of its request."""
+
+EDITED: Final = "the approver changed the data, which can be done for tool calls only"
 
 T = TypeVar("T")
 
@@ -95,6 +101,8 @@ class Session:
     recorder: Recorder
     approver: Approver
     injector: Injector
+    rules: Rules | None = None
+    origin: Origin = field(factory=Origin)
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -187,7 +195,29 @@ class Session:
 
         With `durable` False the caller writes a durable record before anything follows from it.
         """
-        return await self.recorded(await self._asked(event, self.payload(data)), durable=durable)
+        payload = self.payload(data)
+        if self.rules is not None and events.canonical(event) == TOOL_PRE:
+            return await self._under_rules(self.rules, event, payload, durable=durable)
+        return await self.recorded(await self._asked(event, payload), durable=durable)
+
+    async def _under_rules(self, rules: Rules, event: str, payload: dict[str, Any], *, durable: bool) -> Outcome:
+        """The rules speak twice: about the input as the agent wrote it, and as the hooks left it."""
+        verdict = await rules.judge(self.facts(payload))
+        if verdict is not None and verdict.effect == "deny":
+            outcome = Outcome(TOOL_PRE, payload)
+        else:
+            outcome = await self._asked(event, payload)
+            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data))
+        outcome, answered = applied(outcome, verdict)
+        outcome = await self.recorded(outcome, durable=durable)
+        if verdict is None or not (answered or verdict.effect == "deny"):
+            return outcome
+        try:
+            about = {"event": outcome.event, "tool": str(payload.get("tool_name"))}
+            await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
+        except RecordUnavailable as error:
+            return denied(outcome, "record", str(error), "audit_unavailable")
+        return outcome
 
     async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
         """What the hooks say. A closed session asks nobody whether something may happen."""
@@ -226,22 +256,34 @@ class Session:
         outcome, approval = await self.ask(outcome, action)
         if approval is None or outcome.denied:
             return outcome
+        if approval.edited is not None:
+            await self.approver.withdraw(approval.request, "edited")
+            return denied(outcome, "session", EDITED, "approval_unavailable")
         outcome = await self.claim(outcome, approval)
         await self.approver.settle(approval, "failed" if outcome.denied else "done")
         return outcome
 
-    async def ask(self, outcome: Outcome, action: Action) -> tuple[Outcome, Approval | None]:
-        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody."""
+    async def ask(
+        self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0
+    ) -> tuple[Outcome, Approval | None]:
+        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody.
+
+        With a `call` somebody can come back to, the approval may be pending, and the outcome is then as it was.
+        """
         if self.stopped is not None:
             return denied(outcome, "session", self.stopped, "session_cancelled"), None
         try:
-            approval = await self.approver.ask(outcome, action)
+            approval = await self.approver.ask(outcome, action, call=call, attempt=attempt)
         except RecordUnavailable as error:
             return denied(outcome, "record", str(error), "audit_unavailable"), None
+        if approval.status == "pending":
+            return outcome, approval
         if approval.allowed:
             return msgspec.structs.replace(outcome, action="continue", reason=approval.reason), approval
+        if approval.hook is not None:
+            return denied(outcome, approval.hook, approval.reason, "denied_by_hook"), approval
         by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
-        return denied(outcome, by, approval.reason, CAUSE_OF[approval.status]), approval
+        return denied(outcome, by, approval.message, CAUSE_OF[approval.status]), approval
 
     async def claim(self, outcome: Outcome, approval: Approval | None) -> Outcome:
         """Use the approval up; it is good for one run."""
@@ -301,11 +343,36 @@ class Session:
             raise HookAbortError(self.stopped or "cancelled", "session") from None
         return result
 
+    def facts(self, data: Mapping[str, Any]) -> ActionFacts:
+        """A tool call as rules see it."""
+        tool, given = data.get("tool_name"), data.get("tool_input")
+        name = tool if isinstance(tool, str) else ""
+        arguments = DataView(given) if isinstance(given, Mapping) else DataView()
+        return ActionFacts(
+            tool=name,
+            arguments=arguments,
+            event=TOOL_PRE,
+            session=self.id,
+            tenant=self.tenant,
+            agent=self.agent,
+            cwd=self.origin.cwd,
+            risk=self.origin.risk(name, arguments),
+        )
+
     # -- words and facts -----------------------------------------------------------------------------------------
 
     def action(self, event: str, tool: object, input_bytes: bytes) -> Action:
         """What is about to happen, bound to this session."""
         return Action(self.tenant, self.id, event, tool if isinstance(tool, str) else "", input_bytes)
+
+    async def announce(self, event: str, data: dict[str, Any]) -> Outcome | None:
+        """Emit an event about an approval, if anybody listens. Whatever its hooks ask, nobody is asked about that."""
+        if not self.hooks.is_heard(event):
+            return None
+        outcome = await self.decide(event, data)
+        await self.inject(outcome)
+        await self.notify(outcome)
+        return outcome
 
     async def tell(self, message: UserMessage) -> None:
         """Show one message of the session's own."""

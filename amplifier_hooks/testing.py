@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
+from amplifier_hooks.claims import Claims
 from amplifier_hooks.effects.display import CollectingDisplay
-from amplifier_hooks.ports import ApprovalRequest, Decision
+from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
 
 if TYPE_CHECKING:
     from amplifier_hooks.result import Role
@@ -47,6 +48,10 @@ __all__ = [
     "ScriptedApprover",
     "unchanged_process",
 ]
+
+
+ARITHMETIC: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps")
+"""What a decimal context consists of."""
 
 
 @contextmanager
@@ -80,7 +85,8 @@ def unchanged_process() -> Iterator[None]:
             sys.setrecursionlimit(limit)
         if repr(arithmetic) != repr(before):
             changed.append(f"the decimal context to {arithmetic}")
-            decimal.setcontext(before)
+            for name in ARITHMETIC:
+                setattr(arithmetic, name, getattr(before, name))  # others outside of us may hold the same one
     if changed:
         raise AssertionError(f"hooks changed {'; '.join(changed)}")
 
@@ -190,16 +196,18 @@ class ScriptedApprover:
     or an async function of the request whose result is given as it is. A label that was not offered is answered all
     the same, and when the script has ended, asking raises `IndexError`: neither may become a permit.
 
-    `requests` has what was asked and `steps` what a session did with it; `asked` is set with the first request.
+    `requests` has what was asked, `steps` what a session did with it, and `became` how actions ended; `asked` is set
+    with the first request.
     """
 
     def __init__(self, *script: Answer, by: str = "Robin", channel: str = "script") -> None:
         self._script = list(script)
         self._by = by
         self._channel = channel
-        self._approved: dict[str, str] = {}
+        self._claims = Claims()
         self.requests: list[ApprovalRequest] = []
         self.steps: list[Step] = []
+        self.became: list[Settlement] = []
         self.asked = asyncio.Event()
 
     async def request(self, request: ApprovalRequest) -> Decision:
@@ -217,22 +225,23 @@ class ScriptedApprover:
         else:
             chosen = next((option.id for option in request.options if option.label == answer), str(answer))
             decision = Decision(option=chosen, by=self._by, channel=self._channel)
-        if any(option.allows for option in request.options if option.id == getattr(decision, "option", None)):
-            self._approved[request.id] = request.digest
+        if isinstance(decision, Decision):
+            self._claims.note(request, decision)
         return decision
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Give out an approval: once, and for the digest it was given for."""
         self.steps.append(("claim", request_id))
-        return self._approved.pop(request_id, None) == digest
+        return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Literal["done", "failed"]) -> None:  # noqa: ARG002  # the port's
-        """Note that the action is over."""
+    async def settle(self, request_id: str, outcome: Settlement) -> None:
+        """Note that the action is over, and how; see `became`."""
         self.steps.append(("settle", request_id))
+        self.became.append(outcome)
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # the port's
         """Note that nobody needs to answer any more; an approval that was given is void."""
-        self._approved.pop(request_id, None)
+        self._claims.drop(request_id)
         self.steps.append(("withdraw", request_id))
 
     @property

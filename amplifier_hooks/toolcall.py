@@ -10,6 +10,7 @@ import inspect
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+import msgspec
 from attrs import define, frozen
 
 from amplifier_hooks.action import Action, thaw
@@ -17,6 +18,7 @@ from amplifier_hooks.around import ToolContext
 from amplifier_hooks.capture import outside
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
+from amplifier_hooks.escape import for_model
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.result import Outcome
 from amplifier_hooks.session import cancellations, cancelled_since, denied, frozen_object, problem_of
@@ -26,10 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.effects.approval import Approval
-    from amplifier_hooks.result import ContextInjection
+    from amplifier_hooks.ports import Settlement
+    from amplifier_hooks.result import Ask, ContextInjection
     from amplifier_hooks.session import Session
 
 __all__ = ["ToolCall", "ToolOutcome"]
+
+ROUNDS: Final = 3
+"""How often an approver's own arguments pass through the gates in one call."""
+
+TOO_MANY_EDITS: Final = f"the arguments were edited {ROUNDS} times, and no edit passed its gates as it was"
 
 CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
 
@@ -39,7 +47,8 @@ class ToolOutcome:
     """What became of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
     `reason` is what the model is to read about a denial, escaped and ready for its context. `pending` is the id of
-    the request that nobody has decided yet.
+    the request that nobody has decided yet; nothing ran. Calling again with the same `call_id` (in another process, if
+    need be) goes on from there: the answer given meanwhile is found, and the tool then runs once.
     """
 
     value: Any = None
@@ -48,6 +57,7 @@ class ToolOutcome:
     by: str | None = None
     pending: str | None = None
     error: BaseException | None = None
+    call_id: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -98,6 +108,8 @@ class ToolCall:
                     return await self._refused("session", reason)
                 outcome = await self._decided(frozen_object(self.given))
                 self.telling = session.telling(outcome)
+                if self.approval is not None and self.approval.status == "pending":
+                    return await self._pending(self.approval)
                 if self.action is None or outcome.denied:
                     return await self._refused(outcome.denied_by or "registry", outcome.reason, outcome)
             return await self._run(self.action, outcome)
@@ -112,13 +124,40 @@ class ToolCall:
     # -- before it runs ------------------------------------------------------------------------------------------
 
     async def _decided(self, before: bytes) -> Outcome:
-        """The outcome for what the hooks leave of the input, once a person has decided where one has to."""
-        outcome = await self._judged(before)
-        if self.action is None or outcome.denied:
-            return outcome
-        if outcome.asks:
-            outcome, self.approval = await self.session.ask(outcome, self.action)
-        return outcome if outcome.denied else await self._admitted(outcome, self.action)
+        """The outcome for what the hooks leave of the input, once a person has decided where one has to.
+
+        An approver's own arguments pass through the hooks like the agent's. What comes out of that is approved if it
+        is what the approver wrote and no hook asks anything the approver has not answered; otherwise it is asked again.
+        """
+        asked: tuple[Ask, ...] = ()
+        attempt = 0
+        while True:
+            outcome = await self._judged(before)
+            if self.action is None or outcome.denied:
+                await self._withdrawn(f"denied by {outcome.denied_by}")
+                return outcome
+            if self._approved(self.action, outcome, asked):
+                return await self._admitted(outcome, self.action)
+            if attempt == ROUNDS:
+                await self._withdrawn("superseded")
+                return denied(outcome, "session", TOO_MANY_EDITS, "approval_unavailable")
+            if self.approval is not None:
+                await self._withdrawn("superseded")
+                outcome = msgspec.structs.replace(outcome, asks=outcome.asks or asked)
+            asked = outcome.asks
+            outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
+            if self.approval is None or outcome.denied or self.approval.status == "pending":
+                return outcome
+            if self.approval.edited is None:
+                return await self._admitted(outcome, self.action)
+            before = frozen_object(self.approval.edited)
+            attempt += 1
+
+    def _approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
+        """Whether nobody has to be asked, or not again."""
+        if self.approval is None:
+            return not outcome.asks
+        return self.approval.digest == action.digest and all(ask in asked for ask in outcome.asks)
 
     async def _judged(self, before: bytes) -> Outcome:
         """What the hooks say to this input; the action is what they left of it."""
@@ -208,6 +247,14 @@ class ToolCall:
         await self.session.recorder.note("tool.denied", facts, durable=True)
         return ToolOutcome(denied=True, by=by, reason=await self.session.refusal(by, reason, outcome))
 
+    async def _pending(self, approval: Approval) -> ToolOutcome:
+        """Nobody has decided, and the question stays open."""
+        self.over = True
+        facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
+        await self.session.recorder.note("tool.pending", facts, durable=True)
+        reason = f"{for_model(self.tool)} waits for an approval that nobody has given yet"
+        return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
+
     async def _given_up(self) -> None:
         """Somebody cancelled it."""
         telling, self.telling = self.telling, None
@@ -232,11 +279,13 @@ class ToolCall:
         """Put on record what became of it, and tell who approved it."""
         self.over = True
         await self.session.recorder.note(kind, {**self._facts(action), "ran": self.ran, **facts})
-        await self._settled()
+        await self._settled(stopped=kind == "tool.cancelled")
 
-    async def _settled(self) -> None:
+    async def _settled(self, *, stopped: bool = False) -> None:
         if self.claimed:
-            became: Literal["done", "failed"] = "done" if self.ran and self.failure is None else "failed"
+            became: Settlement = "done" if self.ran and self.failure is None else "failed"
+            if stopped and self.failure is not None:
+                became = "unknown"  # nobody knows how far it had come
             await self.session.approver.settle(self.approval, became)
 
     async def _withdrawn(self, why: str) -> None:

@@ -11,10 +11,12 @@ the wrong one.
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from math import inf
+from threading import get_ident
 from time import monotonic as clock
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -23,9 +25,10 @@ from weakref import WeakKeyDictionary, ref
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from amplifier_hooks.hook import Hook
+    from amplifier_hooks.result import Outcome
 
 __all__ = ["GRACE", "LEAKS_ALLOWED", "THROUGH", "Chained", "Wait", "Watchdog", "cancelled_itself"]
 
@@ -40,16 +43,26 @@ LEFT_BEHIND: Final[list[Any]] = []
 
 THROUGH: Final = object()
 
+CURRENT_TASKS: Final[dict[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = getattr(asyncio.tasks, "_current_tasks", {})
+"""What asyncio runs, by loop."""
+
+_latest: Callable[[], asyncio.AbstractEventLoop | None] = type(None)
+"""The loop that ran last, if it is still there."""
+
 log = get_logger(__name__)
 
 
 class Chained(Protocol):
     """What waiting needs of the chain that waits."""
 
-    event: str
     outer: Any
     """The chain around this one, in whose hook it was started."""
     picked: Any
+
+    @property
+    def event(self) -> str:
+        """What its hooks are told."""
+        ...
 
     @property
     def hook(self) -> Hook:
@@ -59,9 +72,8 @@ class Chained(Protocol):
     todo: Iterator[Hook]
     """Those after it."""
     context: Any
-    coroutine: Any
     walking: Any
-    """The coroutine that calls them, the iterator that drives it, and the context it runs in."""
+    """The walk that calls them, and the context it runs in."""
     waiting: Any
     """What it waits for."""
     mark: float
@@ -71,6 +83,10 @@ class Chained(Protocol):
     paused: bool
     """An around hook called on: the time is the operation's."""
     wait: Wait | None
+
+    def outcome(self) -> Outcome:
+        """What its hooks said."""
+        ...
 
     def again(self) -> bool:
         """A walk has ended: begin another where hooks are left. True when none is."""
@@ -97,7 +113,7 @@ class Wait:
     )  # fmt: skip
 
     def __init__(self, run: Chained) -> None:
-        task = asyncio.current_task()
+        task = running_task()
         if task is None:
             raise RuntimeError("a hook that waits needs an asyncio task to wait in")
         self.run = run
@@ -117,8 +133,8 @@ class Wait:
             run.mark = clock()
 
     @coroutine
-    def through(self) -> Generator[Any, Any, None]:
-        """Go on until the chain is through.
+    def through(self) -> Generator[Any, Any, Outcome]:
+        """Go on until the chain is through: what its hooks said.
 
         Cancelling the caller cancels the hook that is running, gives it `GRACE` to clean up, and raises
         `CancelledError`; no further hook runs.
@@ -151,9 +167,11 @@ class Wait:
                 if pending(task):
                     yield  # it is delivered here, and not at the caller's next await
                 raise asyncio.CancelledError
+            return run.outcome()
         finally:
             self.watchdog.live.discard(self)
-            self._uncancel()
+            if self.own:
+                self._uncancel()
             run.wait = run.waiting = None  # contexts that hooks' tasks have copied keep the run; not the loop with it
 
     def _thrown(self, error: BaseException) -> bool:
@@ -175,13 +193,15 @@ class Wait:
 
     def left(self) -> tuple[Hook, ...]:
         """The hooks still to run when a walk has ended, by itself or because it was interrupted."""
-        hook, rest = self.hook, self.rest if self.interrupted else tuple(self.run.todo)
-        interrupted = self.interrupted
-        self.interrupted, self.closing, self.grace, self.hook, self.rest = False, False, inf, None, ()
+        self.grace = inf
+        if not self.interrupted:
+            return () if self.caller_cancelled() else tuple(self.run.todo)
+        hook, rest = self.hook, self.rest
+        self.interrupted, self.closing, self.hook, self.rest = False, False, None, ()
         self._uncancel()
         if self.caller_cancelled():
             return ()
-        if interrupted and hook is not None:
+        if hook is not None:
             self.run.overdue(hook)
         return rest
 
@@ -236,7 +256,7 @@ class Wait:
 
     def _close(self) -> None:
         """Close the hook, whatever it makes of that. One that had its grace, or will not end, is left behind."""
-        hook, inside = self.hook or self.run.hook, self.run.coroutine.cr_await
+        hook, inside = self.hook or self.run.hook, self.run.walking.gi_yieldfrom
         with suppress(BaseException):
             self.run.walking.close()
         endless = getattr(inside, "cr_frame", None) is not None
@@ -251,12 +271,11 @@ class Wait:
 
     def _uncancel(self) -> None:
         """Take back the cancellations the watchdog sent for us."""
-        if self.own:
-            for _ in range(self.own):
-                self.task.uncancel()
-            for wait in self._lineage():
-                wait.ours -= self.own
-            self.own = 0
+        for _ in range(self.own):
+            self.task.uncancel()
+        for wait in self._lineage():
+            wait.ours -= self.own
+        self.own = 0
 
     def _lineage(self) -> Iterator[Wait]:
         """This chain and those around it in the same task: they all see a cancellation sent for this one."""
@@ -325,11 +344,34 @@ class Watchdog:
 
 def cancelled_itself() -> bool:
     """Whether the running task was cancelled by what it runs, and has not met it yet; its next await will."""
+    task = running_task()
+    return task is not None and getattr(task, "_must_cancel", False) is True  # `pending`, written out
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """The task that runs. None where there is none: hooks that never wait need no task, and no loop."""
+    global _latest  # noqa: PLW0603  # a cache of one
     try:
-        task = asyncio.current_task()
-    except RuntimeError:  # hooks that never wait need no loop, and so no task
-        return False
-    return task is not None and pending(task)
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    _latest = ref(loop)
+    return asyncio.current_task(loop)
+
+
+def running_task() -> asyncio.Task[Any] | None:
+    """The same, asking the loop that ran last first whether it runs in this thread.
+
+    Before 3.12 asyncio asks the operating system each time which process this is, which takes longer than a hook.
+    """
+    latest = _latest()
+    if latest is not None and getattr(latest, "_thread_id", None) == get_ident():
+        return CURRENT_TASKS.get(latest)
+    return current_task()
+
+
+if sys.version_info >= (3, 12):
+    running_task = current_task
 
 
 def pending(task: asyncio.Task[Any]) -> bool:

@@ -1,6 +1,7 @@
 """Where people decide, and where decisions live.
 
     terminal        TerminalApprovals: a person at the terminal
+    rules           Rules: allow, ask or deny, from a file
     base            InProcessBackend: what backends that decide inside this process share
     errors          BackendUnavailable: nobody can be asked here
 
@@ -13,9 +14,10 @@ from approval_backends.base import InProcessBackend
 from approval_backends.errors import BackendUnavailable
 
 if TYPE_CHECKING:
+    from approval_backends.rules import Rules
     from approval_backends.terminal import TerminalApprovals
 
-__all__ = ["BackendUnavailable", "InProcessBackend", "TerminalApprovals"]
+__all__ = ["BackendUnavailable", "InProcessBackend", "Rules", "TerminalApprovals"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +25,8 @@ def __getattr__(name: str) -> object:
         from approval_backends.terminal import TerminalApprovals
 
         return TerminalApprovals
+    if name == "Rules":
+        from approval_backends.rules import Rules
+
+        return Rules
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from amplifier_hooks.claims import Claims
 from approval_backends.errors import BackendUnavailable
+from approval_backends.upstream import AsUpstream
 
 if TYPE_CHECKING:
-    from amplifier_hooks.ports import ApprovalRequest, Decision
+    from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
 
 __all__ = ["InProcessBackend"]
 
 
-class InProcessBackend(ABC):
+class InProcessBackend(AsUpstream, ABC):
     """A backend whose requests live and die with the process. Subclasses only ask."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
-        self._approved: dict[str, str] = {}
+        self._claims = Claims()
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask, and keep the digest of what was approved until it is claimed.
 
-        Raises what `ask` raises, and `BackendUnavailable` for an answer to a question that was withdrawn meanwhile.
+        Raises what `ask` raises, `BackendUnavailable` for an answer to a question that was withdrawn meanwhile, and
+        `InputNotFreezable` for edited arguments that are not plain JSON.
         Cancelling it cancels the question.
         """
         self._open.add(request.id)
@@ -33,8 +36,7 @@ class InProcessBackend(ABC):
                 raise BackendUnavailable("the question was withdrawn before the answer")
         finally:
             self._open.discard(request.id)
-        if any(option.allows for option in request.options if option.id == decision.option):
-            self._approved[request.id] = request.digest
+        self._claims.note(request, decision)
         return decision
 
     @abstractmethod
@@ -42,13 +44,13 @@ class InProcessBackend(ABC):
         """Put the question to somebody and return what they chose."""
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval for running the action: once, and only for the digest that was shown."""
-        return self._approved.pop(request_id, None) == digest
+        """Take the approval for running the action: once, and only for the digest that was approved."""
+        return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Literal["done", "failed"]) -> None:  # noqa: B027  # may be enough
+    async def settle(self, request_id: str, outcome: Settlement) -> None:  # may be enough
         """Nothing is kept, so there is nothing to settle."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # for backends that can show it
         """Forget the request. One that is unknown is none."""
         self._open.discard(request_id)
-        self._approved.pop(request_id, None)
+        self._claims.drop(request_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
 from attrs import frozen
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from amplifier_hooks.ports import ApprovalRequest
+    from amplifier_hooks.ports import ApprovalRequest, Settlement, Standing
     from amplifier_hooks.storage.bells import Watch
     from approval_backends.lifecycle import Change, Grant
     from approval_backends.stores.base import ApprovalStore, Event, TakenOver
 
-__all__ = ["Broker", "Resolution", "Settled"]
+__all__ = ["Broker", "Resolution"]
 
 RECHECK: Final = 5.0
 """Seconds after which a waiter reads again, woken or not."""
 PATIENCE: Final = 0.25
 """Seconds before a waiter asks again a store that could not be used."""
 
-Settled = Literal["done", "failed", "unknown"]
-SETTLING: Final[Mapping[Settled, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
+SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
 
 
 @frozen(kw_only=True)
@@ -176,7 +175,7 @@ class Broker:
         epoch = self._epochs.get((request.tenant, request.session), 0)
         return await self.store.change(request_id, "claim", digest=digest, epoch=epoch)
 
-    async def settle(self, request_id: str, outcome: Settled, note: str = "") -> Record | Refusal:
+    async def settle(self, request_id: str, outcome: Settlement, note: str = "") -> Record | Refusal:
         """Say what became of the action. An unknown outcome can be settled later, by whoever finds out."""
         return await self.store.change(request_id, SETTLING[outcome], reason=note)
 
@@ -243,7 +242,7 @@ class Broker:
 
     # -- standing answers ----------------------------------------------------------------------------------------------
 
-    async def standing(self, request: ApprovalRequest) -> tuple[Literal["allow", "deny"], tuple[Grant, ...]] | None:
+    async def standing(self, request: ApprovalRequest) -> Standing | None:
         """What grants in force say to a request, and which ones; None if a person has to."""
         grants = await self.store.grants_for(request)
         said = standing(request, grants)

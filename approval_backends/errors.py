@@ -5,8 +5,11 @@ HookError
 ├── BackendUnavailable        nobody can be asked here now; the request is denied, and nobody denied it
 │   ├── TooManyRequests       as many are open already as one session, or one tenant, may have
 │   ├── RequestMismatch       the same id was used for another action
+│   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
 │   └── RequestWithdrawn      the question was taken back before anybody answered
+├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
+└── RulesUnreadable           a file of rules that is not there, or that others may write
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -14,9 +17,26 @@ An answer that does not count is no error but a value: `lifecycle.Refusal`.
 
 from __future__ import annotations
 
-from amplifier_hooks.errors import HookError
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["BackendUnavailable", "RequestMismatch", "RequestWithdrawn", "SessionTakenOver", "TooManyRequests"]
+from amplifier_hooks.errors import HookError, HookUsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "AlreadyRun",
+    "BackendUnavailable",
+    "InvalidRules",
+    "RequestMismatch",
+    "RequestWithdrawn",
+    "RulesUnreadable",
+    "SessionTakenOver",
+    "TooManyRequests",
+]
+
+SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
+"""What became of a call, where that is known."""
 
 
 class BackendUnavailable(HookError):
@@ -44,7 +64,17 @@ class RequestMismatch(BackendUnavailable):
 
     def __init__(self, request: str) -> None:
         self.request = request
-        super().__init__(f"the id {request!r} was used for another action already")
+        super().__init__(f"approval_mismatch: the id {request!r} was used for another action already")
+
+
+class AlreadyRun(BackendUnavailable):
+    """The approval of this call was used up before. What is approved once runs once."""
+
+    def __init__(self, request: str, status: str) -> None:
+        self.request = request
+        self.status = status
+        known = SPENT.get(status, "was begun, and nobody knows whether it ran; a person has to look at it")
+        super().__init__(f"this call {known}; it is not run again")
 
 
 class SessionTakenOver(BackendUnavailable):
@@ -57,3 +87,21 @@ class SessionTakenOver(BackendUnavailable):
 
 class RequestWithdrawn(BackendUnavailable):
     """The question was taken back before anybody answered."""
+
+
+class InvalidRules(HookUsageError, ValueError):
+    """A file of rules that has mistakes, all of them named by line; nothing of it is used."""
+
+    def __init__(self, file: str, mistakes: Iterable[tuple[int, str]]) -> None:
+        self.file = file
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(f"{file}:{line}: {what}" for line, what in self.mistakes))
+
+
+class RulesUnreadable(HookError):
+    """A file of rules that cannot be read, or should not be believed."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        self.file = file
+        self.problem = problem
+        super().__init__(f"the rules in {file} cannot be used: {problem}")

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.claims import answered_digest
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+from amplifier_hooks.grants import grant_keys, granted, standing
+from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey, Option, StandingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "CLAIM_WITHIN",
@@ -274,7 +275,7 @@ def judge(  # noqa: PLR0911  # one way out for each reason
     if option is None:
         return Refusal(code="not_offered", reason=f"{answer.option!r} was not offered", record=record)
     try:
-        digest = _digest(request, answer.arguments)
+        digest = answered_digest(request, answer.arguments)
     except InputNotFreezable as problem:
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
     return _decided(record, answer, option, digest, now)
@@ -328,13 +329,6 @@ def _decided(record: Record, answer: Answer, option: Option, digest: str, now: M
     )
 
 
-def _digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
-    """The digest of what would run."""
-    if arguments is None:
-        return request.digest
-    return Action(request.tenant, request.session, request.event, request.tool, freeze(dict(arguments))).digest
-
-
 def _resolved(record: Record) -> Refusal:
     """What became of it already; who decided, if somebody did."""
     if record.status == "pending":
@@ -353,53 +347,8 @@ def _resolved(record: Record) -> Refusal:
 # -- grants ------------------------------------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
-class GrantKey:
-    """What a standing answer is for. All of it has to be equal; nothing in it is a pattern.
-
-    A `session` of None stands for every session; only grants that are kept longer than theirs have it.
-    """
-
-    tenant: str
-    session: str | None
-    agent: str
-    hook: str
-    version: str
-    tool: str
-    cwd: str
-    scope: str
-
-
-@frozen(kw_only=True)
-class Grant:
-    """A standing answer: an "allow always", or a "deny always"."""
-
-    id: str
-    key: GrantKey
-    allows: bool
-    by: str
-    channel: str
-    request: str
-    created: datetime
-    expires: datetime | None = None
-    revoked: datetime | None = None
-
-
-def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
-    """One key for each hook that asked; together they are what a grant has to cover."""
-    return tuple(
-        GrantKey(
-            tenant=request.tenant,
-            session=request.session,
-            agent=request.agent,
-            hook=question.hook,
-            version=question.version,
-            tool=request.tool,
-            cwd=request.cwd,
-            scope=_scope(question, digest or request.digest),
-        )
-        for question in request.questions
-    )
+Grant = StandingAnswer
+"""The short name it has in this package."""
 
 
 def grants_of(record: Record, keep: float | None = None) -> tuple[Grant, ...]:
@@ -407,44 +356,6 @@ def grants_of(record: Record, keep: float | None = None) -> tuple[Grant, ...]:
 
     With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
     """
-    decision, decided = record.decision, record.decided
-    option = next((option for option in record.request.options if decision and option.id == decision.option), None)
-    if decision is None or decided is None or option is None or option.kind not in ("allow_always", "reject_always"):
+    if record.decision is None or record.decided is None:
         return ()
-    keys = grant_keys(record.request, record.digest)
-    if keep is not None:
-        keys = tuple(evolve(key, session=None) for key in keys)
-    return tuple(
-        Grant(
-            id=f"{record.id}:{number}",
-            key=key,
-            allows=option.allows,
-            by=decision.by,
-            channel=decision.channel,
-            request=record.id,
-            created=decided.wall,
-            expires=None if keep is None else decided.wall + timedelta(seconds=keep),
-        )
-        for number, key in enumerate(keys, start=1)
-    )
-
-
-def standing(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
-    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough."""
-    allowed: set[GrantKey] = set()
-    denied: set[GrantKey] = set()
-    for grant in grants:
-        (allowed if grant.allows else denied).add(grant.key)
-    asked = [{key, evolve(key, session=None)} for key in grant_keys(request)]
-    if any(denied & places for places in asked):
-        return "deny"
-    return "allow" if asked and all(allowed & places for places in asked) else None
-
-
-def _scope(question: Question, digest: str) -> str:
-    """What a hook's "always" is about. The word in front keeps a prompt from passing for a digest or a key."""
-    if question.key is not None:
-        return f"key:{question.key}"
-    if question.scope == "action" or not question.prompt:
-        return f"action:{digest}"
-    return f"prompt:{question.prompt}"
+    return granted(record.request, record.decision, record.decided.wall, record.digest, keep)

@@ -10,28 +10,38 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import evolve
+
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
-from amplifier_hooks.ports import Decision
-from approval_backends.broker import Broker, Settled
-from approval_backends.errors import BackendUnavailable, RequestWithdrawn
+from amplifier_hooks.ports import Decision, Unfinished
+from approval_backends.broker import Broker
+from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn
 from approval_backends.lifecycle import Decider, Record, Refusal
 from approval_backends.stores.memory import MemoryStore
+from approval_backends.upstream import AsUpstream
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Settlement, Standing
+    from approval_backends.lifecycle import Grant
 
 __all__ = ["RacingApprovals"]
 
 CARE: Final = 5.0
 """Seconds for taking a question back, whoever cancels meanwhile."""
 
+TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[Record | Refusal]]]] = {
+    "expired": lambda broker, request_id: broker.give_up(request_id),
+    "superseded": lambda broker, request_id: broker.supersede(request_id, "another question took its place"),
+}
+"""Reasons of a session that are kept as ends of their own, and not as cancelled."""
+
 LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
 """Kept: a task that nobody holds may vanish while it runs."""
 
 
-class RacingApprovals:
+class RacingApprovals(AsUpstream):
     """Asks through all `channels` and the broker's store at once.
 
     A channel that fails is out of the race, and the others go on. When the inline `wait` of a request ends before its
@@ -43,6 +53,12 @@ class RacingApprovals:
         self.broker = broker or Broker(MemoryStore())
         self._channels = channels
         self._asking: Counter[str] = Counter()
+        self._versions: dict[str, int] = {}
+
+    @property
+    def durable(self) -> bool:
+        """Whether questions and answers outlive this program."""
+        return self.broker.store.durable
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask everywhere, and return what was decided; at once, if it was decided before a restart.
@@ -60,6 +76,7 @@ class RacingApprovals:
             raise
         finally:
             self._asking -= Counter([request.id])
+        self._versions[request.id] = record.version
         return _decision(record)
 
     async def cancel_all(self, reason: str) -> None:
@@ -69,21 +86,89 @@ class RacingApprovals:
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Take the approval for running the action: once, and for what was approved."""
-        return isinstance(await self.broker.claim(request_id, digest), Record)
+        return self._seen(await self.broker.claim(request_id, digest))
 
-    async def settle(self, request_id: str, outcome: Settled) -> None:
+    async def settle(self, request_id: str, outcome: Settlement) -> None:
         """Say what became of it. Twice is harmless."""
-        await self.broker.settle(request_id, outcome)
+        self._seen(await self.broker.settle(request_id, outcome))
 
     async def withdraw(self, request_id: str, reason: str) -> None:
         """Take the question back. For one that is unknown, over or claimed this does nothing.
 
-        The reason `expired` says that whoever asked has waited long enough; it is kept as that and not as cancelled.
+        The reasons `expired` (whoever asked has waited long enough) and `superseded` are kept as those.
         """
-        if reason == "expired":
-            await self.broker.give_up(request_id)
+        take_back = TAKING_BACK.get(reason)
+        if take_back is None:
+            self._seen(await self.broker.withdraw(request_id, reason))
         else:
-            await self.broker.withdraw(request_id, reason)
+            self._seen(await take_back(self.broker, request_id))
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:
+        """Become the owner of a session; see `Broker.resume`."""
+        taken = await self.broker.resume(tenant, session)
+        return Unfinished(
+            pending=tuple(record.request for record in taken.pending),
+            approved=tuple(record.request for record in taken.approved),
+            unknown=tuple(record.request for record in taken.unknown),
+        )
+
+    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+        """Take back what is open in a session, and end its grants."""
+        await self.broker.end_session(tenant, session, reason)
+
+    async def recorded(self, request_id: str, version: int | None = None) -> None:
+        """The audit has everything about a request up to this version, or up to what was last seen of it here."""
+        last = self._versions.pop(request_id, None)
+        version = last if version is None else version
+        if version is not None:
+            await self.broker.store.recorded(request_id, version)
+
+    async def unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
+        """What the audit of a session may lack, oldest first."""
+        return [
+            {
+                "request": event.request,
+                "version": event.version,
+                "what": event.kind,
+                "at": event.at.isoformat(),
+                "by": event.by,
+                "channel": event.channel,
+                "note": event.note,
+            }
+            for event in await self.broker.store.unrecorded(tenant=tenant, session=session)
+        ]
+
+    # -- standing answers ----------------------------------------------------------------------------------------------
+
+    async def standing(self, request: ApprovalRequest) -> Standing | None:
+        """What grants in force say to a request; see `Broker.standing`."""
+        return await self.broker.standing(request)
+
+    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
+        """Nothing: a grant is kept with its decision, in one transaction."""
+
+    async def granted(self, tenant: str, session: str) -> list[Grant]:
+        """Grants in force in a session, oldest first."""
+        return await self.broker.store.grants(tenant=tenant, sessions=[session])
+
+    async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
+        """End a grant of this session, or of all of this tenant's; whether there was one."""
+        if all(grant.id != grant_id for grant in await self.granted(tenant, session)):
+            return False
+        return await self.broker.store.revoke(grant_id, tenant=tenant)
+
+    async def end_grants(self, tenant: str, session: str) -> None:
+        """Nothing: they end with their session, in `end_session`."""
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _seen(self, result: Record | Refusal) -> bool:
+        """Whether the change was made; the record it made is what the audit will know of."""
+        if isinstance(result, Record):
+            self._versions[result.id] = result.version
+        return isinstance(result, Record)
 
     def _wait(self, request: ApprovalRequest) -> float | None:
         """How long to wait inline: for as long as it takes, if nobody could come back to the question."""
@@ -142,8 +227,8 @@ def _decision(record: Record) -> Decision:
     if record.decision is None or record.status in ("cancelled", "superseded"):
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
     if record.status not in ("approved", "denied"):
-        raise BackendUnavailable(f"it was approved and is {record.status} now; a person has to look at it")
-    return record.decision
+        raise AlreadyRun(record.id, record.status)
+    return evolve(record.decision, took=record.took)
 
 
 def _nobody(problems: list[BaseException]) -> Exception:

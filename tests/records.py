@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, open_note
 from amplifier_hooks.effects.audit.line import Entry, read, unseal
-from amplifier_hooks.effects.audit.segments import name_of, numbers_of
+from amplifier_hooks.effects.audit.segments import file_of, numbers_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ def entries(path: Path) -> list[Entry]:
     """Every line of a log that counts, over all its segments; raises when anything in it does not hold."""
     numbers = numbers_of(path)
     assert numbers == list(range(1, len(numbers) + 1)), "a segment is missing"
-    files = [name_of(path, number).read_bytes() for number in numbers]
+    files = [file_of(path, number).read_bytes() for number in numbers]
     left = [first_of(data).facts.get("left") for data in files]
     found: list[Entry] = []
     head = b""

@@ -28,6 +28,8 @@ PURE = [
     "amplifier_hooks.merge",
     "amplifier_hooks.provenance",
     "amplifier_hooks.result",
+    "approval_backends.card",
+    "approval_backends.change",
     "approval_backends.lifecycle",
     "approval_backends.wire",
 ]

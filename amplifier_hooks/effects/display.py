@@ -135,7 +135,7 @@ class TerminalDisplay:
         whole = Text.assemble((f"{look.shape if utf else look.ascii} {level}", look.style), "  ", first)
         if len(others) >= TALLEST:
             kept = others[: TALLEST - 2]
-            others = [*kept, Text(f"and {len(others) - len(kept):,} more rows", "dim")]
+            others = [*kept, *self._rows(Text(f"and {len(others) - len(kept):,} more rows", "dim"))]
         for row in others:
             whole = Text.assemble(whole, "\n", (f"  {'│' if utf else '|'} ", "dim"), row)
         console.print(whole, soft_wrap=True)

@@ -201,8 +201,13 @@ class ApprovalStore(Protocol):
         """What happened to a request, in order."""
         ...
 
-    async def unrecorded(self, limit: int = 1_000) -> list[Event]:
-        """What the audit may not have yet, oldest first: after a crash it is completed from here."""
+    async def unrecorded(
+        self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
+    ) -> list[Event]:
+        """What the audit may not have yet, oldest first: after a crash it is completed from here.
+
+        Of one tenant or all, of one session or all.
+        """
         ...
 
     async def recorded(self, request_id: str, version: int) -> None:

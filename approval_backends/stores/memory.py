@@ -207,10 +207,12 @@ class MemoryStore:
         self._find(request_id)
         return list(self._events.get(request_id, ()))
 
-    async def unrecorded(self, limit: int = 1_000) -> list[Event]:
+    async def unrecorded(
+        self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
+    ) -> list[Event]:
         """What the audit may not have yet."""
-        self._find("")
-        found = [event for events in self._events.values() for event in events if not event.recorded]
+        seen = self._seen(tenant, None if session is None else [session])
+        found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
     async def recorded(self, request_id: str, version: int) -> None:

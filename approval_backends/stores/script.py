@@ -160,9 +160,12 @@ class DatabaseStore:
         """What happened to a request, in order."""
         return [load_event(row) for row in await self.database.fetch(EVENTS, plain(request_id))]
 
-    async def unrecorded(self, limit: int = 1_000) -> list[Event]:
+    async def unrecorded(
+        self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
+    ) -> list[Event]:
         """What the audit may not have yet."""
-        return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit)]
+        whose = (None if one is None else plain(one) for one in (tenant, session))
+        return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
 
     async def recorded(self, request_id: str, version: int) -> None:
         """The audit has everything about a request up to this version."""
@@ -370,7 +373,11 @@ OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approv
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"
 EVENTS: Final = f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE request = $1 ORDER BY number"
 UNRECORDED: Final = (
-    f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE recorded = 0 ORDER BY at, request, number LIMIT $1"
+    f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event e WHERE recorded = 0 "
+    "AND ((CAST($2 AS TEXT) IS NULL AND CAST($3 AS TEXT) IS NULL) OR EXISTS "
+    "(SELECT 1 FROM {schema}.approval_request r WHERE r.id = e.request "
+    "AND (CAST($2 AS TEXT) IS NULL OR r.tenant = $2) AND (CAST($3 AS TEXT) IS NULL OR r.session = $3))) "
+    "ORDER BY at, e.request, number LIMIT $1"
 )
 ALL_COLUMNS: Final = f"id, tenant, session, expires, {COLUMNS}"
 INSERT: Final = (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
-from amplifier_hooks.effects import approval, deadline, punctual
+from amplifier_hooks.effects import deadline, punctual
+from amplifier_hooks.effects.approval import approver
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _nothing_left() -> Iterator[None]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "CLOSING", 0.02)
-    monkeypatch.setattr(approval, "CARE", 0.02)
+    monkeypatch.setattr(approver, "CARE", 0.02)
     monkeypatch.setattr(punctual, "PATIENCE", 0.02)
 
 

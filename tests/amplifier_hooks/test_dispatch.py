@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import copy
 import gc
+import inspect
 import json
 import pickle
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -966,6 +967,33 @@ def check_mixed(outcome: Outcome, notes: list[Any]) -> None:
     assert statuses(outcome) == expected
     assert (outcome.action, outcome.data["n"]) == ("modify", 1)
     assert notes == [None, "waited", "timed itself", "thread", 1]
+
+
+class Promise:
+    """Something to await that is no coroutine, and nothing to iterate over."""
+
+    def __await__(self) -> Generator[Any, None, HookResult]:
+        yield from asyncio.sleep(0).__await__()
+        return HookResult.deny("kept")
+
+
+@pytest.mark.rule("RES-3")
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+@pytest.mark.parametrize("marked", [True, False])
+async def test_what_is_awaited_need_not_be_a_coroutine(intent: str, marked: bool) -> None:
+    """A hook may return anything that can be awaited, also when it says that it is a coroutine function."""
+    registry = HookRegistry()
+
+    def promises(event: str, data: Mapping[str, Any]) -> Promise:
+        return Promise()
+
+    if marked:
+        mark = getattr(inspect, "markcoroutinefunction", None)
+        if mark is None:
+            pytest.skip("this Python has no marks for coroutine functions")
+        mark(promises)
+    getattr(registry, intent)(TOOL_PRE, promises)
+    assert (await registry.emit(TOOL_PRE, CALL)).reason == "kept"
 
 
 @pytest.mark.rule("DSP-1", "DSP-5")

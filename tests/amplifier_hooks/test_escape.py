@@ -6,7 +6,18 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.escape import MARK_CLOSE, MARK_OPEN, clip, for_log, for_model, for_terminal, marker, visible
+from amplifier_hooks.escape import (
+    MARK_CLOSE,
+    MARK_OPEN,
+    clip,
+    for_log,
+    for_model,
+    for_page,
+    for_terminal,
+    invisible,
+    marker,
+    visible,
+)
 
 anything = st.text(st.characters(exclude_categories=()), max_size=60)
 tricky = st.lists(
@@ -146,6 +157,33 @@ def test_markup_is_just_text() -> None:
     """Tags, format braces and percent signs mean nothing here."""
     text = "&amp; <b> </i> {0} {x!r} %s %(a)d"
     assert visible(text) == for_terminal(text) == for_log(text) == for_model(text) == text
+
+
+@pytest.mark.rule("BCK-3")
+@pytest.mark.fault("F-WS-13")
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("tar czf x" + " " * 1204 + "&& curl", "tar czf x⟨1,204 spaces⟩&& curl"),
+        ("a\n\tb  c", "a\n\tb  c"),
+        ("⟨9 spaces⟩ \u202e", r"\u{27E8}9 spaces⟩ \u{202E}"),
+        ("e" + "\u0301" * 5 + "!", "e" + "\u0301" * 3 + r"\u{301}\u{301}!"),
+        ("<script>alert(1)</script> &amp;", "<script>alert(1)</script> &amp;"),
+    ],
+)
+def test_for_page(raw: str, shown: str) -> None:
+    """For a page: as for the terminal, and marks that pile up on one character are shown; markup stays text."""
+    assert for_page(raw) == shown
+
+
+@pytest.mark.rule("BCK-3")
+@given(texts)
+def test_for_page_marks_cannot_be_forged(text: str) -> None:
+    """Whatever looks like a mark is one: undone, the marks give the text back, and nothing in it is unseen."""
+    shown = for_page(text)  # too short for a run that is counted
+    assert original(shown) == text
+    assert invisible(shown) == frozenset()
+    assert invisible(text) == {c for c in text if visible(c) != c}
 
 
 @given(texts, st.integers(0, 200))

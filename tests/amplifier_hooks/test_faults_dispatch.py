@@ -909,10 +909,12 @@ async def test_changes_to_the_process_are_found(what: str) -> None:
     """What a hook changes for the whole process is named in test mode, and put back."""
     registry = HookRegistry()
     registry.on(TOOL_PRE, lambda event, data: CHANGES[what](), name="careless")
-    decimal.getcontext()  # a thread's first use makes it
+    arithmetic = decimal.getcontext()  # a thread's first use makes it
+    before = repr(arithmetic)
     for _ in range(2):
         with pytest.raises(AssertionError, match=f"hooks changed {what}"), unchanged_process():
             await registry.emit(TOOL_PRE, CALL)
+        assert repr(arithmetic) == before
     registry.unregister("careless")
     with unchanged_process():
         await registry.emit(TOOL_PRE, CALL)

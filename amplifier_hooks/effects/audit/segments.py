@@ -29,7 +29,7 @@ from amplifier_hooks.effects.audit.checkpoint import Signer, VerifierKey
 from amplifier_hooks.effects.audit.errors import BadNote, MalformedLine, UnsafeLog
 from amplifier_hooks.effects.audit.files import Files
 from amplifier_hooks.effects.audit.line import LONGEST_LINE, read, unseal
-from amplifier_hooks.effects.audit.strand import Place, Strand, own
+from amplifier_hooks.effects.audit.strand import LineEnd, Strand, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import Clock
 
-__all__ = ["Found", "Segments", "Start", "examine", "hash_at", "name_of", "numbers_of"]
+__all__ = ["Found", "Segments", "Start", "examine", "file_of", "hash_at", "numbers_of"]
 
 CHUNK: Final = 1 << 20
 
 
-def name_of(path: Path, number: int) -> Path:
+def file_of(path: Path, number: int) -> Path:
     """The file of a segment."""
     return path if number == 1 else path.with_name(f"{path.stem}.{number:06d}{path.suffix}")
 
@@ -60,7 +60,7 @@ class Found:
     """A segment as it was found."""
 
     opening: Opening | None
-    place: Place
+    place: LineEnd
     """The end of the last line up to which everything holds."""
     kinds: tuple[str, ...]
     """Of the last two of these lines."""
@@ -103,7 +103,7 @@ def examine(files: Files, descriptor: int) -> Found:
     dropped, digest, torn = _rest(files, descriptor, length)
     return Found(
         opening=opening if length else None,
-        place=Place(seq, head, length),
+        place=LineEnd(seq, head, length),
         kinds=tuple(_kind(body) for body in bodies),
         dropped=dropped,
         digest=digest,
@@ -171,7 +171,7 @@ class Segments:
         numbers = numbers_of(self.path)
         if not numbers:
             return self.begin(Strand.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
-        path = name_of(self.path, numbers[-1])
+        path = file_of(self.path, numbers[-1])
         descriptor = self.files.open(path)
         try:
             return self._resumed(numbers[-1], path, descriptor)
@@ -186,18 +186,18 @@ class Segments:
 
     def create(self, opening: Opening, line: bytes) -> int:
         """Make the file of a segment with that first line, durably."""
-        return self.files.create(name_of(self.path, opening.segment), line)
+        return self.files.create(file_of(self.path, opening.segment), line)
 
     def has(self, opening: Opening) -> bool:
         """Whether that segment has a file."""
-        return name_of(self.path, opening.segment).exists()
+        return file_of(self.path, opening.segment).exists()
 
     def first_line(self, strand: Strand, left: dict[str, Any] | None = None) -> bytes:
         """The line that opens a segment."""
         facts = strand.opening.facts()
         return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), self.now())
 
-    def after(self, opening: Opening, place: Place) -> Strand:
+    def after(self, opening: Opening, place: LineEnd) -> Strand:
         """The segment after that one, without a line; it goes on from that place."""
         return Strand.begin(self._opening(opening.log, opening.segment + 1, place.head.hex()), place.seq)
 
@@ -257,13 +257,13 @@ class Segments:
 
     def _before(self, number: int) -> Strand:
         """The segment before that one, as far as it holds."""
-        descriptor = self.files.open(name_of(self.path, number - 1))
+        descriptor = self.files.open(file_of(self.path, number - 1))
         try:
             found = examine(self.files, descriptor)
         finally:
             self.files.close(descriptor)
         if found.opening is None:
-            raise UnsafeLog(f"{name_of(self.path, number - 1)} is no log of this format")
+            raise UnsafeLog(f"{file_of(self.path, number - 1)} is no log of this format")
         return Strand(found.opening, found.place.seq, found.place.head, found.place.length)
 
     def _recovered(self, descriptor: int, found: Found) -> tuple[bytes, ...]:
@@ -286,7 +286,7 @@ def hash_at(path: Path, number: int, seq: int) -> str:
     """The hash that a line of a segment states, or nothing when it is not there."""
     files = Files()
     try:
-        descriptor = files.open(name_of(path, number), write=False)
+        descriptor = files.open(file_of(path, number), write=False)
     except FileNotFoundError:
         return ""
     begin = b'{"seq":%d,' % seq

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.effects.audit.chain import Opening
 
-__all__ = ["Place", "Strand", "own"]
+__all__ = ["LineEnd", "Strand", "own"]
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @frozen
-class Place:
+class LineEnd:
     """The end of a line in a segment."""
 
     seq: int
@@ -48,9 +48,9 @@ class Strand:
         return cls(opening, seq, opening.head())
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LineEnd:
         """Where it ends."""
-        return Place(self.seq, self.head, self.length)
+        return LineEnd(self.seq, self.head, self.length)
 
     def add(self, piece: bytes, time: str) -> bytes:
         """The next line."""

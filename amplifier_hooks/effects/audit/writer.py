@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.effects.audit.chain import Opening
     from amplifier_hooks.effects.audit.segments import Segments
-    from amplifier_hooks.effects.audit.strand import Place, Strand
+    from amplifier_hooks.effects.audit.strand import LineEnd, Strand
 
 __all__ = ["Mark", "Pace", "Waiter", "Writer"]
 
@@ -88,7 +88,7 @@ class Batch:
 
     lines: list[bytes]
     waiters: list[Waiter]
-    place: Place
+    place: LineEnd
     """Where the segment ends with it."""
     mark: Mark
     sync: bool
@@ -103,7 +103,7 @@ class Turn:
 
     opening: Opening
     line: bytes
-    place: Place
+    place: LineEnd
 
 
 @define(eq=False)
@@ -137,7 +137,7 @@ class Writer:
     _descriptor: int | None = field(init=False, default=None)
     _base: Opening = field(init=False)
     """The segment that is written."""
-    _synced: Place = field(init=False)
+    _synced: LineEnd = field(init=False)
     _unsynced: list[Piece] = field(init=False, factory=list)
     _unsynced_bytes: int = field(init=False, default=0)
     _unsynced_since: float | None = field(init=False, default=None)
@@ -367,7 +367,7 @@ class Writer:
             self._let_go()
         tell(batch.waiters, batch.mark)
 
-    def _has_synced(self, place: Place) -> None:
+    def _has_synced(self, place: LineEnd) -> None:
         self._synced, self._unsynced_since = place, None
         self._unsynced.clear()
         self._unsynced_bytes = 0

@@ -51,7 +51,7 @@ def test_demo(tmp_path: Path) -> None:
         "| Operation denied by protect_production: No approval system available",
         "| payment_provider: sandbox",
         "lines of JSON in record.jsonl, which only its owner can read.",
-        "approval.decided    unavailable",
+        "approval.decided    tool:pre  Write  unavailable",
     ):
         assert line in told.stdout
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,10 @@ import pytest
 
 from amplifier_hooks.action import Action, freeze
 from amplifier_hooks.effects import deadline
-from amplifier_hooks.effects.approval import Approval, Approver, as_options
+from amplifier_hooks.effects.approval import Approval, Approver, Origin
 from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
 from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.options import as_options
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.result import Ask, Outcome
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
@@ -32,7 +33,9 @@ class Office:
         self.backend = ScriptedApprover(*script)
         self.clock = ManualClock()
         self.audit = CollectingAudit()
-        self.approver = Approver(self.backend, Recorder(self.audit, self.clock, "s1", "acme"), self.clock, "coder")
+        self.approver = Approver(
+            self.backend, Recorder(self.audit, self.clock, "s1", "acme"), self.clock, Origin(agent="coder")
+        )
 
     async def ask(self, *asks: Ask) -> Approval:
         """Ask what these hooks want to know."""
@@ -222,7 +225,9 @@ async def test_answer_after_the_deadline() -> None:
         return Decision(option="option-1", by="Robin", channel="x")
 
     office.backend = ScriptedApprover(slow)
-    office.approver = Approver(office.backend, Recorder(office.audit, office.clock, "s1", ""), office.clock, "coder")
+    office.approver = Approver(
+        office.backend, Recorder(office.audit, office.clock, "s1", ""), office.clock, Origin(agent="coder")
+    )
     approval = await office.ask()
     assert (approval.status, approval.allowed) == ("expired", False)
     assert not await office.backend.claim(office.backend.requests[0].id, ACTION.digest)
@@ -280,7 +285,10 @@ async def test_backend_whose_bookkeeping_fails() -> None:
 
     office = Office()
     office.approver = Approver(
-        Broken("Allow", ApprovalTimeout()), Recorder(office.audit, office.clock, "s1", ""), office.clock, "coder"
+        Broken("Allow", ApprovalTimeout()),
+        Recorder(office.audit, office.clock, "s1", ""),
+        office.clock,
+        Origin(agent="coder"),
     )
     approval = await office.ask()
     assert approval.allowed

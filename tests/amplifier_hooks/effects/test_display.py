@@ -17,6 +17,8 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from wcwidth import wcwidth
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinator
 from amplifier_hooks.effects.display import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 ROWS, COLUMNS = 60, 40
 LIMIT = 0.05  # seconds a display has here
 SOON = 1.0  # seconds; nothing here takes that long unless it is broken
+AGREED = st.characters().filter(lambda char: wcwidth(char) in (-1, cell_len(char)))  # terminals differ about the others
 HOSTILE = "ok\x1b[2J\x1b[1;1H\x07\x08\x9b31m\r\u202egnp.\u200b\x00\x1b]8;;http://evil\x1b\\ [red]red[/red] :boom:"
 
 
@@ -391,7 +394,7 @@ async def test_forged_message(before: str, terminal: Terminal) -> None:
 
 
 @pytest.mark.rule("DIS-3")
-@given(text=st.text(max_size=300), name=st.text(max_size=60), columns=st.integers(14, 100))
+@given(text=st.text(AGREED, max_size=300), name=st.text(AGREED, max_size=60), columns=st.integers(14, 100))
 def test_any_text(text: str, name: str, columns: int) -> None:
     """Whatever the text, every row begins with a mark of ours, and none is wider than the terminal."""
     with pytest.MonkeyPatch.context() as patch:
@@ -705,3 +708,17 @@ async def test_nothing_printed() -> None:
     registry = HookRegistry()
     registry.on("tool:pre", lambda event, data: HookResult.deny("no"))
     assert transcript(await registry.emit("tool:pre", {})) == []
+
+
+@pytest.mark.rule("DIS-3")
+def test_the_note_of_what_is_left_out_fits(terminal: Terminal) -> None:
+    """That rows were left out is said within a terminal of any width."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "14")
+        patch.setenv("NO_COLOR", "1")
+        asyncio.run(show(TerminalDisplay(terminal), [message("x" * 400)]))
+    rows = terminal.written.decode().removesuffix("\n").split("\n")
+    screen = pyte.Screen(14, 500)
+    pyte.ByteStream(screen).feed(terminal.written.replace(b"\n", b"\r\n"))
+    assert screen.cursor.y == len(rows)
+    assert rows[-1].endswith("s\x1b[0m")

@@ -257,6 +257,7 @@ def watch(event, arguments):
     if event.startswith("socket."):
         raise SystemExit("a socket was wanted")
 sys.addaudithook(watch)
+sys.modules["ctok"] = None  # as without the extra `claude`
 from amplifier_hooks.tokens import count
 for model in ("gpt-5", "gpt-4", "gpt-oss-20b", "claude-opus-4-7", "gemini-3", "who-knows", None):
     print(count("hello world", model).tokens, end=" ")

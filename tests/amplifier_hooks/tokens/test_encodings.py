@@ -144,7 +144,8 @@ def test_damaged_file(
 @pytest.mark.rule("INJ-4")
 @pytest.mark.parametrize("model", ["gpt-5", "claude-opus-4-5", "gemini-3", "gpt-4", None])
 def test_without_tiktoken(model: str | None, unsettled: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where tiktoken does not load, bytes are counted for every model."""
+    """Where tiktoken does not load, nor anything else that counts, bytes are counted for every model."""
+    monkeypatch.setitem(sys.modules, "ctok", None)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setitem(sys.modules, "tiktoken.model", None)
     assert tokens.count("four", model) == tokens.TokenCount(tokens=4, exact=False, method="bytes")

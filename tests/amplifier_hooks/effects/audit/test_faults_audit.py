@@ -16,7 +16,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.effects.audit import AuditLog, LogUnavailable
 from amplifier_hooks.effects.audit.key import AuditKey
-from amplifier_hooks.effects.audit.segments import name_of, numbers_of
+from amplifier_hooks.effects.audit.segments import file_of, numbers_of
 from amplifier_hooks.effects.audit.writer import Pace
 from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds
@@ -138,7 +138,8 @@ async def test_sync_fails_once(tmp_path: Path) -> None:
 async def test_full_disk_denies(tmp_path: Path) -> None:
     """While the disk is full, gates deny as `audit_unavailable`; with space again, the log counts what it lost."""
     files = FaultyFiles(error=errno.ENOSPC, times=1_000_000, only=("write", "make"))
-    registry, ran = HookRegistry(), []
+    registry = HookRegistry()
+    ran: list[Any] = []
 
     @registry.gate("tool:pre")
     async def watch(event: str, data: dict[str, Any]) -> HookResult:
@@ -337,7 +338,7 @@ async def test_segments(tmp_path: Path) -> None:
     await log.close()
     numbers = numbers_of(path)
     assert len(numbers) > 3
-    assert name_of(path, 2).name == "record.000002.jsonl"
+    assert file_of(path, 2).name == "record.000002.jsonl"
     assert decisions(path) == list(range(20))
     assert facts(path, "segment.closed") == [{"next": number} for number in numbers[1:]]
     assert not any("left" in fact for fact in facts(path, "segment.opened"))
@@ -356,7 +357,7 @@ async def test_cut_while_turning(tmp_path: Path, cut: str, *, signed: bool) -> N
         await log.write("decision", {"number": 1, "text": "x" * 500}, durable=True)
     await log.close()
     for number in numbers_of(path)[1:]:
-        name_of(path, number).unlink()
+        file_of(path, number).unlink()
     data = path.read_bytes()
     closed = data.rindex(b'{"seq":', 0, data.index(b'"kind":"segment.closed"'))
     end = data.index(b"\n", closed) + 1
@@ -387,7 +388,7 @@ async def test_empty_segment(tmp_path: Path) -> None:
     while numbers_of(path) == [1]:
         await log.write("decision", {"number": 1, "text": "x" * 500}, durable=True)
     await log.close()
-    last = name_of(path, numbers_of(path)[-1])
+    last = file_of(path, numbers_of(path)[-1])
     for contents in (b"", last.read_bytes()[:40]):
         last.write_bytes(contents)
         await opened(path).close()

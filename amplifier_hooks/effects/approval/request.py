@@ -1,0 +1,121 @@
+"""One request for everything the hooks ask about one action."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from attrs import frozen
+
+from amplifier_hooks.dispatch import describe
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.options import offered
+from amplifier_hooks.ports import ApprovalRequest, Question
+from amplifier_hooks.view import DataView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from amplifier_hooks.action import Action
+    from amplifier_hooks.ports import Risk
+    from amplifier_hooks.result import Default, Outcome
+
+__all__ = ["Origin", "build", "request_id"]
+
+DOMAIN: Final = b"amplifier-hooks/request/1\n"
+
+LONGEST: Final = 366 * 86_400.0
+"""Seconds. A hook may name any finite time; dates end sooner."""
+
+
+log = get_logger(__name__)
+
+
+@frozen(kw_only=True)
+class Origin:
+    """Where a session's questions come from, and what its host says about them."""
+
+    agent: str = ""
+    cwd: str = ""
+    wait: float | None = None
+    """Seconds to wait inline."""
+    stakes: Callable[[str, Mapping[str, Any]], Risk] | None = None
+    """The host's word on how much is at stake, by tool and arguments."""
+    version: Callable[[str], str] = lambda _hook: ""
+    """Of a hook, by name: a grant is for one version."""
+    ours: Callable[[str], bool] = lambda _hook: True
+    """Whether a hook is the host's own; only those may let silence allow."""
+
+    def risk(self, tool: str, arguments: Mapping[str, Any]) -> Risk:
+        """How much is at stake; where the host cannot say, it is much."""
+        if self.stakes is None:
+            return "medium"
+        try:
+            risk: object = self.stakes(tool, arguments)
+        except Exception as error:  # noqa: BLE001  # the host's code; its failure must not make an action look harmless
+            log.warning("risk_unknown", error=describe(error))
+            return "high"
+        return risk if risk in ("low", "medium", "high") else "high"
+
+
+def request_id(action: Action, call: str | None, attempt: int) -> str:
+    """The id of a question: the same after a restart for the same call, and different for every other.
+
+    An action that belongs to no call gets an id that nobody can come back to. Every part has its length before it, so
+    that no two questions are spelt alike.
+    """
+    if call is None:
+        return uuid4().hex
+    hashed = hashlib.sha256(DOMAIN)
+    for part in (action.tenant, action.session, action.event, call, str(attempt)):
+        data = part.encode("utf-8", "surrogatepass")
+        hashed.update(len(data).to_bytes(8, "big"))
+        hashed.update(data)
+    return hashed.hexdigest()[:32]
+
+
+def build(
+    outcome: Outcome, action: Action, origin: Origin, now: datetime, *, call: str | None, attempt: int, durable: bool
+) -> ApprovalRequest:
+    """The request for an outcome that asks. If nobody could come back to it, its time ends with the inline wait."""
+    time = min(outcome.approval_timeout, LONGEST)
+    inline = time if origin.wait is None else min(origin.wait, time)
+    returns = durable and call is not None
+    arguments = action.input()
+    view = DataView(arguments) if isinstance(arguments, dict) else DataView()
+    return ApprovalRequest(
+        id=request_id(action, call, attempt),
+        tenant=action.tenant,
+        session=action.session,
+        agent=origin.agent,
+        event=action.event,
+        tool=action.tool,
+        arguments=view,
+        digest=action.digest,
+        questions=tuple(
+            Question(
+                hook=ask.hook_name,
+                prompt=ask.prompt,
+                version=origin.version(ask.hook_name),
+                scope=ask.scope,
+                key=ask.key,
+            )
+            for ask in outcome.asks
+        ),
+        options=offered(outcome.asks),
+        default=default_of(outcome, origin),
+        created=now,
+        expires=now + timedelta(seconds=time if returns else inline),
+        risk=origin.risk(action.tool, view),
+        cwd=origin.cwd,
+        wait=inline if returns and inline < time else None,
+    )
+
+
+def default_of(outcome: Outcome, origin: Origin) -> Default:
+    """What silence means: to allow only if every hook that asks says so, and each of them is the host's own."""
+    trusted = all(origin.ours(ask.hook_name) for ask in outcome.asks)
+    return outcome.approval_default if trusted else "deny"

@@ -1,0 +1,84 @@
+"""What an "always" covers, and what standing answers come to. Pure: nothing is kept here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from attrs import evolve
+
+from amplifier_hooks.ports import GrantKey, StandingAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from amplifier_hooks.ports import ApprovalRequest, Decision, Question
+
+__all__ = ["grant_keys", "granted", "standing"]
+
+
+def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
+    """One key for each hook that asked; together they are what a grant has to cover."""
+    return tuple(
+        GrantKey(
+            tenant=request.tenant,
+            session=request.session,
+            agent=request.agent,
+            hook=question.hook,
+            version=question.version,
+            tool=request.tool,
+            cwd=request.cwd,
+            scope=_scope(question, digest or request.digest),
+        )
+        for question in request.questions
+    )
+
+
+def granted(
+    request: ApprovalRequest, decision: Decision, decided: datetime, digest: str, keep: float | None = None
+) -> tuple[StandingAnswer, ...]:
+    """What a decision grants from now on; nothing, unless "always" was chosen.
+
+    With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
+    """
+    option = next((option for option in request.options if option.id == decision.option), None)
+    if option is None or not option.lasts:
+        return ()
+    keys = grant_keys(request, digest)
+    if keep is not None:
+        keys = tuple(evolve(key, session=None) for key in keys)
+    return tuple(
+        StandingAnswer(
+            id=f"{request.id}:{number}",
+            key=key,
+            allows=option.allows,
+            by=decision.by,
+            channel=decision.channel,
+            request=request.id,
+            created=decided,
+            expires=None if keep is None else decided + timedelta(seconds=keep),
+        )
+        for number, key in enumerate(keys, start=1)
+    )
+
+
+def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Literal["allow", "deny"] | None:
+    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough."""
+    allowed: set[GrantKey] = set()
+    denied: set[GrantKey] = set()
+    for grant in grants:
+        (allowed if grant.allows else denied).add(grant.key)
+    asked = [{key, evolve(key, session=None)} for key in grant_keys(request)]
+    if any(denied & places for places in asked):
+        return "deny"
+    return "allow" if asked and all(allowed & places for places in asked) else None
+
+
+def _scope(question: Question, digest: str) -> str:
+    """What a hook's "always" is about. The word in front keeps a prompt from passing for a digest or a key."""
+    if question.key is not None:
+        return f"key:{question.key}"
+    if question.scope == "action" or not question.prompt:
+        return f"action:{digest}"
+    return f"prompt:{question.prompt}"

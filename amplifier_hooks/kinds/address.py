@@ -1,0 +1,137 @@
+"""Where a webhook may be sent: which URLs, and which addresses their names may stand for.
+
+A name is resolved once, every address it stands for has to be allowed, and the connection goes to one of exactly those:
+between the look and the request there is no second answer. What is "plainly public" is a table here, because the
+standard library's notion of it differs between versions and lets translation prefixes through to local hosts.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from attrs import field, frozen
+
+from amplifier_hooks.errors import EndpointForbidden, InvalidRegistration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from ipaddress import IPv4Network, IPv6Network
+
+__all__ = ["LONGEST_URL", "PUBLIC", "Reach"]
+
+LONGEST_URL: Final = 2048
+
+NOT_PUBLIC: Final = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/8",  # this network, and this host
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # a cloud's own services, on an address that looks public
+        "169.254.0.0/16",  # link-local, metadata services among it
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.88.99.0/24",  # relays into IPv6
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "2001::/23",  # Teredo and other protocols
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "2620:4f:8000::/48",
+        "3fff::/20",  # documentation
+    )
+)
+GLOBAL_UNICAST: Final = ip_network("2000::/3")
+"""All public IPv6 there is. Mapped and translated IPv4, loopback, local and multicast addresses lie outside of it."""
+
+PORTS: Final = {"http": 80, "https": 443}
+
+
+def _networks(texts: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(text) for text in texts)
+
+
+def _ports(numbers: Iterable[int]) -> frozenset[int]:
+    return frozenset(numbers)
+
+
+@frozen(kw_only=True)
+class Reach:
+    """What an operator lets webhooks reach. By default https on port 443 of public addresses.
+
+    `networks` are allowed besides, `127.0.0.0/8` for a service on this machine, say; `http` allows plain HTTP to those
+    networks, and nowhere else.
+    """
+
+    networks: tuple[IPv4Network | IPv6Network, ...] = field(default=(), converter=_networks)
+    ports: frozenset[int] = field(default=(443,), converter=_ports)
+    http: bool = False
+
+    def check_url(self, url: str) -> SplitResult:
+        """The parts of a URL that may be sent to. Raises `InvalidRegistration` for any other, saying what is wrong."""
+        problem = next(self._url_problems(url), None)
+        if problem is not None:
+            raise InvalidRegistration(f"webhook URL {url!r:.120}: {problem}")
+        return urlsplit(url)
+
+    def _url_problems(self, url: str) -> Iterator[str]:
+        if len(url) > LONGEST_URL:
+            yield f"it has {len(url):,} characters; at most {LONGEST_URL:,} are sent"
+        if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+            yield "write it in printable ASCII, without blanks and backslashes; encode what is not"
+        try:
+            parts = urlsplit(url)
+            port = parts.port or PORTS.get(parts.scheme)
+        except ValueError as error:
+            yield f"{error}"
+            return
+        schemes = ("https", "http") if self.http else ("https",)
+        if parts.scheme not in schemes:
+            yield f"its scheme is {parts.scheme!r}; use {' or '.join(schemes)}"
+        if not parts.hostname:
+            yield "it names no host"
+        if "@" in parts.netloc:
+            yield "it holds credentials; send them in a header"
+        if "#" in url:
+            yield "it has a fragment, which is never sent"
+        if port not in self.ports:
+            yield f"port {port} is not among those allowed ({', '.join(map(str, sorted(self.ports)))})"
+
+    def choose(self, host: str, scheme: str, found: Iterable[str]) -> str:
+        """The address to connect to, of those that a name stands for.
+
+        Raises `EndpointForbidden` when any of them may not be reached: a name that stands for both kinds is a trap.
+        """
+        addresses = [ip_address(text.partition("%")[0]) for text in found]
+        for address in addresses:
+            if not self._allows(address, scheme):
+                raise EndpointForbidden(host, str(address))
+        if not addresses:
+            raise EndpointForbidden(host, "no address")
+        return str(addresses[0])
+
+    def _allows(self, address: IPv4Address | IPv6Address, scheme: str) -> bool:
+        if any(address in network for network in self.networks):
+            return True
+        return scheme == "https" and is_public(address)
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an address is plainly public."""
+    if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
+        return False
+    return not any(address in network for network in NOT_PUBLIC if network.version == address.version)
+
+
+PUBLIC: Final = Reach()

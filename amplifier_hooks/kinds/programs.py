@@ -1,0 +1,170 @@
+"""Other programs, run to their end: fed, capped, and killed together with whatever they started.
+
+A program gets a session and process group of its own, so it has no terminal to read from and can be ended with all
+its children at once. Its exit counts when it exits: a child that holds the pipes open neither delays an answer nor
+survives it. A child that makes itself a session of its own does survive; only the operating system could hold it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final, cast
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
+
+from amplifier_hooks.errors import HookUnavailable, InvalidResult
+from amplifier_hooks.kinds.codec import Ended
+from amplifier_hooks.kinds.messages import LARGEST_ANSWER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["AT_ONCE", "ERRORS_KEPT", "Programs"]
+
+AT_ONCE: Final = 8
+WAITING: Final = 512
+"""Programs that run at the same time, and that may wait for their turn."""
+
+ERRORS_KEPT: Final = 16 * 1024
+"""Bytes of standard error, the last ones."""
+MOST_ERRORS: Final = 1024 * 1024
+"""Bytes of standard error after which a program is taken for one that never ends."""
+
+FAREWELL: Final = 0.08
+"""Seconds to clean up for a program that was told to end; the dispatcher waits a little longer than that."""
+DRAIN: Final = 0.1
+"""Seconds to wait for the end of the pipes, once the program has exited and its group was killed."""
+
+
+@define(eq=False)
+class Programs:
+    """Runs programs, so many at once; the others wait their turn, in order.
+
+    `waiting` bounds how many. The time in the queue is the hook's own: its deadline does not wait.
+    """
+
+    at_once: int = AT_ONCE
+    waiting: int = WAITING
+    _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
+        factory=WeakKeyDictionary, init=False
+    )
+    _queued: int = field(default=0, init=False)
+
+    async def run(self, argv: Sequence[str], *, feed: bytes, env: Mapping[str, str], cwd: str) -> Ended:
+        """Start it, write `feed` to its standard input, and wait until it ends.
+
+        Raises `HookUnavailable` when it cannot be started or too many wait, `InvalidResult` when it writes more than
+        it may. Cancelling it asks the group of processes to end, and kills it after a moment.
+        """
+        if self._queued >= self.waiting:
+            raise HookUnavailable(f"{self.waiting} commands wait for their turn already")
+        loop = asyncio.get_running_loop()
+        turn = self._turns.get(loop)
+        if turn is None:
+            turn = self._turns[loop] = asyncio.Semaphore(self.at_once)
+        self._queued += 1
+        try:
+            await turn.acquire()
+        finally:
+            self._queued -= 1
+        try:
+            return await _run(loop, argv, feed, env, cwd)
+        finally:
+            turn.release()
+
+
+async def _run(
+    loop: asyncio.AbstractEventLoop, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
+) -> Ended:
+    program = _Program(loop)
+    try:
+        transport, _ = await loop.subprocess_exec(
+            lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
+        raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
+    try:
+        stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        stdin.write(feed)
+        stdin.write_eof()  # or the reader that ignores us would be waited for
+        try:
+            await asyncio.wait([program.over])  # unlike awaiting it, this leaves it alone when we are cancelled
+        except asyncio.CancelledError:
+            _signal(transport, signal.SIGTERM)
+            await asyncio.wait([program.over], timeout=FAREWELL)
+            raise
+        # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it names
+        # nobody, for numbers are handed out anew only after all others had their turn.
+        _kill(transport)
+        if program.excess is None:
+            await asyncio.wait([program.silent], timeout=DRAIN)
+    finally:
+        _kill(transport)
+        transport.close()
+    if program.excess is not None:
+        raise InvalidResult(program.excess)
+    return Ended(
+        code=cast("int", transport.get_returncode()), output=bytes(program.output), errors=bytes(program.errors)
+    )
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """What one program has said so far."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.output = bytearray()
+        self.errors = bytearray()
+        self.excess: str | None = None
+        self.over: asyncio.Future[None] = loop.create_future()
+        """It has exited, or has said too much."""
+        self.silent: asyncio.Future[None] = loop.create_future()
+        """Nobody holds its output open any more."""
+        self._errors = 0
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.excess is not None:
+            return
+        if fd == 1:
+            self.output += data
+            if len(self.output) > LARGEST_ANSWER:
+                self._too_much("output", LARGEST_ANSWER)
+        else:
+            self._errors += len(data)
+            self.errors = (self.errors + data)[-ERRORS_KEPT:]
+            if self._errors > MOST_ERRORS:
+                self._too_much("error", MOST_ERRORS)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  # however it was lost
+        self._open.discard(fd)
+        if not self._open and not self.silent.done():
+            self.silent.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _too_much(self, stream: str, limit: int) -> None:
+        self.excess = f"the command wrote more than {limit:,} bytes to standard {stream}: keep it short"
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:
+    """Tell the whole group. A stopped one is woken, or it would never notice."""
+    if sys.platform == "win32":
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), number)
+        os.killpg(transport.get_pid(), signal.SIGCONT)
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    _signal(transport, getattr(signal, "SIGKILL", signal.SIGTERM))

@@ -1,0 +1,156 @@
+"""What a call would change in a file, line by line, for those who are to allow it. Pure.
+
+Told from the arguments alone: they are what the digest stands for. The file itself is never read, because it may look
+different by the time the call runs, and may not even be on this machine. Lines are as they came; who shows them
+escapes them.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["ChangeLine", "FileChange", "change", "compare"]
+
+Kind = Literal["same", "add", "del", "skip", "part"]
+
+PATHS: Final = ("file_path", "path", "notebook_path", "filename")
+CONTENTS: Final = ("content", "file_text", "new_source")
+PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText", "newText"))
+NEAR: Final = 3
+"""Lines without a change that are kept on both sides of one."""
+COMPARABLE: Final = 40_000
+"""Pairs of lines that are compared: more of them, chosen for it, take seconds. Beyond, everything old goes and
+everything new comes: true as well, and done at once.
+"""
+
+
+@frozen
+class ChangeLine:
+    """One line; `old` and `new` number it from 1 on its side.
+
+    `skip` says how many are left out, `part` which edit follows or what is special.
+    """
+
+    kind: Kind
+    old: int | None
+    new: int | None
+    text: str
+
+
+@frozen
+class FileChange:
+    """A change to one file. `whole`: the text is all that will be in it. `used` names the arguments it tells."""
+
+    path: str
+    lines: tuple[ChangeLine, ...]
+    used: frozenset[str]
+    whole: bool = False
+
+    @property
+    def added(self) -> int:
+        """How many lines come."""
+        return sum(line.kind == "add" for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        """How many lines go."""
+        return sum(line.kind == "del" for line in self.lines)
+
+    @property
+    def result(self) -> str:
+        """The new text; of an edit, what stands in place of the old."""
+        return "\n".join(line.text for line in self.lines if line.kind in ("add", "same"))
+
+
+def change(arguments: Mapping[str, Any]) -> FileChange | None:
+    """What these arguments would change, or None if they do not say so in a way that is known here."""
+    path = next((name for name in PATHS if isinstance(arguments.get(name), str)), None)
+    if path is None:
+        return None
+    file = arguments[path]
+    pair = _pair(arguments)
+    if pair is not None:
+        return FileChange(file, tuple(compare(arguments[pair[0]], arguments[pair[1]])), frozenset({path, *pair}))
+    edits = arguments.get("edits")
+    if isinstance(edits, list) and edits and all(_told(edit) for edit in edits):
+        return FileChange(file, tuple(_edits(edits)), frozenset({path, "edits"}))
+    content = next((name for name in CONTENTS if isinstance(arguments.get(name), str)), None)
+    if content is not None:
+        return FileChange(file, tuple(_whole(arguments[content])), frozenset({path, content}), whole=True)
+    return None
+
+
+def compare(old: str, new: str) -> Iterator[ChangeLine]:
+    """The lines of both, those that differ marked, and stretches that do not left out."""
+    before, after = old.split("\n"), new.split("\n")
+    codes = _codes(before, after)
+    for number, (kind, i, j, k, m) in enumerate(codes):
+        if kind == "equal":
+            head = NEAR if number else 0
+            tail = NEAR if number < len(codes) - 1 else 0
+            yield from _same(before[i:j], i, k, head, tail)
+            continue
+        for offset in range(i, j):
+            yield ChangeLine("del", offset + 1, None, before[offset])
+        for offset in range(k, m):
+            yield ChangeLine("add", None, offset + 1, after[offset])
+
+
+def _same(lines: Sequence[str], old: int, new: int, head: int, tail: int) -> Iterator[ChangeLine]:
+    """Lines without a change; of more than these at head and tail, how many there are."""
+    hidden = len(lines) - head - tail
+    for number, text in enumerate(lines):
+        if hidden < 2 or not head <= number < head + hidden:  # noqa: PLR2004  # one line left out would save nothing
+            yield ChangeLine("same", old + number + 1, new + number + 1, text)
+        elif number == head:
+            yield ChangeLine("skip", None, None, f"{hidden:,} unchanged lines")
+
+
+def _whole(text: str) -> Iterator[ChangeLine]:
+    lines = text.split("\n")
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
+        yield ChangeLine("add", None, number, line)
+    if lines[-1]:
+        yield ChangeLine("part", None, None, "No newline at the end")
+
+
+def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    """What both begin and end with is set aside first: comparing takes more than the square of what is left."""
+    head = _shared(before, after)
+    tail = _shared(before[head:][::-1], after[head:][::-1])
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    codes = [("replace", 0, len(old), 0, len(new))] if old or new else []
+    if len(old) * len(new) <= COMPARABLE:
+        codes = list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    moved = [(kind, i + head, j + head, k + head, m + head) for kind, i, j, k, m in codes]
+    begin = [("equal", 0, head, 0, head)] if head else []
+    end = [("equal", len(before) - tail, len(before), len(after) - tail, len(after))] if tail else []
+    return [*begin, *moved, *end]
+
+
+def _shared(some: Sequence[str], others: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
+
+
+def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+    return next((pair for pair in PAIRS if all(isinstance(arguments.get(name), str) for name in pair)), None)
+
+
+def _told(edit: object) -> bool:
+    """Whether an edit is nothing but its old and its new text."""
+    return isinstance(edit, dict) and (pair := _pair(edit)) is not None and set(edit) == set(pair)
+
+
+def _edits(edits: Sequence[Mapping[str, str]]) -> Iterator[ChangeLine]:
+    for number, edit in enumerate(edits, 1):
+        old, new = next(pair for pair in PAIRS if pair[0] in edit)
+        yield ChangeLine("part", None, None, f"Edit {number} of {len(edits)}")
+        yield from compare(edit[old], edit[new])

@@ -1,0 +1,217 @@
+"""What stands in a file of rules, checked; what comes out of it is ready to be used."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+
+from attrs import frozen
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+
+from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.matching import ANY, Matcher, MatchTimedOut, compile_matcher
+from amplifier_hooks.ports import Risk, RuleEffect
+from approval_backends.rules.commands import CommandPattern, Commands, as_patterns
+from approval_backends.rules.paths import PathPattern, Paths, as_paths
+from approval_backends.rules.subject import Finding, Subject
+from approval_backends.rules.values import Arguments, Value, as_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["OTHERWISE", "Rule", "RuleModel", "RulesModel"]
+
+OTHERWISE: Final = "otherwise"
+"""Named in the record where no rule matched and the file says what happens then."""
+
+ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
+MOST_RULES: Final = 1_000
+LONGEST_REASON: Final = 2_048
+
+
+def _id(given: object) -> str:
+    if not isinstance(given, str) or not ID.fullmatch(given) or given == OTHERWISE:
+        raise ValueError(f"is no name for a rule; write small letters, digits and '-', at most 64, not {OTHERWISE!r}")
+    return given
+
+
+def _matcher(given: object) -> Matcher:
+    if not isinstance(given, str | list) or (isinstance(given, list) and not all(isinstance(n, str) for n in given)):
+        raise ValueError("is a tool name, 'Write|Edit', a glob like 'mcp__*', 're:…', or '*' for every tool")
+    try:
+        return compile_matcher(given)
+    except InvalidRegistration as problem:
+        raise ValueError(f"cannot be used: {problem}") from None
+
+
+def _event(given: object) -> Matcher:
+    matcher = _matcher(given)
+    if matcher is not ANY and not all(":" in name or set(name) & set("*?[") for name in matcher.spec.split("|")):
+        raise ValueError(f"is {matcher.spec!r}; write the event's own name, as in 'tool:pre'")
+    return matcher
+
+
+def _names(given: object) -> tuple[str, ...]:
+    names = given if isinstance(given, list) else [given]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError("is a name or a list of names")
+    return tuple(names)
+
+
+def _risks(given: object) -> frozenset[Risk]:
+    names = _names(given)
+    found = frozenset(risk for risk in RISKS if risk in names)
+    if len(found) != len(names):
+        raise ValueError(f"is {', '.join(names)}; write one or more of {', '.join(RISKS)}")
+    return found
+
+
+def _version(given: object) -> int:
+    if type(given) is not int or given != 1:
+        raise ValueError(f"is {given!r:.40}; this program reads version: 1")
+    return given
+
+
+def _text(given: object) -> object:
+    if not isinstance(given, str):
+        raise ValueError("is no text; put it between quotes")  # noqa: TRY004  # pydantic collects this kind
+    return given
+
+
+def _reason(given: object) -> object:
+    if len(str(_text(given))) > LONGEST_REASON:
+        raise ValueError(f"has more than {LONGEST_REASON:,} characters; say it shorter")
+    return given
+
+
+def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
+    return PlainValidator(reader)
+
+
+class Strict(BaseModel):
+    """Nothing in a file is guessed: an unknown key or a value of another kind is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+
+class RuleModel(Strict):
+    """One rule of a file. All conditions it names have to hold."""
+
+    id: Annotated[str, _from_file(_id)]
+    effect: RuleEffect
+    tool: Annotated[Matcher, _from_file(_matcher)]
+    event: Annotated[Matcher, _from_file(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
+    risk: Annotated[frozenset[Risk] | None, _from_file(_risks)] = None
+    arguments: Annotated[dict[str, Value] | None, _from_file(as_values)] = None
+    other_arguments: Literal["none", "any"] | None = None
+    command: Annotated[tuple[CommandPattern, ...] | None, _from_file(as_patterns)] = None
+    command_argument: Annotated[str | None, BeforeValidator(_text)] = None
+    path: Annotated[tuple[PathPattern, ...] | None, _from_file(as_paths)] = None
+    path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
+    hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
+    reason: Annotated[str, _from_file(_reason)] = ""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        for wrong, advice in self._mistakes():
+            if wrong:
+                raise ValueError(advice)
+        return self
+
+    def _mistakes(self) -> list[tuple[bool, str]]:
+        allow = self.effect == "allow"
+        bounded = self.arguments or self.command or self.path or self.risk or self.tool is not ANY
+        return [
+            (allow and not self.hooks, "an allow answers questions of hooks: add hooks: '*' for all, or their names"),
+            (allow and not bounded, "this would allow everything; name tools, or what their arguments have to be"),
+            (not allow and bool(self.hooks), "only an allow names hooks; deny and ask hold whoever asks"),
+            (
+                self.other_arguments is not None and not (allow and self.arguments),
+                "other_arguments belongs to an allow with arguments",
+            ),
+            (self.command_argument is not None and not self.command, "command_argument belongs to a command"),
+            (bool(self.path_arguments) and not self.path, "path_arguments belongs to a path"),
+            (
+                allow and any(pattern.spec.startswith("**/") for pattern in self.path or ()),
+                "in an allow, '**/…' would be anywhere on the machine; write './**/…' for the working directory",
+            ),
+        ]
+
+    def compiled(self, line: int) -> Rule:
+        """Ready to be held against calls."""
+        strict = self.effect == "allow"
+        conditions: list[Arguments | Commands | Paths] = []
+        if self.arguments is not None:
+            conditions.append(Arguments(self.arguments, strict, others=self.other_arguments == "any"))
+        if self.command is not None:
+            conditions.append(Commands(self.command, strict, self.command_argument))
+        if self.path is not None:
+            conditions.append(Paths(self.path, strict, self.path_arguments))
+        return Rule(
+            id=self.id,
+            effect=self.effect,
+            line=line,
+            event=self.event,
+            tool=self.tool,
+            risk=self.risk,
+            conditions=tuple(conditions),
+            hooks=self.hooks,
+            reason=self.reason,
+        )
+
+
+class RulesModel(Strict):
+    """A whole file."""
+
+    version: Annotated[Literal[1], _from_file(_version)]
+    otherwise: Literal["ask", "deny"] | None = None
+    rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES)]
+
+
+@frozen(kw_only=True)
+class Rule:
+    """One rule, ready to be held against calls."""
+
+    id: str
+    effect: RuleEffect
+    line: int
+    event: Matcher
+    tool: Matcher
+    risk: frozenset[Risk] | None
+    conditions: tuple[Arguments | Commands | Paths, ...]
+    hooks: tuple[str, ...]
+    reason: str
+
+    def check(self, subject: Subject) -> Finding:
+        """Whether all its conditions are met; the first that is not, and else one that cannot be decided, says why."""
+        doubtful: Finding | None = None
+        last = Finding(met=True, why="")
+        for last in self._findings(subject):
+            if last.met is False:
+                return last
+            if last.met is None:
+                doubtful = doubtful or last
+        return doubtful or last
+
+    def _findings(self, subject: Subject) -> Iterator[Finding]:
+        facts = subject.facts
+        yield _named(self.event, facts.event, "the event")
+        yield _named(self.tool, facts.tool, "the tool")
+        if self.risk is not None:
+            met = facts.risk in self.risk
+            yield Finding(met, f"the risk is {facts.risk}" if met else f"the risk is {facts.risk}, not {self._risks}")
+        for condition in self.conditions:
+            yield condition.check(subject)
+
+    @property
+    def _risks(self) -> str:
+        return " or ".join(risk for risk in RISKS if self.risk and risk in self.risk)
+
+
+def _named(matcher: Matcher, name: str, what: str) -> Finding:
+    try:
+        met = matcher.matches(name)
+    except MatchTimedOut as problem:
+        return Finding(met=None, why=str(problem))
+    return Finding(met, f"{what} is {matcher.spec!r}" if met else f"{what} is {name[:80]!r}, not {matcher.spec!r}")

@@ -1,0 +1,154 @@
+"""What the rules say to a call, and why."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from attrs import frozen
+
+from amplifier_hooks.ports import ActionFacts, RuleEffect, RuleVerdict
+from approval_backends.rules.file import parse_rules, read_file
+from approval_backends.rules.model import OTHERWISE
+from approval_backends.rules.subject import Subject
+
+if TYPE_CHECKING:
+    import os
+
+
+__all__ = ["Considered", "Rules", "RulesExplanation"]
+
+STRICTEST_FIRST: Final[tuple[RuleEffect, ...]] = ("deny", "ask", "allow")
+
+
+@frozen(kw_only=True)
+class Considered:
+    """One rule, whether it matched a call, and why. `met` None: nobody can say, which counts against the call."""
+
+    rule: str
+    effect: RuleEffect
+    line: int
+    met: bool | None
+    why: str
+
+    @property
+    def matched(self) -> bool:
+        """Whether it speaks: a doubt counts as met, except where it would allow."""
+        return self.met is True or (self.met is None and self.effect != "allow")
+
+    def __str__(self) -> str:
+        return f"{self.rule} ({self.effect}, line {self.line}): {self.why}"
+
+
+@frozen(kw_only=True)
+class RulesExplanation:
+    """What the rules say to a call, and what each of them has to do with it."""
+
+    verdict: RuleVerdict | None
+    considered: tuple[Considered, ...]
+
+    @property
+    def deciding(self) -> tuple[Considered, ...]:
+        """The rules that the verdict is by."""
+        effect = self.verdict.effect if self.verdict else None
+        return tuple(one for one in self.considered if one.matched and one.effect == effect)
+
+    @property
+    def outdone(self) -> tuple[Considered, ...]:
+        """Rules that matched as well, and lose to a stricter one."""
+        return tuple(one for one in self.considered if one.matched and one not in self.deciding)
+
+    @property
+    def others(self) -> tuple[Considered, ...]:
+        """Rules that did not match."""
+        return tuple(one for one in self.considered if not one.matched)
+
+    def __str__(self) -> str:
+        lines = [_said(self.verdict)]
+        for title, rules in (("decides", self.deciding), ("matches", self.outdone), ("no match", self.others)):
+            lines += [f"  {title}: {one}" for one in rules]
+        return "\n".join(lines)
+
+
+class Rules:
+    """Rules that decide without a person; a `RulePolicy`.
+
+    They are read once; a file that changes meanwhile means nothing until `reload`, so that nobody who can write a file
+    for a moment can let something pass. Keep it where the agent cannot write.
+    """
+
+    def __init__(self, data: bytes, name: str = "rules") -> None:
+        """Rules from the text of a file. Raises `InvalidRules`, with every mistake and its line."""
+        self.source: Path | None = None
+        self._name = name
+        self._take(data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Rules from a file. Raises `RulesUnreadable` where it cannot be read, `InvalidRules`."""
+        source = Path(path)
+        rules = cls(read_file(source), str(source))
+        rules.source = source
+        return rules
+
+    def reload(self) -> bool:
+        """Read the file again; whether it says something else now.
+
+        Raises what `load` raises; the rules are then what they were.
+        """
+        if self.source is None:
+            return False
+        before = self.digest
+        self._take(read_file(self.source))
+        return self.digest != before
+
+    def _take(self, data: bytes) -> None:
+        model, lines = parse_rules(data, self._name)
+        rules = tuple(rule.compiled(lines["rules", number]) for number, rule in enumerate(model.rules))
+        self._rules, self._otherwise = rules, model.otherwise
+        self.digest = hashlib.sha256(data).hexdigest()
+        """Of the file's bytes: which rules these are."""
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def judge(self, facts: ActionFacts) -> RuleVerdict | None:
+        """What the rules say to this call; None where none of them speaks."""
+        return self.explain(facts).verdict
+
+    def explain(self, facts: ActionFacts) -> RulesExplanation:
+        """What the rules would say to a call, and why. Nothing is run."""
+        subject = Subject(facts)
+        considered = []
+        for rule in self._rules:
+            finding = rule.check(subject)
+            considered.append(
+                Considered(rule=rule.id, effect=rule.effect, line=rule.line, met=finding.met, why=finding.why)
+            )
+        matched = {one.rule for one in considered if one.matched}
+        return RulesExplanation(verdict=self._verdict(matched), considered=tuple(considered))
+
+    def _verdict(self, matched: set[str]) -> RuleVerdict | None:
+        """The strictest effect of the rules that matched, by all that have it, in the order of their names."""
+        for effect in STRICTEST_FIRST:
+            found = sorted((r for r in self._rules if r.id in matched and r.effect == effect), key=lambda r: r.id)
+            if found:
+                return RuleVerdict(
+                    effect=effect,
+                    rule=", ".join(rule.id for rule in found),
+                    reason="\n".join(rule.reason for rule in found if rule.reason),
+                    answers=tuple(dict.fromkeys(name for rule in found for name in rule.hooks)),
+                )
+        if self._otherwise is None:
+            return None
+        return RuleVerdict(effect=self._otherwise, rule=OTHERWISE, reason="No rule allows this.")
+
+
+def _said(verdict: RuleVerdict | None) -> str:
+    if verdict is None:
+        return "no rule speaks: the hooks decide"
+    if verdict.effect == "allow":
+        whose = "every hook" if "*" in verdict.answers else ", ".join(verdict.answers)
+        return f"allow, by {verdict.rule}: answers the questions of {whose}"
+    return f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"

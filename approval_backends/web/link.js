@@ -1,0 +1,123 @@
+// The connection: JSON-RPC over one WebSocket to the server this page came from, and to no other; and the server's time.
+
+const OURS = "_amplifier-hooks/";
+const META = "amplifier-hooks";
+const DELAYS = [250, 500, 1_000, 2_000, 5_000, 10_000];
+const REFUSED = new Set([4401, 4403]);
+const PING = 20_000;
+const PATIENCE = 8_000;
+const HEALTHY = 5_000;
+
+export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+export class Failed extends Error {
+  constructor(code, message) { super(message); this.code = code; }
+}
+
+export class Link {
+  #token; #socket; #waiting = new Map(); #tries = 0; #retry; #ping; #offset = 0; #healthy;
+
+  // `told(method, params)` for what the server says by itself, `changed(state)` for connecting, live, lost and refused.
+  constructor(token, told, changed) {
+    this.#token = token;
+    this.told = told;
+    this.changed = changed;
+    this.state = "connecting";
+    this.heard = 0;
+    addEventListener("online", () => this.#now());
+    addEventListener("offline", () => this.#socket?.close());
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#check(); });
+  }
+
+  // The server's time, from the last thing it said.
+  now() { return Date.now() + this.#offset; }
+
+  open() {
+    const address = new URL("/acp", location.href);
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(address);
+    this.#socket = socket;
+    socket.onopen = () => this.#greet(socket);
+    socket.onmessage = (event) => { if (socket === this.#socket) this.#read(event.data); };
+    socket.onclose = (event) => { if (socket === this.#socket) this.#lost(event); };
+  }
+
+  close() { clearTimeout(this.#retry); clearInterval(this.#ping); this.#socket?.close(); }
+
+  // Ask for something; rejects with `Failed`, whose code is 0 if the connection broke before an answer came.
+  ask(method, params = {}) { return this.#send(OURS + method, params); }
+
+  #send(method, params) {
+    return new Promise((resolve, reject) => {
+      if (this.#socket?.readyState !== WebSocket.OPEN) { reject(new Failed(0, "not connected")); return; }
+      const id = unique();
+      this.#waiting.set(id, { resolve, reject });
+      this.#socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    });
+  }
+
+  async #greet(socket) {
+    try {
+      await this.#send("initialize", { protocolVersion: 1, clientCapabilities: { _meta: { [META]: { queue: true } } } });
+      await this.#send("authenticate", { methodId: "token", _meta: { [META]: { token: this.#token } } });
+      const attached = await this.ask("attach");
+      if (socket !== this.#socket) return;
+      clearTimeout(this.#healthy);
+      this.#healthy = setTimeout(() => { this.#tries = 0; }, HEALTHY); // a server that hangs up at once is not hurried
+      clearInterval(this.#ping);
+      this.#ping = setInterval(() => this.#check(), PING);
+      this.#become("live", attached);
+    } catch (error) {
+      if (error.code) this.#refuse(error.message);
+    }
+  }
+
+  #read(data) {
+    let message;
+    try { message = JSON.parse(data); } catch { this.#socket.close(); return; }
+    this.heard = Date.now();
+    const said = message.result ?? message.params;
+    if (said?.serverTime) this.#offset = Date.parse(said.serverTime) - this.heard;
+    if (message.method) {
+      if (message.id == null) { if (message.method.startsWith(OURS)) this.told(message.method.slice(OURS.length), message.params); }
+      else this.#socket.send(JSON.stringify({ jsonrpc: "2.0", id: message.id, error: { code: -32601, message: "Method not found" } }));
+      return;
+    }
+    const asked = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if (message.error) asked?.reject(new Failed(message.error.code, message.error.message));
+    else asked?.resolve(message.result);
+  }
+
+  // Browsers do not tell of a peer that has vanished: ask, and hang up on silence.
+  async #check() {
+    const socket = this.#socket;
+    if (socket?.readyState !== WebSocket.OPEN) { this.#now(); return; }
+    const silence = setTimeout(() => { socket.close(); if (socket === this.#socket) this.#lost({}); }, PATIENCE);
+    try { await this.ask("ping"); } catch { /* the close says it */ }
+    clearTimeout(silence);
+  }
+
+  #lost(event) {
+    clearInterval(this.#ping);
+    clearTimeout(this.#healthy);
+    this.#socket = undefined;
+    for (const { reject } of this.#waiting.values()) reject(new Failed(0, "the connection broke"));
+    this.#waiting.clear();
+    if (this.state === "refused") return;
+    if (REFUSED.has(event.code)) { this.#refuse(event.reason); return; }
+    this.#become("lost");
+    const delay = DELAYS[Math.min(this.#tries++, DELAYS.length - 1)];
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.open(), delay * (.75 + Math.random() / 2));
+  }
+
+  #now() {
+    if (this.state !== "lost" || this.#socket) return;
+    clearTimeout(this.#retry);
+    this.open();
+  }
+
+  #refuse(why) { this.#become("refused", why); this.close(); }
+  #become(state, detail) { this.state = state; this.changed(state, detail); }
+}

@@ -1,0 +1,269 @@
+// Puts the page together: the token, the connection, the places, the keys.
+
+import { Arming } from "./arming.js";
+import { Card } from "./card.js";
+import { Link } from "./link.js";
+import { Grants, History, Rail } from "./lists.js";
+import { Queue } from "./queue.js";
+import { h, marked, say, span, time } from "./text.js";
+
+const $ = (selector) => document.querySelector(selector);
+const PLACES = ["inbox", "history", "grants"];
+const OFFLINE = 15_000;
+
+// The token leaves the address at once, and with it whatever a query may have said.
+const kept = { get: (name) => { try { return sessionStorage.getItem(name); } catch { return null; } }, set: (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* for this page only, then */ } } };
+const given = /^#t=(.+)$/.exec(location.hash)?.[1];
+if (given || location.search) history.replaceState(null, "", `${location.pathname}${given ? "#inbox" : location.hash}`);
+if (given) kept.set("token", decodeURIComponent(given));
+
+const me = { name: "", mayDecide: false };
+let link, since, lastAnswer, announceTimer;
+
+const announce = (text, urgent = false) => {
+  const region = urgent ? $("#urgent") : $("#polite");
+  region.textContent = "";
+  clearTimeout(announceTimer);
+  announceTimer = setTimeout(() => { region.textContent = text; }, 50);
+};
+
+const arming = new Arming(() => document.querySelectorAll("#card .decide"));
+let queue, card, rail, past, grants;
+
+const begin = (token) => {
+  link = new Link(token, told, linked);
+  queue = new Queue(link, me);
+  rail = new Rail(link, me);
+  past = new History(link, me);
+  grants = new Grants(link, me, announce);
+  card = new Card({ link, me, queue, arming, announce, moved: move });
+  link.open();
+  setInterval(tick, 1_000);
+};
+
+// -- what the server says --
+
+const told = (method, said) => ({
+  added() {
+    if (!queue.add(said.row)) return;
+    const waiting = queue.waiting;
+    announce(`New request: ${said.row.tool}, ${said.row.risk} risk. ${waiting} waiting.`);
+    notify(said.row);
+    counted();
+    if (!card.open && place() === "inbox") show(said.row.requestId, false);
+    else if (card.open) card.refresh();
+  },
+  resolved() {
+    lastAnswer = said.ending.at ? Date.parse(said.ending.at) : link.now();
+    queue.resolve(said.requestId, said.ending);
+    if (said.requestId === card.id && !card.ending) card.resolve(said.ending);
+    else if (card.open) card.refresh();
+    counted();
+    if (place() === "history") past.load();
+  },
+  changed() {
+    const item = queue.get(said.requestId);
+    if (item?.ending) item.ending.status = said.status;
+    if (said.requestId === card.id && card.ending) { card.ending.status = said.status; card.refresh(); }
+  },
+  grants_changed() { if (place() === "grants") grants.load(); },
+  line() { rail.line(said.sessionId, said.line); },
+})[method]?.();
+
+const linked = (state, detail) => {
+  if (state === "refused") { gate(detail); return; }
+  if (state === "lost") since ??= Date.now();
+  if (state === "live") {
+    since = undefined;
+    Object.assign(me, { name: detail.you.name, mayDecide: detail.you.mayDecide });
+    say($("#me"), marked(me.name), me.mayDecide ? " · may decide" : " · may view only");
+    rail.tail = Boolean(detail.features?.tail);
+    const gone = queue.reset(detail.queue, detail.recent ?? []);
+    for (const id of gone) settleUnknown(id);
+    lastAnswer ??= detail.recent?.[0]?.ending.at && Date.parse(detail.recent[0].ending.at);
+    counted();
+    route();
+    requestAnimationFrame(() => setTimeout(() => performance.mark("shown")));
+  }
+  banner();
+  card.linked();
+  rail.linked(card.row);
+};
+
+// It was decided while nobody was connected, and is too long ago to be among the last: ask for it by itself.
+const settleUnknown = async (id) => {
+  try {
+    const found = await link.ask("show", { requestId: id });
+    if (found.ending) told("resolved", { requestId: id, ending: found.ending });
+  } catch { told("resolved", { requestId: id, ending: { status: "cancelled", allowed: false, reason: "it is not known any more" } }); }
+};
+
+// -- the frame --
+
+const banner = () => {
+  const lost = since !== undefined;
+  const off = lost && (!navigator.onLine || Date.now() - since > OFFLINE);
+  const notice = $("#notice");
+  $("#live").hidden = link.state !== "live";
+  notice.hidden = !lost;
+  if (!lost) return;
+  notice.className = `notice ${off ? "off" : "wait"}`;
+  notice.firstElementChild.firstElementChild.setAttribute("href", off ? "#i-off" : "#i-wait");
+  const [word, more] = notice.querySelectorAll("b, span");
+  const text = off ? `since ${time(since)}. Nothing is sent.` : `This is ${span(Math.max(0, (Date.now() - (link.heard || since)) / 1000))} old. Read on; deciding waits.`;
+  if (word.textContent !== (off ? "Offline" : "Reconnecting")) word.textContent = off ? "Offline" : "Reconnecting";
+  more.textContent = text;
+};
+
+const counted = () => {
+  const waiting = queue.waiting;
+  document.title = waiting ? `(${waiting}) Approvals` : "Approvals";
+  const count = $("#count");
+  count.hidden = !waiting;
+  say(count, String(waiting), h("span", { class: "sr" }, " waiting"));
+  const dot = waiting ? `<circle cx="22" cy="10" r="10" fill="#17606d"/><text x="22" y="14.5" font-family="sans-serif" font-size="13" font-weight="700" text-anchor="middle" fill="#fff">${waiting > 9 ? "9+" : waiting}</text>` : "";
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path d="M20 4v15a7 7 0 0 1-14 0v-4l-3 4m3-4 4 4" fill="none" stroke="#17606d" stroke-width="4" stroke-linecap="round"/>${dot}</svg>`;
+  $("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  say($("#last"), lastAnswer ? ` The last answer was given ${span(Math.max(0, (link.now() - lastAnswer) / 1000))} ago.` : "");
+};
+
+const tick = () => {
+  if (!link || document.hidden) return;
+  if (since !== undefined) banner();
+  queue.tick(link.now());
+  card.tick();
+  rail.tick();
+};
+
+const gate = (why) => {
+  for (const name of PLACES) $(`#${name}`).hidden = true;
+  $("#gate").hidden = false;
+  $("#notice").hidden = $("#live").hidden = true;
+  if (why) $("#gate-why").textContent = "The server does not know this token. Open the address that it printed last, or paste the token here.";
+};
+
+$("#gate-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = $("#token").value.trim();
+  if (!token) return;
+  kept.set("token", token.replace(/^.*#t=/, ""));
+  location.reload();
+});
+
+// -- places --
+
+const place = () => (PLACES.includes(location.hash.slice(1)) ? location.hash.slice(1) : "inbox");
+
+const route = () => {
+  if (!$("#gate").hidden) return;
+  const here = place();
+  for (const name of PLACES) $(`#${name}`).hidden = name !== here;
+  for (const tab of document.querySelectorAll(".tabs a")) {
+    if (tab.hash === `#${here}`) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  if (here === "history") past.load();
+  if (here === "grants") grants.load();
+  if (here !== "inbox") return;
+  const wanted = /^#r\/(.+)$/.exec(location.hash)?.[1];
+  const id = wanted && decodeURIComponent(wanted);
+  if (id && queue.get(id) && id !== card.id) show(id, false);
+  else if (!card.open) show(queue.next(0), false);
+  else arming.restart();
+};
+
+const show = async (id, focus = true) => {
+  const shown = card.show(id);
+  $("#nothing").hidden = Boolean(card.row);
+  rail.show(card.row);
+  if (id && place() === "inbox" && location.hash !== `#r/${encodeURIComponent(id)}`) history.replaceState(null, "", `#r/${encodeURIComponent(id)}`);
+  counted();
+  await shown;
+  if (id !== card.id) return;
+  rail.show(card.row, card.card);
+  if (focus) card.$(".act")?.focus({ preventScroll: true });
+};
+
+const move = (way) => {
+  if (way === "all") { document.body.classList.toggle("list"); return; }
+  const step = way === "prev" ? -1 : 1;
+  const id = queue.next(step, card.id) ?? (card.ending ? queue.next(-step, card.id) : undefined);
+  if (id) show(id);
+  else if (card.ending) show(undefined);
+};
+
+$("#waiting").addEventListener("click", (event) => {
+  const row = event.target.closest("a");
+  if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  document.body.classList.remove("list");
+  show(decodeURIComponent(row.hash.slice(3)));
+});
+
+// -- notifications: asked for by a click, and no more in them than the tool's name --
+
+const tellable = () => {
+  const possible = "Notification" in globalThis && Notification.permission !== "denied";
+  const on = possible && Notification.permission === "granted";
+  $("#tell").hidden = !possible || on;
+  $("#told").hidden = !on;
+  $("#told").textContent = "You are told when something waits.";
+};
+$("#tell").addEventListener("click", async () => { await Notification.requestPermission(); tellable(); });
+const notify = (row) => {
+  if (!document.hidden || !("Notification" in globalThis) || Notification.permission !== "granted") return;
+  const shown = new Notification("Approvals", { body: `${row.tool} waits for an answer`, tag: "approvals" });
+  shown.onclick = () => { window.focus(); shown.close(); };
+};
+
+// -- light and dark --
+
+const theme = (name) => { document.documentElement.dataset.theme = name; };
+try { if (["light", "dark"].includes(localStorage.theme)) theme(localStorage.theme); } catch { /* as the system has it */ }
+$("#theme").addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  theme(dark ? "light" : "dark");
+  try { localStorage.theme = document.documentElement.dataset.theme; } catch { /* for this page only, then */ }
+});
+
+// -- keys: only with a card shown and no field in use --
+
+$("#help").addEventListener("click", () => $("#keys").showModal());
+
+let going = 0;
+const GO = { i: "inbox", h: "history", g: "grants" };
+const ANSWERS = { d: "deny", a: "allow" };
+const PANELS = { m: "deny", e: "edit" };
+
+addEventListener("keydown", (event) => {
+  const { key, target } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, textarea, select") || $("#keys").open || !link) return;
+  if (performance.now() < going) {
+    going = 0;
+    if (GO[key]) { event.preventDefault(); location.hash = GO[key]; }
+    return;
+  }
+  if (key === "?") { event.preventDefault(); $("#keys").showModal(); return; }
+  if (key === "g") { going = performance.now() + 1_000; return; }
+  if (place() !== "inbox" || !card.open) return;
+  const button = target.closest?.(".decide button, .outcome button");
+  if ((key === "Enter" || key === " ") && card.armed) {
+    event.preventDefault();
+    if (key === "Enter" && arming.key(event)) card.confirm();
+  } else if ((key === "Enter" || key === " ") && button?.dataset.do && ["deny", "allow", "always", "edited", "other"].includes(button.dataset.do)) {
+    event.preventDefault();
+    if (button.getAttribute("aria-disabled") !== "true" && arming.key(event)) card.arm(button.dataset.do, button.dataset.option);
+  } else if (key === "Escape") card.disarm();
+  else if (key === "j" || key === "k") { event.preventDefault(); move(key === "j" ? "next" : "prev"); }
+  else if (key === "v") card.nextView();
+  else if (ANSWERS[key]) { event.preventDefault(); if (arming.key(event)) card.arm(ANSWERS[key]); }
+  else if (PANELS[key]) { event.preventDefault(); if (arming.key(event)) card.toggle(PANELS[key]); }
+  else if (key === "w") { event.preventDefault(); if (arming.key(event)) { card.toggle("always"); if (card.panel === "always") card.arm("always"); } }
+});
+
+addEventListener("hashchange", () => { if (link) route(); });
+document.addEventListener("visibilitychange", tick);
+
+tellable();
+const token = kept.get("token");
+if (token) begin(token); else gate();

@@ -1,0 +1,181 @@
+// The queue: a row keeps its place until nobody points at it any more, whatever happens to its request.
+
+import { h, icon, left, marked, point, say, time, u } from "./text.js";
+
+const FIRST = 40; // rows that are made at once; the others follow while the page is idle
+const SLICE = 80;
+const RECENT = 12;
+
+export const RISK = { low: "Low risk", medium: "Medium risk", high: "High risk" };
+const RISK_COLOR = { low: "c-low", medium: "c-mid", high: "c-high" };
+export const riskColor = (row) => RISK_COLOR[row.risk];
+
+// What became of a request, for a row: shape, colour, the word for it, and who.
+export const verdict = (ending, me) => {
+  const { status, allowed, kind, edited } = ending;
+  if (status === "expired") return { icon: "late", color: "c-mid", word: "Expired", who: "Nobody" };
+  if (status === "cancelled" || status === "superseded") return { icon: "gone", color: "c-low", word: status === "cancelled" ? "Withdrawn" : "Replaced", who: "Nobody" };
+  const who = ending.by === me ? "You" : ending.by ?? "Nobody";
+  if (!allowed) return { icon: "no", color: "c-ink", word: kind === "reject_always" ? "Denied always" : "Denied", who };
+  return { icon: "yes", color: "c-good", word: edited ? "Edited" : kind === "allow_always" ? "Always" : "Once", who };
+};
+
+export const channelWords = { web: "on the web", websocket: "on the web", terminal: "in the terminal", api: "over the API", rule: "by a rule" };
+export const through = (channel) => (channel ? channelWords[channel] ?? `through ${channel}` : "");
+
+export const sentence = (ending, me) => {
+  const { word, who } = verdict(ending, me);
+  if (word === "Expired") return `Nobody answered; ${ending.allowed ? "allowed" : "denied"}`;
+  if (who === "Nobody") return word;
+  const did = { Once: "Allowed once", Always: "Allowed always", Edited: "Allowed, edited," }[word] ?? word;
+  return `${did} by ${who === "You" ? "you" : who}`;
+};
+
+export class Queue {
+  #rows = new Map(); #parked = []; #slices; #template = document.querySelector("#t-item");
+
+  constructor(link, me) {
+    this.link = link;
+    this.me = me;
+    this.list = document.querySelector("#waiting");
+    this.recentList = document.querySelector("#recent");
+    this.region = document.querySelector("#queue");
+    this.region.addEventListener("pointerleave", () => this.settle());
+    this.region.addEventListener("focusout", () => setTimeout(() => this.settle()));
+  }
+
+  // Every request that is known here, in the order of the queue.
+  get ids() { return [...this.#rows.keys()]; }
+  get waiting() { let count = 0; for (const item of this.#rows.values()) count += !item.ending; return count; }
+  get(id) { return this.#rows.get(id); }
+
+  // All that waits, after a connection was made. What was here keeps its place.
+  reset(rows, recent) {
+    const waits = new Map(rows.map((row) => [row.requestId, row]));
+    const ended = new Map(recent.map((entry) => [entry.row.requestId, entry.ending]));
+    const gone = [];
+    for (const [id, item] of this.#rows) {
+      if (waits.has(id)) item.row = waits.get(id);
+      else if (!item.ending) { if (ended.has(id)) this.resolve(id, ended.get(id)); else gone.push(id); }
+    }
+    this.#recent(recent);
+    this.#fill(rows.filter((row) => !this.#rows.has(row.requestId)));
+    return gone;
+  }
+
+  // Rows are known at once; their elements follow in slices, so that a long queue does not hold up the first look at it.
+  #fill(rows) {
+    for (const row of rows) this.#rows.set(row.requestId, { row });
+    never(this.#slices);
+    const missing = [...this.#rows.values()].filter((item) => !item.node);
+    const slice = (count) => { this.list.append(...missing.splice(0, count).map((item) => this.#make(item))); };
+    slice(FIRST);
+    const more = () => { slice(SLICE); if (missing.length) this.#slices = later(more); };
+    if (missing.length) this.#slices = later(more);
+    this.#empty();
+  }
+
+  add(row) {
+    if (this.#rows.has(row.requestId)) return false;
+    this.#rows.set(row.requestId, { row });
+    this.list.append(this.#make(this.#rows.get(row.requestId)));
+    this.#empty();
+    return true;
+  }
+
+  // It is decided. The row says so where it stands, and moves on once nobody is here.
+  resolve(id, ending) {
+    const item = this.#rows.get(id);
+    if (!item || item.ending) return false;
+    item.ending = ending;
+    this.#paint(item);
+    this.#parked.push(id);
+    this.settle();
+    return true;
+  }
+
+  settle() {
+    if (!this.#parked.length || this.region.matches(":hover") || this.region.contains(document.activeElement)) return;
+    for (const id of this.#parked.splice(0)) {
+      if (id === this.shown) { this.#parked.push(id); continue; }
+      const { row, ending, node } = this.#rows.get(id);
+      this.#rows.delete(id);
+      node?.remove();
+      this.recentList.prepend(this.#decided({ row, ending }));
+    }
+    while (this.recentList.childElementCount > RECENT) this.recentList.lastElementChild.remove();
+    document.querySelector("#recent-head").hidden = !this.recentList.childElementCount;
+    this.#empty();
+  }
+
+  show(id) {
+    this.#rows.get(this.shown)?.node?.firstElementChild.removeAttribute("aria-current");
+    this.shown = id;
+    const link = this.#rows.get(id)?.node?.firstElementChild;
+    link?.setAttribute("aria-current", "true");
+    link?.scrollIntoView({ block: "nearest" });
+    this.settle();
+  }
+
+  next(step, from = this.shown) {
+    const open = this.ids.filter((id) => id === from || !this.#rows.get(id).ending);
+    const at = open.indexOf(from);
+    return at < 0 ? open[0] : open[at + step];
+  }
+
+  tick(now) {
+    for (const item of this.#rows.values()) if (item.node && !item.ending) this.#left(item, now);
+  }
+
+  #left(item, now) {
+    const text = left(Date.parse(item.row.expires) - now);
+    if (text !== item.text) item.node.querySelector(".left").textContent = item.text = text;
+  }
+
+  #make(item) {
+    item.node = this.#template.content.firstElementChild.cloneNode(true);
+    const link = item.node.firstElementChild;
+    link.href = `#r/${encodeURIComponent(item.row.requestId)}`;
+    say(item.node.querySelector("strong"), marked(item.row.tool));
+    say(item.node.querySelector(".u"), marked(item.row.what === item.row.tool ? item.row.summary ?? "" : item.row.what));
+    this.#paint(item);
+    if (item.row.requestId === this.shown) link.setAttribute("aria-current", "true");
+    return item.node;
+  }
+
+  #paint(item) {
+    if (!item.node) return;
+    const { row, ending } = item;
+    const link = item.node.firstElementChild;
+    link.classList.toggle("gone", Boolean(ending));
+    if (ending) {
+      const is = verdict(ending, this.me.name);
+      point(link.firstElementChild, is.icon, is.color);
+      link.querySelector(".left").textContent = ending.status === "expired" ? "expired" : is.who === "Nobody" ? "ended" : "decided";
+      say(link.querySelector(".from"), marked(sentence(ending, this.me.name)));
+      return;
+    }
+    point(link.firstElementChild, row.risk, riskColor(row));
+    say(link.querySelector(".from"), h("span", { class: "sr" }, `${RISK[row.risk]}. `), marked(row.agent), row.resumable ? " · run can resume later" : "");
+    this.#left(item, this.link.now());
+  }
+
+  #recent(entries) {
+    const known = new Set(this.#rows.keys());
+    say(this.recentList, entries.filter(({ row }) => !known.has(row.requestId)).slice(0, RECENT).map((entry) => this.#decided(entry)));
+    document.querySelector("#recent-head").hidden = !this.recentList.childElementCount;
+  }
+
+  #decided({ row, ending }) {
+    const is = verdict(ending, this.me.name);
+    return h("li", {}, h("a", { class: "qi gone", href: "#history" },
+      icon(is.icon, is.color), h("strong", {}, marked(row.tool)),
+      h("span", { class: "left" }, ending.at ? time(Date.parse(ending.at)).slice(0, 5) : ""),
+      u(row.what === row.tool ? row.summary ?? "" : row.what), h("span", { class: "from" }, marked(sentence(ending, this.me.name)), ending.message ? ", with a message" : "")));
+  }
+
+  #empty() { document.querySelector("#no-queue").hidden = this.#rows.size > 0; }
+}
+
+const later = (work) => (globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 16)))(work, { timeout: 500 });
+const never = (handle) => (globalThis.cancelIdleCallback ?? clearTimeout)(handle);

@@ -1,0 +1,244 @@
+"""JSON-RPC 2.0, one message a frame: strict reading, plain writing. Pure.
+
+    text ── read ──▶ Call · Note · Result · Failure ── written ──▶ text
+
+What two readers could understand differently is refused: duplicate keys, NaN, halves of characters, numbers nobody
+can print, and nesting beyond any message of ours. A frame holds one message; batches are not part of the profile.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeGuard
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "DEEPEST",
+    "MAX_MESSAGE",
+    "Call",
+    "ErrorCode",
+    "Failure",
+    "Frame",
+    "Id",
+    "Malformed",
+    "Note",
+    "Result",
+    "read",
+    "written",
+]
+
+MAX_MESSAGE: Final = 64 * 1024
+"""Bytes of one incoming message."""
+DEEPEST: Final = 64
+LONGEST_ID: Final = 256
+
+ErrorCode = Literal[-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32003, -32029]
+NAMES: Final[Mapping[ErrorCode, str]] = {
+    -32700: "Parse error",
+    -32600: "Invalid request",
+    -32601: "Method not found",
+    -32602: "Invalid params",
+    -32603: "Internal error",
+    -32000: "Authentication required",
+    -32001: "Not allowed",
+    -32002: "Resource not found",
+    -32003: "Store unavailable",
+    -32029: "Too many messages",
+}
+"""Those up to -32603 are JSON-RPC's, -32000 and -32002 the Agent Client Protocol's."""
+
+Id = str | int
+
+
+@frozen
+class Call:
+    """A request: it wants an answer with its id."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Note:
+    """A notification: nobody answers it."""
+
+    method: str
+    params: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class Result:
+    """The answer to a request."""
+
+    id: Id
+    value: Any = None
+
+
+@frozen
+class Failure:
+    """Why a request has no answer. Without an `id` when nobody can say which request it was."""
+
+    id: Id | None
+    code: int
+    reason: str
+    data: Mapping[str, Any] | None = None
+
+
+Frame = Call | Note | Result | Failure
+
+
+class Malformed(ValueError):
+    """A frame that is no message. Answered with an error; the connection stays open."""
+
+    def __init__(self, code: ErrorCode, reason: str, id: Id | None = None) -> None:  # noqa: A002  # its name on the wire
+        self.code = code
+        self.reason = reason
+        self.id = id
+        super().__init__(reason)
+
+    @property
+    def failure(self) -> Failure:
+        """What is sent back."""
+        return Failure(self.id, self.code, f"{NAMES[self.code]}: {self.reason}")
+
+
+def written(frame: Frame) -> str:
+    """A message as text: compact, and ASCII only, so that nothing in it can be cut or read in two ways."""
+    return _encode(_fields(frame))
+
+
+def read(text: str) -> Frame:
+    """The message in a frame. Raises `Malformed`."""
+    message = _parsed(text)
+    if not isinstance(message, dict):
+        what = "batches are not supported" if isinstance(message, list) else "a message is a JSON object"
+        raise Malformed(-32600, what)
+    id_ = message.get("id")
+    known = id_ if _is_id(id_) else None
+    if message.get("jsonrpc") != "2.0":
+        raise Malformed(-32600, 'the member "jsonrpc" has to be "2.0"', known)
+    if "id" in message and known is None and "error" not in message:
+        raise Malformed(-32600, f'the member "id" has to be an integer, or a text of at most {LONGEST_ID} characters')
+    if "method" in message:
+        return _asked(message, known)
+    if "result" in message and "error" not in message and known is not None:
+        return Result(known, message["result"])
+    if "error" in message and "result" not in message:
+        return _failed(message["error"], known)
+    raise Malformed(-32600, "a message has a method, or a result, or an error", known)
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+
+
+def _fields(frame: Frame) -> dict[str, Any]:
+    match frame:
+        case Call(id_, method, params):
+            return {"jsonrpc": "2.0", "id": id_, "method": method, "params": dict(params)}
+        case Note(method, params):
+            return {"jsonrpc": "2.0", "method": method, "params": dict(params)}
+        case Result(id_, value):
+            return {"jsonrpc": "2.0", "id": id_, "result": value}
+        case Failure(id_, code, reason, data):
+            error = {"code": code, "message": reason} | ({} if data is None else {"data": dict(data)})
+            return {"jsonrpc": "2.0", "id": id_, "error": error}
+
+
+def _asked(message: dict[str, Any], known: Id | None) -> Frame:
+    method, params = message["method"], message.get("params")
+    if not isinstance(method, str):
+        raise Malformed(-32600, 'the member "method" has to be a text', known)
+    if "result" in message or "error" in message:
+        raise Malformed(-32600, "a message has a method, or a result, or an error", known)
+    if params is not None and not isinstance(params, dict):
+        raise Malformed(-32602, "params are an object", known)
+    return Note(method, params or {}) if known is None else Call(known, method, params or {})
+
+
+def _failed(error: object, known: Id | None) -> Failure:
+    if not isinstance(error, dict):
+        raise Malformed(-32600, 'the member "error" has to be an object')
+    code, reason, data = error.get("code"), error.get("message"), error.get("data")
+    if type(code) is not int or not isinstance(reason, str):
+        raise Malformed(-32600, "an error has a code and a message")
+    return Failure(known, code, reason, data if isinstance(data, dict) else None)
+
+
+def _is_id(value: object) -> TypeGuard[Id]:
+    return type(value) is int or (isinstance(value, str) and len(value) <= LONGEST_ID)
+
+
+# -- JSON that can be read in one way only -----------------------------------------------------------------------------
+
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_HALF: Final = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
+_LONE: Final = re.compile("[\ud800-\udfff]")
+
+
+def _parsed(text: str) -> object:
+    if _too_deep(text):
+        raise Malformed(-32700, f"nested deeper than {DEEPEST}")
+    try:
+        value: object = _decode(text)
+    except Malformed:
+        raise
+    except ValueError as problem:
+        raise Malformed(
+            -32700, str(problem) if isinstance(problem, json.JSONDecodeError) else "a huge number"
+        ) from None
+    if _HALF.search(text) and _has_halves(value):
+        raise Malformed(-32700, "half of a character")
+    return value
+
+
+def _too_deep(text: str) -> bool:
+    """Counted before anything is built, since building is what runs out of stack."""
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return False
+    depth = 0
+    for mark in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
+        depth += 1 if mark in "[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Malformed(-32700, "a key twice in one object")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise Malformed(-32700, f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Malformed(-32700, "a huge number")
+    return value
+
+
+_decode: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float).decode
+
+
+def _has_halves(value: object) -> bool:
+    parts: Iterable[object]
+    if isinstance(value, str):
+        return _LONE.search(value) is not None
+    if isinstance(value, dict):
+        parts = (*value.keys(), *value.values())
+    elif isinstance(value, list):
+        parts = value
+    else:
+        return False
+    return any(_has_halves(part) for part in parts)
