@@ -11,7 +11,7 @@ which tells how to start one.
 import os
 import sys
 
-__all__ = ["main"]
+__all__ = ["carry"]
 
 WAIT = 24 * 3600.0
 """Seconds until an answer is given up. The program's own limit is shorter, and a person may take their time."""
@@ -23,7 +23,7 @@ ASK = (
 )
 
 
-def main(arguments: list[str]) -> int:
+def carry(arguments: list[str]) -> int:
     """Ask the server. Returns the exit status."""
     path, program, *rest = arguments
     question = sys.stdin.buffer.read()
@@ -71,4 +71,4 @@ def down(policy: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(carry(sys.argv[1:]))

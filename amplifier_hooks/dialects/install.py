@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dialects.dialect import Dialect, Spelling
 
-__all__ = ["Bridge", "installed", "is_ours", "uninstalled"]
+__all__ = ["Bridge", "is_ours", "with_bridge", "without_bridge"]
 
 WhenDown = Literal["deny", "ask", "allow"]
 
@@ -71,12 +71,12 @@ class Bridge:
         return entry
 
 
-def installed(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> dict[str, Any]:
+def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> dict[str, Any]:
     """The settings with our hook at every event of the dialect, once.
 
     Raises `InvalidRegistration` for settings whose hooks are no object of lists: somebody has to mend them first.
     """
-    changed = uninstalled(settings)
+    changed = without_bridge(settings)
     hooks = changed.setdefault("hooks", {})
     for spelling in dialect.spellings:
         matched = {"matcher": "*"} if spelling.tested == "tool_name" else {}
@@ -84,7 +84,7 @@ def installed(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> 
     return changed
 
 
-def uninstalled(settings: Mapping[str, Any]) -> dict[str, Any]:
+def without_bridge(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without any hook of ours; groups and events that held nothing else go, too."""
     changed = deepcopy(dict(settings))
     table = changed.get("hooks")

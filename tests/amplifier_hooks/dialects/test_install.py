@@ -10,7 +10,7 @@ from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
 from amplifier_hooks.dialects.codex import CODEX
 from amplifier_hooks.dialects.dialect import Dialect
 from amplifier_hooks.dialects.gemini import GEMINI
-from amplifier_hooks.dialects.install import Bridge, installed, is_ours, uninstalled
+from amplifier_hooks.dialects.install import Bridge, is_ours, with_bridge, without_bridge
 from amplifier_hooks.errors import InvalidRegistration
 
 COMMAND = Bridge(python="/usr/bin/python3", file="/x y/amplifier_hooks/bridge.py", socket="/run/hooks.sock")
@@ -40,15 +40,15 @@ def without_empty(settings: dict[str, Any]) -> dict[str, Any]:
 @given(settings=SETTINGS)
 def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, Any]) -> None:
     """Installing twice is installing once, and uninstalling leaves the settings as they were."""
-    once = installed(settings, dialect, COMMAND)
-    assert installed(once, dialect, COMMAND) == once
-    assert without_empty(uninstalled(once)) == without_empty(settings)
+    once = with_bridge(settings, dialect, COMMAND)
+    assert with_bridge(once, dialect, COMMAND) == once
+    assert without_empty(without_bridge(once)) == without_empty(settings)
 
 
 @pytest.mark.rule("DIA-5")
 def test_every_event_is_covered_and_gates_refuse() -> None:
     """Our hook stands at every event; at gates it refuses when no server answers, and elsewhere the program goes on."""
-    hooks = installed({}, CLAUDE_CODE, COMMAND)["hooks"]
+    hooks = with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]
     assert set(hooks) == {spelling.theirs for spelling in CLAUDE_CODE.spellings}
     policies = {event: groups[0]["hooks"][0]["command"].split()[-1] for event, groups in hooks.items()}
     assert policies["PreToolUse"] == policies["UserPromptSubmit"] == "deny"
@@ -59,26 +59,26 @@ def test_every_event_is_covered_and_gates_refuse() -> None:
 
 def test_time_is_in_the_units_of_the_program() -> None:
     """The program waits a little longer than a person has, in its own units."""
-    assert installed({}, CLAUDE_CODE, COMMAND)["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 315
-    assert installed({}, GEMINI, COMMAND)["hooks"]["BeforeTool"][0]["hooks"][0]["timeout"] == 315_000
+    assert with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 315
+    assert with_bridge({}, GEMINI, COMMAND)["hooks"]["BeforeTool"][0]["hooks"][0]["timeout"] == 315_000
 
 
 def test_a_program_that_posts_has_its_token_in_the_environment() -> None:
     """A posting program gets the address and the name of the variable that holds the token, never the token."""
-    entry = installed({}, CLAUDE_CODE, POSTS)["hooks"]["PreToolUse"][0]["hooks"][0]
+    entry = with_bridge({}, CLAUDE_CODE, POSTS)["hooks"]["PreToolUse"][0]["hooks"][0]
     assert entry["url"] == "http://127.0.0.1:8123/v1/bridge/claude_code"
     assert entry["headers"] == {"Authorization": "Bearer ${AMPLIFIER_HOOKS_TOKEN}"}
     assert entry["onFailure"] == "block"
     assert is_ours(entry)
     with pytest.raises(InvalidRegistration, match="posts to no address"):
-        installed({}, CODEX, POSTS)
+        with_bridge({}, CODEX, POSTS)
 
 
 @pytest.mark.parametrize("hooks", [[], "x", {"PreToolUse": "x"}])
 def test_settings_of_another_shape_are_left_alone(hooks: Any) -> None:
     """Settings whose hooks are not what they should be are refused rather than mended."""
     with pytest.raises(InvalidRegistration):
-        installed({"hooks": hooks}, CLAUDE_CODE, COMMAND)
+        with_bridge({"hooks": hooks}, CLAUDE_CODE, COMMAND)
 
 
 @pytest.mark.parametrize("hook", [None, "x", {}, {"command": 1}, {"command": "python bridge.py"}, THEIRS])
