@@ -201,7 +201,7 @@ def allow(
     chosen = deciding.allowing(record, option)
     if not yes:
         deciding.confirm(record, chosen, no_input=no_input)
-    carried_out(deciding.decide(view, record, chosen, as_json=as_json))
+    carried_out(deciding.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -225,7 +225,7 @@ def deny(
     view = View(store, tenant)
     record = carried_out(deciding.waiting(view, request))
     chosen = deciding.refusing(record, option)
-    carried_out(deciding.decide(view, record, chosen, message=message, as_json=as_json))
+    carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)

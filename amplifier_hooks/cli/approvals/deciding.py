@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "agree",
     "allowing",
+    "answer",
     "confirm",
-    "decide",
     "list_grants",
     "listed",
     "purged",
@@ -132,7 +132,7 @@ def agree(question: str, *, no_input: bool) -> None:
         stop("Nothing was done.")
 
 
-async def decide(view: View, record: Record, option: Option, *, message: str | None = None, as_json: bool) -> None:
+async def answer(view: View, record: Record, option: Option, *, message: str | None = None, as_json: bool) -> None:
     """Answer it, and print what came of that. Raises `Trouble` where the answer did not count."""
     async with view.opened() as desk:
         resolution = await desk.broker.decide(record.id, record.digest, option.id, desk.viewer, message=message)
