@@ -148,7 +148,7 @@ class Browsers:
         secret = office.people[who].token if token is None else token
         await page.goto(f"{office.address}/{query}#t={secret}")
         await page.locator("#live:visible, #gate:visible").wait_for()
-        await page.locator("#nothing:visible, .decide [data-do=deny]:visible, #gate:visible").first.wait_for()
+        await page.locator("#nothing:visible, .seg button:visible, #gate:visible").first.wait_for()
         return page
 
     async def blank(self, *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
