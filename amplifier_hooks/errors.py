@@ -16,6 +16,7 @@ HookError                             base of all; catch it to catch any of ours
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
 │   └── EndpointForbidden             a webhook's name stands for an address that may not be reached
+├── SettingsError                     another program's settings file that cannot be read; mend the file
 ├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
@@ -52,6 +53,7 @@ __all__ = [
     "InvalidResult",
     "OperationRanTwice",
     "PrivilegeRequired",
+    "SettingsError",
     "TooManyHooks",
     "UnknownEvent",
     "UnknownTool",
@@ -162,6 +164,15 @@ class EmitTooDeep(HookRefused, RecursionError):
         super().__init__(
             f"{event} was emitted by a hook {limit} emits deep; break the cycle or raise max_depth of the registry"
         )
+
+
+class SettingsError(HookError):
+    """A settings file that cannot be read. `path` says which, `problem` what is wrong with it."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
 
 
 class HookFailed(HookError):

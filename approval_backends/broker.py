@@ -74,7 +74,7 @@ class Broker:
     ) -> None:
         self.store = store
         self._four_eyes = four_eyes
-        self._keep = keep_grants
+        self.keep_grants = keep_grants
         self._recheck = recheck
         self._refused = refused
         self._epochs: dict[tuple[str, str], int] = {}
@@ -210,14 +210,16 @@ class Broker:
             message=message,
             arguments=_own(arguments),
         )
-        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self._keep)
+        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants)
         if isinstance(result, Record):
             return Resolution(record=result)
-        if result.code == "expired" and result.record is not None and result.record.status == "pending":
-            await self.store.change(request_id, "expire")
+        record = result.record
+        if result.code == "expired" and record is not None and record.status == "pending":
+            after = await self.store.change(request_id, "expire")
+            record = after if isinstance(after, Record) else after.record
         if self._refused is not None:
             self._refused(answer, result)
-        return Resolution(record=result.record, refusal=result)
+        return Resolution(record=record, refusal=result)
 
     async def pending(self, viewer: Decider, limit: int = 10_000) -> list[Record]:
         """What waits for an answer and may be seen, oldest first."""

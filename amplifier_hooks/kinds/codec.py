@@ -61,14 +61,14 @@ class Codec(Protocol):
         """What the hook is sent; a service also under which id. Raises `HookUnavailable` when that cannot be told."""
         ...
 
-    def answer(self, event: str, ended: Ended) -> HookResult:
-        """What a command's ending means.
+    def answer(self, event: str, data: Mapping[str, Any], ended: Ended) -> HookResult:
+        """What a command's ending means, for the payload it was asked about.
 
         Raises `InvalidResult` for output that is no answer, `HookFailed` for an ending that is none.
         """
         ...
 
-    def reply(self, event: str, body: bytes, request_id: str) -> HookResult:
+    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:
         """What the body of a service's success means. Raises `InvalidResult` for one that is no answer to this."""
         ...
 
@@ -81,7 +81,7 @@ class NativeCodec:
         named = {} if request_id is None else {"id": request_id}
         return outgoing({**named, "event": event, "data": dict(data)})
 
-    def answer(self, event: str, ended: Ended) -> HookResult:  # noqa: ARG002  # ours means the same at every event
+    def answer(self, event: str, data: Mapping[str, Any], ended: Ended) -> HookResult:  # noqa: ARG002  # ours means the same everywhere
         """By exit status first, then by standard output, as the table above has it."""
         if ended.code == BLOCKED:
             return HookResult.deny(as_reason(ended.errors) or None)
@@ -91,7 +91,7 @@ class NativeCodec:
         output = ended.output.strip()
         return as_result(incoming(output)) if output.startswith(LOOKS_LIKE_JSON) else CONTINUE
 
-    def reply(self, event: str, body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
+    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
         """One JSON object: the id of the request it answers, and the fields of a `HookResult`."""
         fields = incoming(body)
         if fields.pop("id", None) != request_id:

@@ -76,7 +76,7 @@ class CommandHook:
         env = self._environment(data.get("traceparent"))
         ended = await self.programs.run(self.argv, feed=question, env=env, cwd=self.cwd)
         capture.keep(ended.errors)
-        return self.codec.answer(event, ended)
+        return self.codec.answer(event, data, ended)
 
     def problems(self) -> Iterator[str]:
         """What would keep it from running, as far as a look at the files tells; nothing is run."""

@@ -141,7 +141,7 @@ class WebhookHook:
             self.circuit.failed()  # nobody waited any longer
             raise
         self.circuit.worked()
-        return self.codec.reply(event, answer, request_id)
+        return self.codec.reply(event, data, answer, request_id)
 
     async def _asked(self, request_id: str, body: bytes) -> bytes:
         """The body of its answer, after as many tries as are worth it."""

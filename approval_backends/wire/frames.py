@@ -29,6 +29,8 @@ __all__ = [
     "Malformed",
     "Note",
     "Result",
+    "encoded",
+    "parsed",
     "read",
     "written",
 ]
@@ -111,12 +113,12 @@ class Malformed(ValueError):
 
 def written(frame: Frame) -> str:
     """A message as text: compact, and ASCII only, so that nothing in it can be cut or read in two ways."""
-    return _encode(_fields(frame))
+    return encoded(_fields(frame))
 
 
 def read(text: str) -> Frame:
     """The message in a frame. Raises `Malformed`."""
-    message = _parsed(text)
+    message = parsed(text)
     if not isinstance(message, dict):
         what = "batches are not supported" if isinstance(message, list) else "a message is a JSON object"
         raise Malformed(-32600, what)
@@ -135,7 +137,8 @@ def read(text: str) -> Frame:
     raise Malformed(-32600, "a message has a method, or a result, or an error", known)
 
 
-_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+encoded: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+"""A value as JSON, in the same way."""
 
 
 def _fields(frame: Frame) -> dict[str, Any]:
@@ -182,7 +185,8 @@ _HALF: Final = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
 _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
-def _parsed(text: str) -> object:
+def parsed(text: str) -> object:
+    """JSON that can be read in one way only, as a value. Raises `Malformed` for any other."""
     if _too_deep(text):
         raise Malformed(-32700, f"nested deeper than {DEEPEST}")
     try:

@@ -1,0 +1,80 @@
+"""Who may look and who may decide. A token says who somebody is; nothing else does."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from attrs import Attribute, field, frozen
+
+from approval_backends.lifecycle import Decider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Approver", "Approvers", "new_token"]
+
+SHORTEST: Final = 32
+"""Characters of a token: it has to be beyond guessing."""
+
+
+def new_token() -> str:
+    """A token of 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def _as_set(names: Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
+
+
+@frozen(kw_only=True)
+class Approver:
+    """Somebody who may connect, with the token that proves it.
+
+    `tenant` and `sessions` bound what they see (None: all). Looking and deciding are separate rights. Raises
+    `ValueError` for a token that could be guessed.
+    """
+
+    name: str
+    token: str = field(factory=new_token, repr=False)
+    channel: str = "web"
+    tenant: str | None = None
+    sessions: frozenset[str] | None = field(default=None, converter=_as_set)
+    may_decide: bool = True
+
+    @token.validator
+    def _unguessable(self, _attribute: Attribute[str], token: str) -> None:
+        if len(token) < SHORTEST:
+            raise ValueError(f"the token of {self.name} is shorter than {SHORTEST} characters; use new_token()")
+
+    @property
+    def decider(self) -> Decider:
+        """The same person, to the life cycle."""
+        return Decider(
+            name=self.name,
+            channel=self.channel,
+            tenant=self.tenant,
+            sessions=self.sessions,
+            may_decide=self.may_decide,
+        )
+
+
+class Approvers:
+    """All who may connect."""
+
+    def __init__(self, approvers: Iterable[Approver]) -> None:
+        self._known = [(_hash(approver.token), approver.decider) for approver in approvers]
+
+    def whose(self, token: str) -> Decider | None:
+        """Whose token this is. It takes as long for a wrong one as for a right one."""
+        hashed, found = _hash(token), None
+        for known, decider in self._known:
+            if hmac.compare_digest(known, hashed):
+                found = decider
+        return found
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,82 @@
+"""The page and what it loads, as files of this package. Nothing comes from elsewhere, and none of it is a secret."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+__all__ = ["HEADERS", "Asset", "Assets"]
+
+POLICY: Final = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",  # the icon that carries the count
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+)
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "; ".join(POLICY),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+"""With everything that is served, refusals included."""
+
+TYPES: Final[Mapping[str, str]] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+"""What is served by name; a file of another kind is none."""
+
+PREFIX: Final = "/assets/"
+NAME: Final = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*\Z", re.ASCII)
+
+
+@frozen
+class Asset:
+    """One file, as it is sent."""
+
+    content: bytes
+    kind: str
+    tag: str
+
+
+class Assets:
+    """The files of a folder, each read once."""
+
+    def __init__(self, folder: Traversable | None = None) -> None:
+        self._folder = folder if folder is not None else files("approval_backends").joinpath("web")
+        self._read: dict[str, Asset] = {}
+
+    def find(self, path: str) -> Asset | None:
+        """What is at this path of ours; None if nothing is."""
+        name = "index.html" if path == "/" else path.removeprefix(PREFIX)
+        if path != "/" and (not path.startswith(PREFIX) or not NAME.match(name)):
+            return None
+        if name not in self._read:
+            kind = TYPES.get(PurePosixPath(name).suffix)
+            file = self._folder.joinpath(*name.split("/"))
+            if kind is None or not file.is_file():
+                return None
+            content = file.read_bytes()
+            self._read[name] = Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        return self._read[name]

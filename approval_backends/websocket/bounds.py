@@ -1,0 +1,27 @@
+"""What one gateway allows, with its defaults."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["Bounds"]
+
+
+@frozen(kw_only=True)
+class Bounds:
+    """Numbers and seconds.
+
+    `strangers` may be connected and not known yet; of more, the oldest has to go, so that nobody can keep the others
+    out by coming first. `queued` messages, or so many bytes of them, may wait for a client that is slow.
+    """
+
+    clients: int = 32
+    strangers: int = 64
+    authenticate_within: float = 5.0
+    lifetime: float = 12 * 3_600.0
+    queued: int = 256
+    queued_bytes: int = 1024 * 1024
+    rate: float = 50.0
+    at_once: int = 100
+    ping_every: float = 20.0
+    stop_within: float = 2.0

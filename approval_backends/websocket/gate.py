@@ -1,0 +1,82 @@
+"""The one gate, for page and socket alike: Host, Origin, token. Pure: headers and the time are arguments.
+
+A browser can be made to send requests here by any page it shows. It cannot be made to lie about Host and Origin, so
+those keep other pages out; the token keeps out everything else on the machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from approval_backends.websocket.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from approval_backends.lifecycle import Decider
+    from approval_backends.websocket.approvers import Approvers
+
+__all__ = ["SOCKET", "Admitted", "Gate", "Turned"]
+
+SOCKET: Final = "/acp"
+WRONG_AT_ONCE: Final = 20
+WRONG_A_SECOND: Final = 20 / 60
+"""Tokens are far too long to be guessed; this bounds what guessing costs."""
+
+
+@frozen
+class Turned:
+    """Turned away."""
+
+    status: int
+    reason: str
+
+
+@frozen
+class Admitted:
+    """Let in; whose token there was, if there was one."""
+
+    decider: Decider | None = None
+
+
+class Gate:
+    """Who is let in, by the headers of a request. `names` are the hosts, with ports, under which it is reached."""
+
+    def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
+        self._approvers = approvers
+        self._hosts = frozenset(name.lower() for name in names)
+        self._origins = frozenset(f"{scheme}://{name}" for name in self._hosts for scheme in ("http", "https"))
+        self._wrong = Pace(WRONG_A_SECOND, WRONG_AT_ONCE)
+
+    def admit(
+        self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
+    ) -> Admitted | Turned:
+        """Whether this request may go on. Each header is given as often as it was sent."""
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return Turned(421, "This gateway is not reached under that name.")
+        if origins and (len(origins) > 1 or origins[0].lower() not in self._origins):
+            return Turned(403, "Requests of other sites are refused.")
+        if path != SOCKET:
+            return Admitted()
+        if authorizations:
+            return self._by_token(authorizations, now)
+        return Admitted() if origins else Turned(401, "Send your token: Authorization: Bearer TOKEN")
+
+    def whose(self, token: str) -> Decider | None:
+        """Whose token this is."""
+        return self._approvers.whose(token)
+
+    def wrong(self, now: float) -> Turned:
+        """What somebody is told who had a wrong token."""
+        if self._wrong.allows(now):
+            return Turned(401, "Unknown token.")
+        return Turned(429, "Too many wrong tokens; wait a minute.")
+
+    def _by_token(self, authorizations: Sequence[str], now: float) -> Admitted | Turned:
+        scheme, _blank, token = authorizations[0].partition(" ")
+        decider = self._approvers.whose(token.strip())
+        if len(authorizations) > 1 or scheme.lower() != "bearer" or decider is None:
+            return self.wrong(now)
+        return Admitted(decider)
