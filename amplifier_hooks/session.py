@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
+    from amplifier_hooks.inventory import Inventory
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
     from amplifier_hooks.registry import HookRegistry
 
@@ -103,6 +105,8 @@ class Session:
     injector: Injector
     rules: Rules | None = None
     origin: Origin = field(factory=Origin)
+    inventory: Inventory | None = None
+    """What of its hooks is on record; none where nothing is."""
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -224,15 +228,30 @@ class Session:
         name = events.canonical(event)
         if self.closed and self.hooks.can_be_stopped(name):
             return denied(Outcome(name, payload), "session", self.stopped or "closed", "session_cancelled")
+        if self.inventory is not None and self.inventory.every_run:
+            return await self._asked_on_record(self.inventory, name, payload)
         try:
             return await self.deliberate(self.hooks.decide(event, payload))
         except Stopped:
             return denied(Outcome(name, payload), "session", self.stopped or "cancelled", "session_cancelled")
 
+    async def _asked_on_record(self, inventory: Inventory, event: str, payload: dict[str, Any]) -> Outcome:
+        """The same, with the start and the end of it on record."""
+        await inventory.asked(event, payload)
+        began = perf_counter()
+        try:
+            outcome = await self.deliberate(self.hooks.decide(event, payload))
+        except Stopped:
+            outcome = denied(Outcome(event, payload), "session", self.stopped or "cancelled", "session_cancelled")
+        await inventory.answered(event, payload, len(outcome.answers), (perf_counter() - began) * 1e3)
+        return outcome
+
     # -- the effects ---------------------------------------------------------------------------------------------
 
     async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
+        if self.inventory is not None and self.inventory.changes:
+            await self.inventory.write()
         facts = facts_of(outcome)
         if self.hooks.can_be_stopped(outcome.event):
             try:
