@@ -6,6 +6,7 @@ written before the next outcome, which is the first that it can have had a part 
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
@@ -13,11 +14,12 @@ from attrs import define, field
 from amplifier_hooks.fingerprint import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.hook import Hook
     from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.result import Outcome
     from amplifier_hooks.roster import Change
 
 __all__ = ["Inventory"]
@@ -61,19 +63,23 @@ class Inventory:
         if more:
             await self.recorder.note("registry.changed", {"what": "more", "number": more})
 
-    async def asked(self, event: str, payload: Mapping[str, Any]) -> None:
-        """Put on record who is asked about an event, before anybody is."""
-        told = self.hooks.explain(event, payload)
-        facts = {"event": told.event, "hooks": [one.name for one in told.hooks]}
-        observers = [one.name for one in told.observers]
-        if facts["hooks"] or observers:
-            about = {"observers": observers, "event_id": payload.get("event_id")}
-            await self.recorder.note("hooks.asked", facts | about)
+    async def run(self, event: str, payload: Mapping[str, Any], deciding: Awaitable[Outcome]) -> Outcome:
+        """Put on record who is asked about an event, before anybody is, and that they have had their say.
 
-    async def answered(self, event: str, payload: Mapping[str, Any], answers: int, spent: float) -> None:
-        """Put on record that they have had their say."""
-        facts = {"event": event, "event_id": payload.get("event_id"), "answers": answers, "duration_ms": spent}
-        await self.recorder.note("hooks.answered", facts)
+        Raises what deciding raises; that is on record as well.
+        """
+        told = self.hooks.explain(event, payload)
+        about = {"event": told.event, "event_id": payload.get("event_id")}
+        asked = [one.name for one in told.hooks]
+        await self.recorder.note("hooks.asked", {**about, "hooks": asked, "observers": len(told.observers)})
+        began, answers = perf_counter(), None
+        try:
+            outcome = await deciding
+            answers = len(outcome.answers)
+        finally:
+            spent = (perf_counter() - began) * 1e3
+            await self.recorder.note("hooks.answered", {**about, "answers": answers, "duration_ms": spent})
+        return outcome
 
     async def close(self) -> None:
         """Write what is left, and listen no longer."""
