@@ -32,7 +32,7 @@ Examples:
 
 Nothing is run. What is trusted is the content, scripts included: after a change it is not trusted any more.
 """
-INSTALL: Final = """Put our hook into another program's settings, so that its tool calls pass through `amplifier-hooks serve`.
+INSTALL: Final = """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
 
 \b
 Examples:
