@@ -121,6 +121,7 @@ class HookRegistry(Registrar):
         self._number = 0
         self._chains: dict[str, Chain] = {}
         self._layers: dict[str, Chain] = {}
+        self._stoppable: dict[str, bool] = {}
         self._defaults: dict[str, Any] = {}
         self._required: list[str] = []
         self._stops: list[str] = []
@@ -217,8 +218,13 @@ class HookRegistry(Registrar):
 
         In front of an agent's stop it does not: denied, the agent goes on.
         """
-        row = self._vocabulary.find(event)
-        return row is None or (row.gate and row.name not in events.GOES_ON_WHEN_DENIED)
+        stops = self._stoppable.get(event)
+        if stops is None:
+            row = self._vocabulary.find(event)
+            stops = row is None or (row.gate and row.name not in events.GOES_ON_WHEN_DENIED)
+            if row is not None:  # names nobody described must not fill the memory
+                self._stoppable[event] = stops
+        return stops
 
     def wraps(self, operation: str) -> bool:
         """Whether anything runs around this operation, or an emergency stop keeps it from running."""

@@ -594,3 +594,15 @@ async def test_declared_event(declared: bool | None) -> None:
     assert (await session.emit("host:event", {})).denied is stopped  # there is nobody to ask
     await session.close()
     assert (await session.emit("host:event", {})).cause == ("session_cancelled" if stopped else None)
+
+
+@pytest.mark.rule("EVT-2")
+async def test_ids() -> None:
+    """Every event and every call has an id of its own, also in sessions of the same name."""
+    registry, told = HookRegistry(), list[str]()
+    registry.observe("*", lambda event, data, outcome: told.append(data["event_id"]))
+    registry.observe("tool:pre", lambda event, data, outcome: told.append(data["tool_call_id"]))
+    for session in (SessionCoordinator("same", registry), SessionCoordinator("same", registry)):
+        for _ in range(3):
+            await session.call_tool("Read", {}, lambda _: 1)
+    assert len(told) == len(set(told)) == 2 * 3 * 3
