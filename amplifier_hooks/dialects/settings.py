@@ -36,28 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ImportedHook", "Settings", "Skipped", "compile_their_matcher", "read_settings"]
 
+BOTH: Final = frozenset({"type", "timeout", "once", "if", "onFailure", "statusMessage"})
 KNOWN: Final[Mapping[str, frozenset[str]]] = {
-    "command": frozenset(
-        [
-            "type",
-            "command",
-            "args",
-            "timeout",
-            "shell",
-            "async",
-            "once",
-            "if",
-            "onFailure",
-            "statusMessage",
-            "name",
-            "description",
-            "asyncRewake",
-            "commandWindows",
-        ]
-    ),
-    "http": frozenset(
-        ["type", "url", "headers", "allowedEnvVars", "timeout", "once", "if", "onFailure", "statusMessage"]
-    ),
+    "command": BOTH | {"command", "args", "shell", "async", "asyncRewake", "commandWindows", "name", "description"},
+    "http": BOTH | {"url", "headers", "allowedEnvVars"},
 }
 """Keys of a hook, by its type. Those that only decorate are known and change nothing."""
 
