@@ -90,7 +90,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("point", ONCE)
 @pytest.mark.parametrize("kind", FILES)
 async def test_killed_and_started_again(kind: str, point: str, tmp_path: Path) -> None:
-    """Wherever it is killed, no decision is lost, nothing runs twice, and what was begun is unknown until a person looks."""
+    """Wherever it is killed, no decision is lost and nothing runs twice; what was begun waits for a person."""
     became, runs = ONCE[point]
     async with address(kind, tmp_path) as where:
         async with store_at(where):
