@@ -105,6 +105,7 @@ class Approver:
         if approval.status == "pending":
             await self.recorder.note("approval.pending", about(request), durable=True)
             self.lease.waiting[request.id] = request
+            await self.lease.recorded(request)
             return approval
         return await self._ended(approval, call)
 
