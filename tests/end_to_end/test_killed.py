@@ -121,6 +121,6 @@ async def test_killed_and_started_again(kind: str, point: str, tmp_path: Path) -
     order = [line["kind"] for line in written]
     assert order.index("approval.requested") < order.index("approval.decided") < order.index("tool.running")
     if became == "unknown":
-        assert [line["request"] for line in written if line["kind"] == "approval.unknown"] == [record.id] * 3
+        assert [line["facts"]["request"] for line in written if line["kind"] == "approval.unknown"] == [record.id] * 3
     if point in ("decided, not recorded", "result stored", "everything but the mark"):
-        assert any(line["kind"] == "approval.late" and line["late"] for line in written)
+        assert any(line["kind"] == "approval.late" and line["facts"]["late"] for line in written)
