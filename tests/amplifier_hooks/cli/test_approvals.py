@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pexpect
 import pytest
 from attrs import evolve
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
@@ -156,7 +157,7 @@ def test_hostile_text(store: Path) -> None:
         cwd=HOSTILE,
         arguments={HOSTILE: HOSTILE, "list": [HOSTILE], "spaces": "x" + " " * 5_000 + "y"},
         questions=(Question(hook=HOSTILE, prompt=HOSTILE),),
-        options=(evolve(ALWAYS, label=HOSTILE), evolve(ALLOW, label="Go"), DENY),
+        options=(replace(ALWAYS, label=HOSTILE), replace(ALLOW, label="Go"), DENY),
     )
     outputs = [run("list"), run("show", "4444"), run("list", "--json"), run("show", "4444", "--json")]
     outputs += [run("allow", "4444", "--option", HOSTILE, "--yes"), run("grants"), run("grants", "--json")]
