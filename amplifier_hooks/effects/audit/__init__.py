@@ -6,6 +6,10 @@ checkpoint    signed statements about the head           pure
 key           the key that signs them
 log           the file that is written
 recorder      the front of one session to its record
+reader        a file of the log as lines
+walk          one segment as it is read
+verify        whether a log is what was written
+report        what can be said about it: the verdicts, and every sentence
 errors        why it cannot be written or read
 """
 

@@ -80,7 +80,14 @@ class VerifierKey:
     def id(self) -> bytes:
         """Four bytes that tell keys of one name apart."""
         kind = bytes([self.algorithm])
-        return hashlib.sha256(self.name.encode() + b"\n" + kind + self.public).digest()[:_ID_BYTES]
+        return hashlib.sha256(self.name.encode("utf-8", "surrogatepass") + b"\n" + kind + self.public).digest()[
+            :_ID_BYTES
+        ]
+
+    @property
+    def fingerprint(self) -> str:
+        """The beginning of the public key's hash, for people to compare."""
+        return hashlib.sha256(self.public).hexdigest()[:16]
 
     def __str__(self) -> str:
         encoded = base64.b64encode(bytes([self.algorithm]) + self.public).decode("ascii")
@@ -154,7 +161,7 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
     ]
     if not ours:
         raise BadNote(f"the note is not signed by {key.name!r} with key id {key.id.hex()}")
-    if len(ours) > 1 or not key.verifies(ours[0], text.encode("utf-8")):
+    if len(ours) > 1 or not key.verifies(ours[0], text.encode("utf-8", "surrogatepass")):
         raise BadNote(f"the signature by {key.name!r} is wrong")
     return Checkpoint.parse(text)
 

@@ -1,0 +1,124 @@
+"""Logs for tests, made line by line from the format's own parts, so that any of them can be wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.effects.audit.chain import Opening, following
+from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, signed
+from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.effects.audit.line import seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY: Final = AuditKey(b"\x07" * 32)
+OTHER_KEY: Final = AuditKey(b"\x08" * 32)
+LOG: Final = "5b" * 16
+
+
+def pinned(key: AuditKey = KEY) -> VerifierKey:
+    """The public half of a key, as it is kept elsewhere."""
+    return VerifierKey.parse(key.vkey())
+
+
+class Book:
+    """A log in memory: a list of lines for each segment."""
+
+    def __init__(self, key: AuditKey | None = KEY, log: str = LOG) -> None:
+        self.log = log
+        self.segments: list[list[bytes]] = []
+        self.seq = 0
+        self.head = b""
+        self.minute = 0
+        self.begin(key)
+
+    def begin(self, key: AuditKey | None = KEY, *, left: Any = None, vkey: str | None = None, **changes: Any) -> Book:
+        """The first line of the next segment; `vkey` is what it says about the key, if not the truth."""
+        self.key = key
+        opening: dict[str, Any] = {
+            "log": self.log,
+            "segment": len(self.segments) + 1,
+            "previous": self.head.hex(),
+            "tenant": "acme",
+            "session": "s1",
+            "sdk": "0.1.0",
+            **changes,
+        }
+        origin = Opening(**opening).origin
+        if vkey is None:
+            vkey = "" if key is None else str(VerifierKey(origin, key.public))
+        self.opening = Opening(**opening, key=vkey)
+        self.segments.append([])
+        self.head = self.opening.head()
+        facts = self.opening.facts()
+        return self.add("segment.opened", {**facts, "left": left} if left else facts)
+
+    def add(self, kind: str = "outcome", facts: Any = None, **more: Any) -> Book:
+        """One record."""
+        self.minute += 1
+        time = f"2026-11-18T{self.minute // 60 % 24:02}:{self.minute % 60:02}:00+00:00"
+        head = {"seq": self.seq + 1, "time": time, "kind": kind}
+        return self.put(json.dumps({**head, **more, "facts": {} if facts is None else facts}, separators=(",", ":")))
+
+    def put(self, text: str) -> Book:
+        """One line, of a whole JSON object."""
+        body = text.removesuffix("}").encode("ascii")
+        self.head = following(self.head, body)
+        self.segments[-1].append(seal(body, self.head))
+        self.seq += 1
+        return self
+
+    def note(self, **changes: Any) -> str:
+        """A checkpoint of the last line, signed."""
+        assert self.key is not None
+        stated: dict[str, Any] = {"origin": self.opening.origin, "size": self.seq, "head": self.head, **changes}
+        return signed(Checkpoint(**stated), self.key)
+
+    def checkpoint(self, note: str | None = None) -> Book:
+        """A line with one."""
+        facts = {"note": self.note() if note is None else note}
+        return self.put(
+            json.dumps({"seq": self.seq + 1, "kind": "log.checkpoint", "facts": facts}, separators=(",", ":"))
+        )
+
+    def close(self) -> Book:
+        """The end of the log."""
+        return self.end("log.closed", {})
+
+    def rotate(self, key: AuditKey | None = KEY) -> Book:
+        """The end of a segment, and the next one."""
+        return self.end("segment.closed", {"next": len(self.segments) + 1}).begin(key)
+
+    def end(self, kind: str, facts: dict[str, Any]) -> Book:
+        """A closing line, and the checkpoint if there is a key."""
+        self.add(kind, facts)
+        return self if self.key is None else self.checkpoint()
+
+    @property
+    def known(self) -> Checkpoint:
+        """The head as it is now, for somebody to keep."""
+        return Checkpoint(self.opening.origin, self.seq, self.head)
+
+    def files(self, folder: Path) -> dict[int, Path]:
+        """The log as files."""
+        files = {}
+        for number, lines in enumerate(self.segments, 1):
+            files[number] = folder / ("record.jsonl" if number == 1 else f"record.{number:06}.jsonl")
+            files[number].write_bytes(b"".join(lines))
+        return files
+
+
+def hundred(key: AuditKey | None = KEY) -> Book:
+    """A closed log of 100 lines, with a checkpoint in the middle."""
+    book = Book(key)
+    while book.seq < (98 if key else 99):
+        book.add(
+            "outcome", {"event": "tool:pre", "tool": f"Tool{book.seq}", "said": 'a\nb\u2028"}{', "n": [1, 2.5, None]}
+        )
+        if key and book.seq % 32 == 0:
+            book.checkpoint()
+    book.close()
+    assert book.seq == 100
+    return book
