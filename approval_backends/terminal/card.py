@@ -237,16 +237,19 @@ def _next(form: Form, scene: Scene) -> str:
         return HINTS[form.page]
     if form.page == "message":
         return f"{'Enter denies' if scene.ready else 'a moment'} · Esc goes back and keeps it"
-    if form.asleep:
-        return form.asleep
-    if form.wants_code:
-        wanted = f"write {code_of(form.digest)}, Enter: {form.code}"
-        unread = "not all read: " if scene.narrow else "Not all of it was shown. To allow it, "
-        return unread + wanted if form.unread else wanted
     enter = "Enter confirms" if scene.ready else "a moment"
-    if scene.narrow or form.note:
-        return f"letter chooses · {enter}"
+    code = code_of(form.digest)
+    if form.asleep or (form.wants_code and form.code != code):
+        return form.asleep or f"{_unread(form, scene)}write {code}, Enter: {form.code}"
+    if form.wants_code or scene.narrow or form.note:
+        return f"{code if form.wants_code else 'letter chooses'} · {enter}"
     return f"←→ or letter chooses · {enter} · PgDn reads on · v exact · Ctrl-C denies"
+
+
+def _unread(form: Form, scene: Scene) -> str:
+    if not form.unread:
+        return ""
+    return "not all read: " if scene.narrow else "Not all of it was shown. To allow it, "
 
 
 def _small(form: Form, scene: Scene) -> tuple[Line, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,7 +86,7 @@ def test_hostile_text(
 
 @pytest.mark.rule("BCK-1", "APR-2")
 def test_whole_card() -> None:
-    """The whole card, at the usual size and at the smallest on which it can be read."""
+    """The card is as the specs draw it, at the usual size and at the smallest on which it can be read."""
     request = a_request(
         agent="coder › release-helper",
         cwd="~/shop",
@@ -100,53 +102,10 @@ def test_whole_card() -> None:
             Question(hook="change-window", prompt="Outside the change window. Go ahead?"),
         ),
     )
-    digest = f"{request.digest[:4]} {request.digest[4:8]}"
-    _, lines = card(begin(request, 0.0), more=3)
-    assert (
-        lines
-        == f"""\
-── Approval · 3 more waiting ────────────────────────────────────── 4:12 left ──
- ◆ Medium risk
- coder › release-helper wants to run, in ~/shop
- Edit  config/production.yaml
-
-   │ replicas: 4
- - │ timeout_ms: 8000
- + │ timeout_ms: 3000
- + │ payment_retries: 2
-   │ currency: EUR
- 2 lines added, 1 removed
-
- protect-production  Allow a change to a file that production reads?
- change-window       Outside the change window. Go ahead?
- the agent says      Switch checkout to the live provider. (not checked)
-
-
-
-
-── all shown ─────────────────────────────────────────────── digest {digest} ──
- If nobody answers by 14:32:10, this is denied.
- ▸ d Deny    m Deny with message    n Deny always…    a Allow
-   w Allow always…    e Edit
- ←→ or letter chooses · Enter confirms · PgDn reads on · v exact · Ctrl-C denies""".splitlines()
-    )
-    _, lines = card(begin(request, 0.0), 40, 12)
-    assert (
-        lines
-        == f"""\
-── Approval ─────────────── 4:12 left ──
- ◆ Medium risk · coder › release-h…(+16)
- Edit  config/production.yaml
-   │ replicas: 4
- - │ timeout_ms: 8000
- + │ timeout_ms: 3000
-── 1-3 of 15 · PgDn ─────── {digest} ──
- Nobody by 14:32:10: denied.
- ▸ d Deny    m Message
-   n Deny always…    a (read on)
-   w (read on)    e Edit
- letter chooses · Enter confirms""".splitlines()
-    )
+    page = (Path(__file__).parents[3] / "specs" / "backends.md").read_text(encoding="utf-8")
+    large, small = re.findall(r"```text\n(── Approval.*?)```", page, re.DOTALL)
+    assert card(begin(request, 0.0), more=3)[1] == large.splitlines()
+    assert card(begin(request, 0.0), 40, 12)[1] == small.splitlines()
 
 
 @pytest.mark.rule("BCK-1")
