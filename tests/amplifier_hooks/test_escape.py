@@ -140,7 +140,7 @@ def test_marker(name: str, size: str) -> None:
     ],
 )
 def test_for_terminal(raw: str, shown: str) -> None:
-    """Blank runs that push text off the screen become their size, which nothing can forge; what has no sure width, too."""
+    """Blank runs that could push text off the screen become their size; usual layout stays; nothing can be forged."""
     assert for_terminal(raw) == shown
 
 
