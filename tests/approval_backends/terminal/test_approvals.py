@@ -18,6 +18,8 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import TerminalApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.race import RacingApprovals
 from approval_backends.terminal import TerminalPrompt
 from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of
 from tests.person import Screen
@@ -130,3 +132,19 @@ async def test_withdrawn() -> None:
         await one.sees("Jun allowed this in the page")
         await asyncio.wait({asking})
         assert str(asking.exception()) == "Jun allowed this in the page"
+
+
+@pytest.mark.rule("BCK-1", "BCK-7")
+@pytest.mark.fault("F-CLI-05")
+async def test_decided_elsewhere() -> None:
+    """When another channel of a race was quicker, the card goes, and says who it was."""
+    async with desk() as one:
+        race = RacingApprovals(TerminalApprovals(prompt=one.prompt))
+        now = datetime.now(UTC)
+        request = a_request(created=now, expires=now + timedelta(minutes=1))
+        asking = asyncio.ensure_future(race.request(request))
+        await one.sees("Enter confirms")
+        kim = Decider(name="Kim", channel="page")
+        assert (await race.broker.decide(request.id, request.digest, "allow", kim)).accepted
+        await one.sees("approved by Kim (page)")
+        assert (await asking).by == "Kim"
