@@ -19,7 +19,10 @@ LONG = {"arguments": {"command": "\n".join(f"line {number}" for number in range(
 
 
 @pytest.mark.rule("BCK-1")
-@pytest.mark.parametrize("size", [(100, 30), (80, 24), (40, 12)])
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param((100, 30), marks=pytest.mark.slow), pytest.param((80, 24), marks=pytest.mark.slow), (40, 12)],
+)
 def test_sizes(size: tuple[int, int]) -> None:
     """At every size one can read on, what is shown is the whole request, with the digest and the choice in place."""
     person = Person(LONG, size=size)
@@ -114,6 +117,7 @@ def test_written_past_us() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_hang_up() -> None:
@@ -155,6 +159,7 @@ def test_stop_and_go_on() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_terminated() -> None:
@@ -186,6 +191,7 @@ def test_secrets() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.parametrize(
     ("environment", "there", "absent"),
@@ -207,6 +213,7 @@ def test_what_terminals_differ_in(
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 def test_beside_another_prompt() -> None:
     """A prompt of the program's own steps aside for the card, and comes back with what was written there."""

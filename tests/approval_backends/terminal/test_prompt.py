@@ -112,7 +112,7 @@ def test_typed_ahead_and_pasted() -> None:
 
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
-@pytest.mark.parametrize("key", ["\x03", "\x04", "\x1b"])
+@pytest.mark.parametrize("key", ["\x03", pytest.param("\x04", marks=pytest.mark.slow), "\x1b"])
 def test_keys_that_refuse(key: str) -> None:
     """Ctrl-C, Ctrl-D and Escape refuse; the program goes on and the terminal is as it was."""
     person = Person({})
