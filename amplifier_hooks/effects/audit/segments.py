@@ -192,10 +192,10 @@ class Segments:
         """Whether that segment has a file."""
         return file_of(self.path, opening.segment).exists()
 
-    def first_line(self, strand: Strand, left: dict[str, Any] | None = None) -> bytes:
+    def first_line(self, strand: Strand, left: dict[str, Any] | None = None, time: str = "") -> bytes:
         """The line that opens a segment."""
         facts = strand.opening.facts()
-        return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), self.now())
+        return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), time or self.now())
 
     def after(self, opening: Opening, place: LineEnd) -> Strand:
         """The segment after that one, without a line; it goes on from that place."""

@@ -409,12 +409,13 @@ class Writer:
         """Write everything since the last sync into a new segment; `waiters` are then all who wait for it."""
         self._swap(None)
         strand = self.segments.after(self._base, self._synced)
-        line = self.segments.first_line(strand, None if self._turned else left)
+        time = next((time for _, time in (*self._unsynced, *self._pieces[:1])), self.segments.now())
+        line = self.segments.first_line(strand, None if self._turned else left, time)
         self._move_to(Turn(strand.opening, line, strand.place))
         with self._lock:
             self._down, self._strand = None, strand
             if self._lost:
-                self._lines = [strand.add(own("log.lost", {"records": self._lost}), self.segments.now())]
+                self._lines = [strand.add(own("log.lost", {"records": self._lost}), time)]
             else:
                 self._lines = []
             self._pieces = self._unsynced + self._pieces
