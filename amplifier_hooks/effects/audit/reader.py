@@ -36,16 +36,16 @@ class Pages:
         self.size: int = os.fstat(file.fileno()).st_size
         """Bytes it had when it was opened."""
 
-    def lines(self, limit: int | None = None) -> Iterator[bytes]:
-        """Each line with its newline, of the first `limit` bytes if one is given.
+    def lines(self, limit: int | None = None, start: int = 0) -> Iterator[bytes]:
+        """Each line with its newline, of the first `limit` bytes if one is given, and from `start` on.
 
         What has no newline comes without: the end of a torn file, and the first 64 KiB of what is too long for a line.
         Whoever meets that stops; what comes after it is not the beginning of a line. The last line may end behind
         `size`, when it was written meanwhile.
         """
         end = self.size if limit is None else min(limit, self.size)
-        self._file.seek(0)
-        position, most = 0, LONGEST_LINE
+        self._file.seek(start)
+        position, most = start, LONGEST_LINE
         while position < end:
             if limit is not None:
                 most = min(LONGEST_LINE, end - position)
