@@ -175,12 +175,12 @@ def show_record(say: Narrator, path: Path, *, kept: bool) -> None:
     say.scene("4", "What was decided is on record")
     name = str(path) if kept else path.name
     say.line(f"{len(records)} lines of JSON in {name}, which only its owner can read. In short:")
-    for facts in records:
-        say.line(f"  {facts['number']:>2}  {facts['kind']:<19} {in_short(facts)}".rstrip())
+    for record in records:
+        say.line(f"  {record['seq']:>2}  {record['kind']:<19} {in_short(record['facts'])}".rstrip())
 
 
 def in_short(facts: Mapping[str, Any]) -> str:
-    """The telling parts of one record."""
+    """The telling parts of one record's facts."""
     about = (facts.get("event"), facts.get("tool"), facts.get("action") or facts.get("status"), facts.get("hook"))
     return "  ".join(str(part) for part in about if part)
 
