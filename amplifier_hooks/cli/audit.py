@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,7 +15,7 @@ from amplifier_hooks.escape import for_log
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amplifier_hooks.cli.record import Record
+    from amplifier_hooks.cli.record import RecordFiles
     from amplifier_hooks.effects.audit.report import Report
 
 __all__ = ["app"]
@@ -37,7 +37,7 @@ Examples:
   amplifier-hooks audit verify record.jsonl --key audit.key.pub --anchor note.txt --json
 
 A record is all its segments: name the first file. The key is the public half, kept where whoever can write the record
-cannot change it. Without one the verdict is at best that nothing can be told.
+cannot change it. Without a key, and without a head or anchor, nothing can be told.
 """
 TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
 
@@ -63,10 +63,15 @@ READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was
 
 FIRST_FILE: Final = typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)
 KEY: Final = typer.Option(
-    "--key", metavar="KEY", help="Pin this public key: a .pub file, or its text. May be given again.", show_default=False
+    "--key",
+    metavar="KEY",
+    help="Pin this public key: a .pub file, or its text. May be given again.",
+    show_default=False,
 )
 LOG: Final = typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
-HEADS: Final = typer.Option("--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False)
+HEADS: Final = typer.Option(
+    "--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False
+)
 ANCHOR: Final = typer.Option(
     "--anchor", metavar="FILE", help="Signed notes that were kept elsewhere. May be given again.", show_default=False
 )
@@ -95,11 +100,11 @@ def verify(
 ) -> None:
     """Print the report."""
     from amplifier_hooks.cli import audit_page, audit_text
-    from amplifier_hooks.cli.record import Record
+    from amplifier_hooks.cli.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
-        found = Record(record)
+        found = RecordFiles(record)
         report = verified(found, key, heads, anchor, log)
         if html:
             say(audit_page.page(report, name=found.path.name))
@@ -118,14 +123,18 @@ def tail(
 ) -> None:
     """Print the last lines."""
     from amplifier_hooks.cli import audit_text
-    from amplifier_hooks.cli.record import Record
+    from amplifier_hooks.cli.record import RecordFiles
 
     def pause() -> None:
         sys.stdout.flush()
         time.sleep(PAUSE)
 
     with readable(), suppress(KeyboardInterrupt):
-        say(map(audit_text.raw if json else audit_text.brief, Record(record).tail(lines, pause if follow else None)))
+        say(
+            map(
+                audit_text.raw if json else audit_text.brief, RecordFiles(record).tail(lines, pause if follow else None)
+            )
+        )
 
 
 @app.command("show", help=SHOW, epilog=READING)
@@ -133,11 +142,15 @@ def show(
     record: Annotated[Path, FIRST_FILE],
     *,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.", show_default=False)
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.", show_default=False),
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.", show_default=False)] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only this session.", show_default=False)
+    ] = None,
     last: Annotated[
-        int | None, typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False)
+        int | None,
+        typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
     ] = None,
     key: Keys = None,
     heads: Annotated[Path | None, HEADS] = None,
@@ -148,11 +161,11 @@ def show(
 ) -> None:
     """Print the lines that are wanted."""
     from amplifier_hooks.cli import audit_page, audit_text
-    from amplifier_hooks.cli.record import Record
+    from amplifier_hooks.cli.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
-        found = Record(record)
+        found = RecordFiles(record)
         report = verified(found, key, heads, anchor, log)
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
@@ -163,7 +176,7 @@ def show(
 
 
 def verified(
-    record: Record, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+    record: RecordFiles, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
 ) -> Report:
     """What is found in the record, by what the options name."""
     from amplifier_hooks.cli.record import kept_heads, pinned, signed_notes

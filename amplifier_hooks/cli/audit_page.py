@@ -1,6 +1,6 @@
-"""The record as a page: one file that loads nothing, runs nothing, and reads well on paper too.
+r"""The record as a page: one file that loads nothing, runs nothing, and reads well on paper too.
 
-Texts of others go through `for_page` and are set as text; what that function wrote itself, such as `\\u{202E}`, stands
+Texts of others go through `for_page` and are set as text; what that function wrote itself, such as `\u{202E}`, stands
 in a box of its own.
 """
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.record import Line
+    from amplifier_hooks.effects.audit.line import Entry
     from amplifier_hooks.effects.audit.report import Finding, Report, SegmentReport
 
-__all__ = ["page"]
+__all__ = ["TONES", "page"]
 
-_TONES: Final = {
+TONES: Final = {
     LogVerdict.TAMPERED: "high",
     LogVerdict.TRUNCATED: "high",
     LogVerdict.CANNOT_TELL: "mid",
@@ -39,14 +40,15 @@ _SHAPES: Final = {
     'd="M8 1.2 15.4 14.4H.6L8 1.2zM7.2 6v4.2h1.6V6H7.2zm0 5.4v1.5h1.6v-1.5H7.2z"/>',
     "mid": '<path fill="currentColor" stroke="none" d="M8 1.8 14.2 8 8 14.2 1.8 8z"/>',
     "good": '<path d="m3 8.6 3.4 3.4L13 4.6"/>',
-    "low": '<circle cx="8" cy="8" r="4.6"/>',
+    "low": '<circle fill="currentColor" stroke="none" cx="8" cy="8" r="2.2"/>',
     "no": '<circle cx="8" cy="8" r="6"/><path d="m4 4 8 8"/>',
 }
 _HOOK: Final = '<path d="M13.5 3v9.2a4.3 4.3 0 0 1-8.6 0V10l-2 2.4M4.9 10l2.1 2.2"/><circle cx="13.5" cy="3" r=".6"/>'
 
+_MOST_BYTES: Final = 2_000
 _MARKS: Final = re.compile(r"\\u\{[0-9A-F]+\}|⟨[^⟩]*⟩")
-_ALLOWED: Final = ("approved", "allowed", "allow")
-_DENIED: Final = ("deny", "denied", "unavailable", "cancelled", "timeout", "expired", "reject", "error")
+_ALLOWED: Final = {"approved", "allowed", "allow"}
+_DENIED: Final = {"deny", "denied", "unavailable", "cancelled", "timeout", "expired", "failed"}
 
 STYLE: Final = """
 :root { color-scheme: light dark;
@@ -108,12 +110,13 @@ details dl { display: grid; grid-template-columns: 136px minmax(0, 1fr); gap: 4p
   background: var(--well); }
 details dt { color: var(--ink-3); font-size: 12px; } details dt, details dd { overflow-wrap: anywhere; }
 .bad, .bad summary { background: var(--high-soft); }
+.behind .kind, .behind .u { color: var(--ink-3); font-weight: 400; }
 .empty { padding: 16px; color: var(--ink-2); }
 footer { margin-top: 16px; color: var(--ink-3); font-size: 12px; }
 @media (max-width: 720px) {
   main { padding: 16px; } .bar { padding: 0 16px; }
   .fact, .found { grid-template-columns: 16px minmax(0, 1fr); } .fact { grid-template-columns: 1fr; gap: 2px; }
-  .found > div { grid-column: 2; }
+  .found > div { grid-column: 2; } .found, details summary { row-gap: 2px; }
   details summary { grid-template-columns: 16px minmax(0, 1fr) auto; } summary .seq { order: 3; }
   summary time { order: 4; grid-column: 2; } summary .u { order: 5; grid-column: 2 / -1; }
   details dl { grid-template-columns: 1fr; padding-left: 16px; gap: 0; } details dd { margin-bottom: 8px; }
@@ -125,16 +128,17 @@ _DIGEST: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decod
 
 def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) -> Iterator[str]:
     """The page, piece by piece: the verdict, what was checked and found, and the lines if there are any to show."""
-    tone = _TONES[report.verdict]
+    tone = TONES[report.verdict]
+    policy = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
     yield (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{_DIGEST}'\">"
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(report.verdict.capitalize())} · {_text(name, marks=False)}</title>"
         f"<style>{STYLE}</style></head><body>"
     )
-    yield f'<header class="bar"><svg viewBox="0 0 20 20" aria-hidden="true">{_HOOK}</svg>Record {_untrusted(name)}</header>'
-    yield "<main>"
+    hook = f'<svg viewBox="0 0 20 20" aria-hidden="true">{_HOOK}</svg>'
+    yield f'<header class="bar">{hook}Record {_untrusted(name)}</header><main>'
     yield (
         f'<section class="verdict {tone}">{_shape(tone)}<h1>{html.escape(report.verdict.capitalize())}</h1>'
         f"<p>{html.escape(MEANING[report.verdict])}</p></section>"
@@ -143,8 +147,7 @@ def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) ->
     yield from _checked(report)
     if entries is not None:
         yield from _lines(report, entries)
-    yield "<footer>Times are those of the writer, in UTC. <code>amplifier-hooks audit verify</code> checks it again.</footer>"
-    yield "</main></body></html>"
+    yield "<footer>Times are in UTC, by the clock of whoever wrote it.</footer></main></body></html>"
 
 
 def _found(report: Report) -> Iterator[str]:
@@ -152,10 +155,10 @@ def _found(report: Report) -> Iterator[str]:
         return
     yield '<h2>What was found</h2><ul class="sheet">'
     for finding in report.findings:
-        tone = _TONES[finding.verdict]
+        tone = TONES[finding.verdict]
         yield (
             f'<li class="found {tone}">{_shape(tone)}<b>{html.escape((finding.verdict or "note").capitalize())}</b>'
-            f"<div>{_text(finding.text)}{_place(finding)}</div></li>"
+            f"<div>{_text(finding.text[:1].upper() + finding.text[1:])}{_place(finding)}</div></li>"
         )
     yield "</ul>"
 
@@ -176,7 +179,7 @@ def _checked(report: Report) -> Iterator[str]:
 
 
 def _segment(segment: SegmentReport) -> str:
-    first, *others = map(html.escape, audit_text.about(segment))
+    first, *others = map(html.escape, audit_text.segment_told(segment))
     return "".join([first, *(f"<p>{text}</p>" for text in others)])
 
 
@@ -185,42 +188,46 @@ def _fact(name: str, value: str) -> str:
 
 
 def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
-    bad = {(finding.file, finding.line) for finding in report.findings if finding.verdict is LogVerdict.TAMPERED}
+    bad = {finding.file: finding.line or 0 for finding in report.findings if finding.found in audit_text.CHAIN_ENDS}
     shown = 0
     yield '<h2>What it says<small>a line opens to all of it</small></h2><div class="sheet">'
+    behind = ""
     for line in entries:
         shown += 1
-        yield _line(line, bad=(line.file, line.number) in bad)
-    yield "</div>" if shown else '<p class="empty">No line is of that kind.</p></div>'
+        if line.number > bad.get(line.file, line.number) and line.file != behind:
+            behind = line.file
+            yield f'<p class="empty">{_text(f"Lines of {line.file} from here on were not checked.")}</p>'
+        yield _line(line, place=line.number - bad.get(line.file, line.number + 1))
+    yield "</div>" if shown else '<p class="empty">There is no such line.</p></div>'
 
 
-def _line(line: Line, *, bad: bool) -> str:
+def _line(line: Line, *, place: int) -> str:
+    """A line; its place is zero for the one at which the chain ends, and more behind it."""
     entry = line.entry
-    opening = '<details class="bad">' if bad else "<details>"
+    state = "bad" if place == 0 else "behind" if place > 0 else ""
     if entry is None:
-        place = f"{line.file}, line {line.number:,}"
-        return (
-            f'{opening}<summary class="high"><span class="seq"></span><time></time>{_shape("high")}'
-            f'<span class="kind">cannot be read</span><span class="u">{_text(f"{place}: {line.problem}")}</span></summary>'
-            f"<dl><dt>its bytes</dt><dd>{_untrusted(line.data[:_MOST_BYTES].decode('ascii', 'backslashreplace'))}</dd></dl>"
-            "</details>"
-        )
-    tone = "high" if bad else _tone(entry.facts)
-    facts = "".join(
-        f"<dt>{_text(name)}</dt><dd>{_untrusted(audit_text.shown(value))}</dd>" for name, value in entry.facts.items()
-    )
+        brief = f"{line.file}, line {line.number:,}: {line.problem}"
+        facts = {"it begins": line.data[:_MOST_BYTES].decode("ascii", "backslashreplace")}
+        return _details(seq="", time="", tone="high", kind="cannot be read", brief=brief, facts=facts, state=state)
+    tone = "high" if place == 0 else _tone(entry)
+    facts = {name: audit_text.shown(value) for name, value in entry.facts.items()}
+    time, brief = audit_text.moment(entry.time), audit_text.in_short(entry)
+    return _details(seq=f"{entry.seq:,}", time=time, tone=tone, kind=entry.kind, brief=brief, facts=facts, state=state)
+
+
+def _details(*, seq: str, time: str, tone: str, kind: str, brief: str, facts: dict[str, str], state: str) -> str:
+    rest = "".join(f"<dt>{_text(name)}</dt><dd>{_untrusted(value)}</dd>" for name, value in facts.items())
     return (
-        f'{opening}<summary class="{tone}"><span class="seq">{entry.seq}</span>'
-        f"<time>{html.escape(audit_text.moment(entry.time))}</time>{_shape(tone)}"
-        f'<span class="kind">{_text(entry.kind)}</span><span class="u">{_text(audit_text.in_short(entry))}</span></summary>'
-        f"<dl>{facts}</dl></details>"
+        f'<details class="{state}"><summary class="{tone}"><span class="seq">{seq}</span>'
+        f'<time>{html.escape(time)}</time>{_shape(tone)}<span class="kind">{_text(kind)}</span>{_untrusted(brief)}'
+        f"</summary><dl>{rest}</dl></details>"
     )
 
 
-def _tone(facts: dict[str, object]) -> str:
+def _tone(entry: Entry) -> str:
     """What a line is about: something that was allowed, something that was not, or neither."""
-    said = {facts.get(name) for name in ("action", "status") if isinstance(facts.get(name), str)}
-    return "good" if said & {*_ALLOWED} else "no" if said & {*_DENIED} else "low"
+    said = {str(entry.facts.get("action")), str(entry.facts.get("status")), entry.kind.rpartition(".")[2]}
+    return "good" if said & _ALLOWED else "no" if said & _DENIED else "low"
 
 
 def _untrusted(text: str) -> str:
@@ -234,6 +241,3 @@ def _text(text: str, *, marks: bool = True) -> str:
 
 def _shape(tone: str) -> str:
     return f'<svg viewBox="0 0 16 16" aria-hidden="true">{_SHAPES[tone]}</svg>'
-
-
-_MOST_BYTES: Final = 2_000

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.audit.report import Compared, Finding, Report, SegmentReport
 
 __all__ = [
+    "CHAIN_ENDS",
     "EXITS",
-    "about",
     "as_json",
     "brief",
     "compared",
@@ -30,6 +30,7 @@ __all__ = [
     "moment",
     "raw",
     "said",
+    "segment_told",
     "shown",
     "told",
     "unchecked",
@@ -46,6 +47,9 @@ EXITS: Final = {
     LogVerdict.REPAIRED: 0,
     LogVerdict.INTACT: 0,
 }
+
+CHAIN_ENDS: Final = (Observation.LINE, Observation.CHECKPOINT)
+"""Behind what was found there, the rest of the segment is not read."""
 
 _TELLING: Final = ("event", "tool", "action", "status", "hook", "by", "reason", "error")
 _EVERY_RECORD: Final = ("number", "time", "session", "tenant")
@@ -66,7 +70,7 @@ def told(report: Report) -> Iterator[str]:
     yield ""
     yield f"{'log':<12} {for_log(report.log) or 'not known'}"
     for segment in report.segments:
-        for name, text in zip((f"segment {segment.number}", "", ""), about(segment), strict=True):
+        for name, text in zip((f"segment {segment.number}", "", ""), segment_told(segment), strict=True):
             yield f"{name:<12} {text}"
     for one in report.compared:
         yield f"{one.source:<12} {compared(one)}"
@@ -76,12 +80,12 @@ def told(report: Report) -> Iterator[str]:
         yield f"{finding.verdict or 'note':<12} {said(finding)}"
 
 
-def about(segment: SegmentReport) -> tuple[str, str, str]:
+def segment_told(segment: SegmentReport) -> tuple[str, str, str]:
     """What was read of a segment, when it was written, and who signed it."""
     key = f"the key {segment.key}, which is {'' if segment.pinned else 'not '}pinned"
+    lines = f"{segment.lines:,} lines ({segment.first:,} to {segment.last:,}), {segment.bytes:,} bytes"
     return (
-        f"{for_log(segment.file.name)}, {segment.lines:,} lines ({segment.first:,} to {segment.last:,}), "
-        f"{segment.bytes:,} bytes{', complete' if segment.complete else ''}",
+        f"{for_log(segment.file.name)}, {lines}{', complete' if segment.complete else ''}",
         f"written {moment(segment.began)} to {moment(segment.ended)} by its own clock",
         f"signed up to line {segment.signed:,} by {key}" if segment.signed else "not signed",
     )
@@ -98,7 +102,7 @@ def unchecked(report: Report) -> Iterator[str]:
     if not report.compared:
         yield "heads from elsewhere, as none was given: whoever has the key could have written all of it anew"
     for finding in report.findings:
-        if finding.found in (Observation.LINE, Observation.CHECKPOINT):
+        if finding.found in CHAIN_ENDS:
             yield f"what follows in {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
 
 
@@ -167,6 +171,8 @@ def in_short(entry: Entry) -> str:
     facts = entry.facts
     if entry.kind == "log.checkpoint":
         return f"signed up to line {entry.seq - 1:,}"
+    if entry.kind == "segment.opened":
+        return clip(f"segment {facts.get('segment')} of the log {facts.get('log')}", _BRIEF)
     telling = [shown(facts[name]) for name in _TELLING if facts.get(name)]
     rest = telling or [f"{name} {shown(value)}" for name, value in facts.items() if name not in _EVERY_RECORD]
     return clip("  ".join(rest), _BRIEF)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.audit.report import Report
     from amplifier_hooks.ports import Head
 
-__all__ = ["Line", "Record", "kept_heads", "pinned", "signed_notes"]
+__all__ = ["Line", "RecordFiles", "kept_heads", "pinned", "signed_notes"]
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
 _LONGEST_FILE: Final = 1 << 20
@@ -43,7 +43,7 @@ class Line:
     problem: str = ""
 
 
-class Record:
+class RecordFiles:
     """A record, by its first file."""
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +77,7 @@ class Record:
     def lines(
         self, *, kinds: Collection[str] = (), session: str | None = None, last: int | None = None
     ) -> Iterable[Line]:
-        """The lines that count, of some kinds or one session, or the last few of them; and those that cannot be read."""
+        """The lines that count, of some kinds or of one session, or the last few; and those that cannot be read."""
         wanted = (
             line
             for line in self._all()
@@ -94,7 +94,7 @@ class Record:
         kept = deque(place.read(files), maxlen=count)
         for number in reversed(numbers[:-1]):
             if len(kept) < count:
-                kept.extendleft(reversed(deque(_Place(number).read(files), maxlen=count - len(kept))))
+                kept.extendleft(reversed(deque(_lines(files[number]), maxlen=count - len(kept))))
         yield from kept
         while pause is not None:
             pause()
@@ -120,7 +120,7 @@ class _Place:
         while True:
             for line in _lines(files[self.segment], start=self.offset, number=self.line):
                 if not line.data.endswith(b"\n"):
-                    return
+                    break
                 self.offset += len(line.data)
                 self.line = line.number
                 yield line
