@@ -224,9 +224,9 @@ def test_tail(record: Path) -> None:
     assert raw.encode() == (record.parent / "record.000002.jsonl").read_bytes().splitlines(keepends=True)[-1]
     with record.open("ab") as file:
         file.write(b"\x1b[2J\n{torn")
-    told = run("tail", record, "-n", 7).stdout.splitlines()
-    assert told[1:3] == [f"record.jsonl, line {line}: does not end in a hash and a newline" for line in (6, 7)]
-    assert told[3:] == last
+    lines = run("tail", record, "-n", 7).stdout.splitlines()
+    assert lines[1:3] == [f"record.jsonl, line {line}: does not end in a hash and a newline" for line in (6, 7)]
+    assert lines[3:] == last
     assert json.loads(run("tail", record, "-n", 6, "--json").stdout.splitlines()[0]) == {
         "file": "record.jsonl",
         "line": 6,
