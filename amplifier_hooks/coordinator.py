@@ -211,7 +211,7 @@ class SessionCoordinator:
             tenant,
             Budget(limits=budget or Limits()),
             tokens.counter_for(model) if counter is None else tokens.guarded(counter, run=DaemonPool(1, "counter").run),
-            hooks.may_instruct,
+            hooks.voice,
             self._session.tell,
         )
 
@@ -485,13 +485,13 @@ class SessionCoordinator:
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
+    def emit(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Tell the hooks, carry their answers out, and return the outcome after its effects.
 
         Where the event can be stopped, the outcome is denied when an asked person does not allow it and when the
         record cannot be written. Injections of what was denied stay in the outcome, for the denial to quote.
         """
-        return await self._session.emit(event, data)
+        return self._session.emit(event, data)
 
     execute_with_hooks = emit
 
@@ -535,7 +535,7 @@ class SessionCoordinator:
         Cancelling it takes back an open question, or cancels the tool; the record says which. `cancel` instead leaves
         a tool alone that runs.
         """
-        return await ToolCall(self._session, name, call_id or uuid4().hex, tool_input, call).carry_out()
+        return await ToolCall(self._session, name, call_id or self._session.new_id(), tool_input, call).carry_out()
 
     async def execute_tool(
         self, name: str, tool_input: Mapping[str, Any], *, call_id: str | None = None

@@ -9,7 +9,8 @@ HookError
 │   ├── SessionTakenOver      another process owns this session now
 │   └── RequestWithdrawn      the question was taken back before anybody answered
 ├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
-└── RulesUnreadable           a file of rules that is not there, or that others may write
+├── RulesUnreadable           a file of rules that is not there, or that others may write
+└── UnknownStore (ValueError)  an address that names no store there is here
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -33,6 +34,7 @@ __all__ = [
     "RulesUnreadable",
     "SessionTakenOver",
     "TooManyRequests",
+    "UnknownStore",
 ]
 
 SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
@@ -105,3 +107,7 @@ class RulesUnreadable(HookError):
         self.file = file
         self.problem = problem
         super().__init__(f"the rules in {file} cannot be used: {problem}")
+
+
+class UnknownStore(HookUsageError, ValueError):
+    """An address that is neither a file nor a server of a kind that can be reached from here."""

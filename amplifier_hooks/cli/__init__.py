@@ -3,10 +3,8 @@
     __init__    the command itself: what it is called with, and how it ends
     demo        `amplifier-hooks demo`; one file for each command
     story       what the demo tells
-    audit       `amplifier-hooks audit verify`, `tail` and `show`
-    audit_text  what they print
-    audit_page  the same as a page
-    record      the record they are given
+    approvals/  `amplifier-hooks approvals`: its commands, and what they share
+    audit/      `amplifier-hooks audit`: the same
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
 asked for goes to standard output, messages about it to standard error. Exit codes: 0 it worked, 1 it found something
@@ -19,7 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import audit, demo
+from amplifier_hooks.cli import approvals, audit, demo
 
 __all__ = ["main"]
 
@@ -29,6 +27,7 @@ HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and 
 Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks demo --no-input    the same tour, asking nobody
+  amplifier-hooks approvals list     what waits for an answer
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
@@ -40,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=demo.HELP)(demo.demo)
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(audit.app, name="audit")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from amplifier_hooks.clock import stamp
 from amplifier_hooks.effects.audit.errors import RecordUnavailable
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from amplifier_hooks.ports import AuditSink, Clock
 
@@ -55,12 +56,13 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
-    async def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> None:
+    def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
         self._number += 1
-        head = {
+        record = {
             "number": self._number,
-            "time": self._clock.now().isoformat(),
+            "time": stamp(self._clock),
             "session": self._session,
             "tenant": self._tenant,
+            **facts,
         }
-        await self._sink.write(kind, {**head, **facts}, durable=durable)
+        return self._sink.write(kind, record, durable=durable)
