@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 app.command(help=demo.HELP)(demo.demo)
 app.add_typer(approvals.app, name="approvals")
-app.add_typer(audit.app, name="audit")
+app.add_typer(audit.audit_app, name="audit")
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position

@@ -3,8 +3,12 @@
 line          one record as one line of bytes            pure
 chain         what ties each line to all before it       pure
 checkpoint    signed statements about the head           pure
+strand        where a log stands, and what its next line looks like
 key           the key that signs them
-log           the file that is written
+redact        secrets hidden; values and encoding: any value as part of a line
+files         the file system; segments: the files of one log, and how the next one begins
+writer        the one thread that writes, in groups
+log           the front of it; sinks: two in two failure domains; heads: the head in a database
 recorder      the front of one session to its record
 reader        a file of the log as lines
 walk          one segment as it is read

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app, audit, audit_page, audit_text
-from amplifier_hooks.cli.record import RecordFiles
+from amplifier_hooks.cli import app, audit
+from amplifier_hooks.cli.audit import page as page_module
+from amplifier_hooks.cli.audit import words
+from amplifier_hooks.cli.audit.record import RecordFiles
 from amplifier_hooks.effects.audit.heads import HEADS, StoredHeads
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.ports import Head
@@ -85,7 +87,7 @@ def test_verify_tampered(record: Path) -> None:
 @pytest.mark.rule("AUD-2", "AUD-6")
 def test_exit_codes(record: Path, tmp_path: Path) -> None:
     """Programs can tell apart what is whole, what is not, and what nobody can tell."""
-    assert set(audit_text.EXITS) == set(LogVerdict)
+    assert set(words.EXITS) == set(LogVerdict)
     assert run("verify", record).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey()).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey(), "--key", VKEY, "--log", LOG).exit_code == 0
@@ -370,7 +372,7 @@ def test_page_of_verify(record: Path) -> None:
     assert "<h1>Cannot tell</h1>" in told.stdout
     assert "What it says" not in told.stdout
     assert "There is no such line." in run("show", record, "--kind", "nothing", "--html").stdout
-    assert set(audit_page.TONES) == {*LogVerdict, None}
+    assert set(page_module.TONES) == {*LogVerdict, None}
 
 
 @pytest.mark.rule("AUD-6")

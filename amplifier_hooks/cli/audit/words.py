@@ -16,22 +16,22 @@ from amplifier_hooks.escape import clip, for_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.cli.record import Line
+    from amplifier_hooks.cli.audit.record import Line
     from amplifier_hooks.effects.audit.line import Entry
     from amplifier_hooks.effects.audit.report import Compared, Finding, Report, SegmentReport
 
 __all__ = [
     "CHAIN_ENDS",
     "EXITS",
-    "as_json",
     "brief",
     "compared",
+    "fact_text",
     "in_short",
     "moment",
     "raw",
+    "report_as_json",
     "said",
     "segment_told",
-    "shown",
     "told",
     "unchecked",
     "verdict",
@@ -111,7 +111,7 @@ def said(finding: Finding) -> str:
     return for_log(": ".join(filter(None, (finding.place, finding.text))))
 
 
-def as_json(report: Report) -> Iterator[str]:
+def report_as_json(report: Report) -> Iterator[str]:
     """The report, for programs."""
     yield json.dumps(
         {
@@ -162,7 +162,7 @@ def whole(line: Line) -> str:
         return f"{brief(line)}\n"
     entry = line.entry
     heading = f"{entry.seq}  {for_log(entry.kind)}  {for_log(entry.time or 'without a time')}"
-    facts = (f"    {for_log(name):<14} {for_log(shown(value))}" for name, value in entry.facts.items())
+    facts = (f"    {for_log(name):<14} {for_log(fact_text(value))}" for name, value in entry.facts.items())
     return "\n".join([heading, *facts, ""])
 
 
@@ -173,12 +173,12 @@ def in_short(entry: Entry) -> str:
         return f"signed up to line {entry.seq - 1:,}"
     if entry.kind == "segment.opened":
         return clip(f"segment {facts.get('segment')} of the log {facts.get('log')}", _BRIEF)
-    telling = [shown(facts[name]) for name in _TELLING if facts.get(name)]
-    rest = telling or [f"{name} {shown(value)}" for name, value in facts.items() if name not in _EVERY_RECORD]
+    telling = [fact_text(facts[name]) for name in _TELLING if facts.get(name)]
+    rest = telling or [f"{name} {fact_text(value)}" for name, value in facts.items() if name not in _EVERY_RECORD]
     return clip("  ".join(rest), _BRIEF)
 
 
-def shown(value: object) -> str:
+def fact_text(value: object) -> str:
     """A fact as text; what is no text as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

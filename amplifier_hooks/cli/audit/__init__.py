@@ -1,4 +1,12 @@
-"""`amplifier-hooks audit`: the record for people, and for programs."""
+"""`amplifier-hooks audit`: the record for people, and for programs.
+
+    __init__    the commands and their options
+    record      the record they are given, and what it is compared with
+    words       the report, and lines of the record, as text and as JSON
+    page        the same as a page
+
+Nothing here writes to a record.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +23,10 @@ from amplifier_hooks.escape import for_log
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amplifier_hooks.cli.record import RecordFiles
+    from amplifier_hooks.cli.audit.record import RecordFiles
     from amplifier_hooks.effects.audit.report import Report
 
-__all__ = ["app"]
+__all__ = ["audit_app"]
 
 HELP: Final = """Read the record, and find out whether it is what was written.
 
@@ -84,10 +92,10 @@ PAUSE: Final = 0.25
 Keys = Annotated[list[str] | None, KEY]
 Anchors = Annotated[list[Path] | None, ANCHOR]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
+audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 
-@app.command("verify", help=VERIFY, epilog=VERDICTS)
+@audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
 def verify(
     record: Annotated[Path, FIRST_FILE],
     *,
@@ -99,21 +107,21 @@ def verify(
     html: Annotated[bool, HTML] = False,
 ) -> None:
     """Print the report."""
-    from amplifier_hooks.cli import audit_page, audit_text
-    from amplifier_hooks.cli.record import RecordFiles
+    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
         found = RecordFiles(record)
         report = verified(found, key, heads, anchor, log)
         if html:
-            say(audit_page.page(report, name=found.path.name))
+            say(page.page(report, name=found.path.name))
         else:
-            say(audit_text.as_json(report) if json else audit_text.told(report))
-    raise typer.Exit(audit_text.EXITS[report.verdict])
+            say(words.report_as_json(report) if json else words.told(report))
+    raise typer.Exit(words.EXITS[report.verdict])
 
 
-@app.command("tail", help=TAIL, epilog=READING)
+@audit_app.command("tail", help=TAIL, epilog=READING)
 def tail(
     record: Annotated[Path, FIRST_FILE],
     *,
@@ -122,22 +130,18 @@ def tail(
     json: Annotated[bool, JSON] = False,
 ) -> None:
     """Print the last lines."""
-    from amplifier_hooks.cli import audit_text
-    from amplifier_hooks.cli.record import RecordFiles
+    from amplifier_hooks.cli.audit import words
+    from amplifier_hooks.cli.audit.record import RecordFiles
 
     def pause() -> None:
         sys.stdout.flush()
         time.sleep(PAUSE)
 
     with readable(), suppress(KeyboardInterrupt):
-        say(
-            map(
-                audit_text.raw if json else audit_text.brief, RecordFiles(record).tail(lines, pause if follow else None)
-            )
-        )
+        say(map(words.raw if json else words.brief, RecordFiles(record).tail(lines, pause if follow else None)))
 
 
-@app.command("show", help=SHOW, epilog=READING)
+@audit_app.command("show", help=SHOW, epilog=READING)
 def show(
     record: Annotated[Path, FIRST_FILE],
     *,
@@ -160,8 +164,8 @@ def show(
     html: Annotated[bool, HTML] = False,
 ) -> None:
     """Print the lines that are wanted."""
-    from amplifier_hooks.cli import audit_page, audit_text
-    from amplifier_hooks.cli.record import RecordFiles
+    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
@@ -169,17 +173,17 @@ def show(
         report = verified(found, key, heads, anchor, log)
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
-            say(audit_page.page(report, name=found.path.name, entries=wanted))
+            say(page.page(report, name=found.path.name, entries=wanted))
         else:
-            say(map(audit_text.raw if json else audit_text.whole, wanted))
-        typer.echo(audit_text.verdict(report), err=True)
+            say(map(words.raw if json else words.whole, wanted))
+        typer.echo(words.verdict(report), err=True)
 
 
 def verified(
     record: RecordFiles, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
 ) -> Report:
     """What is found in the record, by what the options name."""
-    from amplifier_hooks.cli.record import kept_heads, pinned, signed_notes
+    from amplifier_hooks.cli.audit.record import kept_heads, pinned, signed_notes
 
     known = pinned(keys or ())
     return record.verify(

@@ -12,14 +12,14 @@ import html
 import re
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.cli import audit_text
+from amplifier_hooks.cli.audit import words
 from amplifier_hooks.effects.audit.report import MEANING, LogVerdict
 from amplifier_hooks.escape import for_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amplifier_hooks.cli.record import Line
+    from amplifier_hooks.cli.audit.record import Line
     from amplifier_hooks.effects.audit.line import Entry
     from amplifier_hooks.effects.audit.report import Finding, Report, SegmentReport
 
@@ -172,14 +172,14 @@ def _checked(report: Report) -> Iterator[str]:
     for segment in report.segments:
         yield _fact(f"Segment {segment.number}", _segment(segment))
     for one in report.compared:
-        yield _fact(one.source.capitalize(), html.escape(audit_text.compared(one)))
-    for text in audit_text.unchecked(report):
+        yield _fact(one.source.capitalize(), html.escape(words.compared(one)))
+    for text in words.unchecked(report):
         yield _fact("Not checked", html.escape(text))
     yield "</dl>"
 
 
 def _segment(segment: SegmentReport) -> str:
-    first, *others = map(html.escape, audit_text.segment_told(segment))
+    first, *others = map(html.escape, words.segment_told(segment))
     return "".join([first, *(f"<p>{text}</p>" for text in others)])
 
 
@@ -188,7 +188,7 @@ def _fact(name: str, value: str) -> str:
 
 
 def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
-    bad = {finding.file: finding.line or 0 for finding in report.findings if finding.found in audit_text.CHAIN_ENDS}
+    bad = {finding.file: finding.line or 0 for finding in report.findings if finding.found in words.CHAIN_ENDS}
     shown = 0
     yield '<h2>What it says<small>a line opens to all of it</small></h2><div class="sheet">'
     behind = ""
@@ -210,8 +210,8 @@ def _line(line: Line, *, place: int) -> str:
         facts = {"it begins": line.data[:_MOST_BYTES].decode("ascii", "backslashreplace")}
         return _details(seq="", time="", tone="high", kind="cannot be read", brief=brief, facts=facts, state=state)
     tone = "high" if place == 0 else _tone(entry)
-    facts = {name: audit_text.shown(value) for name, value in entry.facts.items()}
-    time, brief = audit_text.moment(entry.time), audit_text.in_short(entry)
+    facts = {name: words.fact_text(value) for name, value in entry.facts.items()}
+    time, brief = words.moment(entry.time), words.in_short(entry)
     return _details(seq=f"{entry.seq:,}", time=time, tone=tone, kind=entry.kind, brief=brief, facts=facts, state=state)
 
 
