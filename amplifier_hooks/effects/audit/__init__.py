@@ -3,13 +3,18 @@
 line          one record as one line of bytes            pure
 chain         what ties each line to all before it       pure
 checkpoint    signed statements about the head           pure
-strand        where a log stands, and what its next line looks like
-key           the key that signs them
-redact        secrets hidden; values and encoding: any value as part of a line
-files         the file system; segments: the files of one log, and how the next one begins
-writer        the one thread that writes, in groups
-log           the front of it; sinks: two in two failure domains; heads: the head in a database
+redact        secrets are taken out …
+values        … and what JSON cannot hold
+encoding      a record's kind and facts as bytes
+strand        where a log stands, and its next line
+files         what a log asks of the file system
+segments      how the last writer ended, and how to go on
+writer        the one thread that writes
+log           the record as a session has it: an `AuditSink`
 recorder      the front of one session to its record
+sinks         two records in two failure domains
+heads         the head of the chain, in a database
+key           the key that signs
 reader        a file of the log as lines
 walk          one segment as it is read
 verify        whether a log is what was written
