@@ -167,6 +167,19 @@ def test_hostile_text(store: Path) -> None:
     assert "⟨5,000 spaces⟩" in outputs[1].stdout
 
 
+@pytest.mark.rule("CLI-2")
+@pytest.mark.fault("F-CLI-13")
+def test_secrets(store: Path) -> None:
+    """A list has a cover over secrets, with their length; what is shown to decide by is whole."""
+    asked(store, id="6666", arguments={"header": "Bearer 0123456789abcdef"})
+    asked(store, id="7777", arguments={"api_key": "fedcba9876543210"})
+    listed = run("list").stdout
+    assert "6666  Write  header=Bearer ⟨secret, 16 characters⟩\n" in listed
+    assert "7777  Write  api_key=⟨secret, 16 characters⟩\n" in listed
+    assert "    | Bearer 0123456789abcdef\n" in run("show", "6666").stdout
+    assert "    | fedcba9876543210\n" in run("show", "7777").stdout
+
+
 # -- answering ---------------------------------------------------------------------------------------------------------
 
 
