@@ -28,11 +28,11 @@ from amplifier_hooks.errors import InputNotFreezable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MAX_DEPTH", "Action", "freeze", "thaw"]
+__all__ = ["MAX_DEPTH", "Action", "freeze", "thaw", "unchanged"]
 
 MAX_DEPTH: Final = 64
 _DOMAIN: Final = b"amplifier-hooks/action/1\n"
-_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 def freeze(value: object) -> bytes:
@@ -52,8 +52,23 @@ def freeze(value: object) -> bytes:
 
 
 def thaw(data: bytes) -> object:
-    """A fresh copy of what was frozen; changing it changes nothing else."""
-    return json.loads(data)
+    """A fresh copy of what was frozen; changing it changes nothing else.
+
+    Raises `ValueError` for what is no canonical JSON.
+    """
+    text = data.decode("ascii")
+    value, end = _decode(text)
+    if end != len(text):
+        raise ValueError(f"{len(text) - end} characters follow the value")
+    return value
+
+
+def unchanged(value: object, data: bytes) -> bool:
+    """Whether what was thawed from this would still be frozen to it. False also where that cannot be told."""
+    try:
+        return _encode(value).encode("ascii") == data
+    except Exception:  # noqa: BLE001  # whatever it is, `freeze` says it better
+        return False
 
 
 @attrs.frozen
@@ -71,11 +86,10 @@ class Action:
     def _hash(self) -> str:
         # surrogatepass: an odd tool name must get a digest too, and still one of its own
         texts = [text.encode("utf-8", "surrogatepass") for text in (self.tenant, self.session, self.event, self.tool)]
-        hashed = hashlib.sha256(_DOMAIN)
+        parts = [_DOMAIN]
         for field in (*texts, self.input_bytes):
-            hashed.update(len(field).to_bytes(8, "big"))
-            hashed.update(field)
-        return hashed.hexdigest()
+            parts += (len(field).to_bytes(8, "big"), field)
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
     @property
     def short(self) -> str:
@@ -104,6 +118,19 @@ _SCALARS: Final[dict[type, Callable[[Any], str]]] = {  # the problem with a valu
     int: lambda value: "" if value.bit_length() <= _MAX_INT_BITS else "is an integer too long to write",
     float: lambda value: "" if math.isfinite(value) else f"is {value}, which JSON cannot hold",
 }
+
+
+def _encoder() -> Callable[[object], str]:
+    """How canonical JSON is written: as by `JSONEncoder.encode`, which makes half of this anew for every value."""
+    plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    chunks = make(None, plain.default, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)  # noqa: FBT003
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode: Final = _encoder()
 
 
 def _flaw(value: object, depth: int) -> tuple[str, str] | None:

@@ -20,6 +20,7 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.clock import stamp
 from amplifier_hooks.effects.approval.request import Origin
 from amplifier_hooks.effects.approval.rules import applied, verdict_facts
 from amplifier_hooks.effects.audit import RecordUnavailable
@@ -30,7 +31,7 @@ from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PR
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
 from amplifier_hooks.view import DataView
-from amplifier_hooks.waiting import pending
+from amplifier_hooks.waiting import pending, running_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
+    from amplifier_hooks.inventory import Inventory
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
     from amplifier_hooks.registry import HookRegistry
 
@@ -103,6 +105,8 @@ class Session:
     injector: Injector
     rules: Rules | None = None
     origin: Origin = field(factory=Origin)
+    inventory: Inventory | None = None
+    """What of its hooks is on record; none where nothing is."""
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -114,6 +118,8 @@ class Session:
     undecided: Undecided = field(factory=Undecided)
     deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
     """Tasks that wait for hooks, with the cancellations we sent them."""
+    unique: str = field(factory=lambda: uuid4().hex)
+    number: int = 0
     printed: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=REVIEWED))
     """What hooks printed and do not hide: name and text."""
 
@@ -145,10 +151,10 @@ class Session:
 
         Raises `Stopped` when the session is stopped meanwhile: that cancels the hooks, and not the task they run in.
         """
-        task = asyncio.current_task()
+        task = running_task()
         if task is None or task in self.deciding:  # a hook of this session asks: stopping it stops us
             return await hooks
-        before = cancellations()
+        before = task.cancelling() - pending(task)
         self.deciding[task] = 0
         try:
             return await hooks
@@ -158,8 +164,9 @@ class Session:
                 raise  # somebody else wants the task to end
             raise Stopped from None
         finally:
-            for _ in range(self.deciding.pop(task, 0)):
-                task.uncancel()
+            if ours := self.deciding.pop(task, 0):
+                for _ in range(ours):
+                    task.uncancel()
 
     # -- from event to outcome -----------------------------------------------------------------------------------
 
@@ -168,11 +175,11 @@ class Session:
         payload = {
             **data,
             "session_id": self.id,
-            "timestamp": self.clock.now().isoformat(),
+            "timestamp": stamp(self.clock),
             "tenant_id": self.tenant,
             "turn": self.turn,
             "agent": self.agent,
-            "event_id": uuid4().hex,
+            "event_id": self.new_id(),
         }
         if self.run is not None:
             payload["run_id"] = self.run
@@ -180,14 +187,21 @@ class Session:
             payload["parent_id"] = self.parent.id
         return payload
 
+    def new_id(self) -> str:
+        """An id nobody else has: what this session has drawn once, and a number."""
+        self.number += 1
+        return f"{self.unique}-{self.number}"
+
     async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
         """Ask the hooks, carry out what they said, and return the outcome after its effects."""
         with self.undecided:
             outcome = await self.decide(event, data)
             if outcome.asks and not outcome.denied and self.hooks.can_be_stopped(outcome.event):
                 outcome = await self.ask_about(outcome)
-        await self.inject(outcome)
-        await self.notify(outcome)
+        if outcome.injections or outcome.denied:
+            await self.inject(outcome)
+        if self.hooks.is_watched(outcome.event):
+            await self.notify(outcome)
         return outcome
 
     async def decide(self, event: str, data: Mapping[str, Any], *, durable: bool = True) -> Outcome:
@@ -221,18 +235,22 @@ class Session:
 
     async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
         """What the hooks say. A closed session asks nobody whether something may happen."""
-        name = events.canonical(event)
-        if self.closed and self.hooks.can_be_stopped(name):
-            return denied(Outcome(name, payload), "session", self.stopped or "closed", "session_cancelled")
-        try:
-            return await self.deliberate(self.hooks.decide(event, payload))
-        except Stopped:
-            return denied(Outcome(name, payload), "session", self.stopped or "cancelled", "session_cancelled")
+        if not (self.closed and self.hooks.can_be_stopped(event)):
+            try:
+                if self.inventory is not None and self.inventory.every_run:
+                    return await self.inventory.run(event, payload, self.deliberate(self.hooks.decide(event, payload)))
+                return await self.deliberate(self.hooks.decide(event, payload))
+            except Stopped:
+                pass
+        outcome = Outcome(events.canonical(event), payload)
+        return denied(outcome, "session", self.stopped or "cancelled", "session_cancelled")
 
     # -- the effects ---------------------------------------------------------------------------------------------
 
     async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
+        if self.inventory is not None and self.inventory.changes:
+            await self.inventory.write()
         facts = facts_of(outcome)
         if self.hooks.can_be_stopped(outcome.event):
             try:
@@ -308,9 +326,8 @@ class Session:
 
     async def notify(self, outcome: Outcome) -> None:
         """Show the observers an outcome as it stands after its effects."""
-        if self.hooks.is_watched(outcome.event):
-            with suppress(Stopped):
-                await self.deliberate(self.hooks.notify(outcome))
+        with suppress(Stopped):
+            await self.deliberate(self.hooks.notify(outcome))
 
     def telling(self, outcome: Outcome) -> asyncio.Task[None] | None:
         """Show the observers an outcome beside what follows from it, so that they never hold it up."""
@@ -324,7 +341,11 @@ class Session:
         Raises what `call` raises, and `HookAbortError` when a hook stops it, or when the session is stopped before
         the operation has begun. From then on stopping the session leaves operation and hooks alone.
         """
-        task = asyncio.current_task()
+        if not self.hooks.wraps(operation):
+            if self.stopped is not None:
+                raise HookAbortError(self.stopped, "session")
+            return await call()
+        task = running_task()
         inside_a_hook = task in self.deciding
 
         async def calling() -> T:
@@ -334,8 +355,6 @@ class Session:
                 self.deciding.pop(task, None)
             return await call()
 
-        if not self.hooks.wraps(operation):
-            return await calling()
         around = context()
         try:
             result: T = await self.deliberate(self.hooks.wrap(operation, around, calling))
@@ -456,11 +475,11 @@ def given(answer: Answer) -> dict[str, Any]:
 
 def cancellations() -> int:
     """How often the running task was asked to end, as far as it has met that already."""
-    task = asyncio.current_task()
+    task = running_task()
     return 0 if task is None else task.cancelling() - pending(task)
 
 
 def cancelled_since(before: int) -> bool:
     """Whether the running task was asked to end since then. If not, a `CancelledError` is an error like any other."""
-    task = asyncio.current_task()
+    task = running_task()
     return task is not None and task.cancelling() > before

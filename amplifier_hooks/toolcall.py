@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import msgspec
 from attrs import define, frozen
 
-from amplifier_hooks.action import Action, thaw
+from amplifier_hooks.action import Action, thaw, unchanged
 from amplifier_hooks.around import ToolContext
 from amplifier_hooks.capture import outside
 from amplifier_hooks.effects.audit import RecordUnavailable
@@ -167,7 +167,7 @@ class ToolCall:
             return outcome
         value = outcome.data["tool_input"]
         try:
-            final = frozen_object(value)
+            final = before if value is given and unchanged(given, before) else frozen_object(value)
         except InputNotFreezable as error:
             return denied(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
         if value is given and final != before:  # behind the back of the gates that have looked already
@@ -206,7 +206,8 @@ class ToolCall:
         spent = (perf_counter() - began) * 1e3
         await self._recorded("tool.done", action, {"duration_ms": spent})
         await self._told()
-        await session.injector.deliver(outcome.injections)
+        if outcome.injections:
+            await session.injector.deliver(outcome.injections)
         told = await session.emit(TOOL_POST, {**self._about(action), "result": value, "duration_ms": spent})
         return ToolOutcome(value=told.data["result"] if told.modified else value)
 

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from amplifier_hooks.hook import Hook
     from amplifier_hooks.result import Outcome
 
-__all__ = ["GRACE", "LEAKS_ALLOWED", "THROUGH", "Chained", "Wait", "Watchdog", "cancelled_itself"]
+__all__ = [
+    "GRACE",
+    "LEAKS_ALLOWED",
+    "THROUGH",
+    "Chained",
+    "Wait",
+    "Watchdog",
+    "cancelled_itself",
+    "pending",
+    "running_task",
+]
 
 GRACE: Final = 0.1
 """Seconds a cancelled hook is given to clean up before it is closed and left behind."""

@@ -81,30 +81,36 @@ class Reach:
 
 # -- the action --------------------------------------------------------------------------------------------------------
 
-SHAPES: Final[tuple[tuple[frozenset[str], ToolKind, str, str], ...]] = (
-    (frozenset({"command"}), "execute", "Run a command", "command"),
-    (frozenset({"cmd"}), "execute", "Run a command", "cmd"),
-    (frozenset({"file_path", "old_string", "new_string"}), "edit", "Edit", "file_path"),
-    (frozenset({"file_path", "edits"}), "edit", "Edit", "file_path"),
-    (frozenset({"path", "old_string", "new_string"}), "edit", "Edit", "path"),
-    (frozenset({"file_path", "content"}), "edit", "Write", "file_path"),
-    (frozenset({"path", "content"}), "edit", "Write", "path"),
-    (frozenset({"url"}), "fetch", "Fetch", "url"),
-    (frozenset({"pattern"}), "search", "Search for", "pattern"),
-    (frozenset({"file_path"}), "read", "Open", "file_path"),
-    (frozenset({"path"}), "read", "Open", "path"),
+SHAPES: Final[tuple[tuple[frozenset[str], ToolKind, str], ...]] = (
+    (frozenset({"command"}), "execute", "command"),
+    (frozenset({"cmd"}), "execute", "cmd"),
+    (frozenset({"file_path", "old_string", "new_string"}), "edit", "file_path"),
+    (frozenset({"file_path", "edits"}), "edit", "file_path"),
+    (frozenset({"path", "old_string", "new_string"}), "edit", "path"),
+    (frozenset({"file_path", "content"}), "edit", "file_path"),
+    (frozenset({"path", "content"}), "edit", "path"),
+    (frozenset({"pattern"}), "search", "pattern"),
+    (frozenset({"url"}), "fetch", "url"),
+    (frozenset({"file_path"}), "other", "file_path"),
+    (frozenset({"path"}), "other", "path"),
 )
-"""Arguments that say what a tool does, whatever it is called: keys, kind, verb, and the key that names the object."""
+"""Arguments that say what is acted on: keys, the kind they make likely, and the key that names it.
+
+What a tool does with a path alone, nobody can tell: it may read the file or delete it.
+"""
+VERBS: Final[Mapping[ToolKind, str]] = {"execute": "Run a command"}
+"""Elsewhere the tool's own name is the verb."""
 
 
 def headline(request: ApprovalRequest, escape: Escape) -> Headline:
     """The action in a line. A tool nobody knows is named, and its arguments speak for themselves below."""
-    arguments = request.arguments
-    for keys, kind, verb, key in SHAPES:
+    arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_WHAT)
+    for keys, kind, key in SHAPES:
         if keys <= arguments.keys() and isinstance(arguments[key], str):
             first, _newline, more = arguments[key].partition("\n")
-            return Headline(kind=kind, verb=verb, what=clip(escape(first), LONGEST_WHAT) + (" …" if more else ""))
-    return Headline(kind="other", verb="Use", what=clip(escape(request.tool), LONGEST_WHAT))
+            what = clip(escape(first), LONGEST_WHAT) + (" …" if more else "")
+            return Headline(kind=kind, verb=VERBS.get(kind, tool), what=what)
+    return Headline(kind="other", verb="Use", what=tool)
 
 
 def views(request: ApprovalRequest, escape: Escape) -> tuple[View, ...]:
@@ -129,6 +135,8 @@ def _telling(arguments: Mapping[str, Any], escape: Escape) -> Iterator[View]:
     else:
         key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
         if key is None:
+            text = json.dumps(arguments, ensure_ascii=False, indent=2)
+            yield View(name="Arguments", text=escape(text), characters=len(text))
             return
         yield View(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
         used = (key,)

@@ -14,7 +14,7 @@ cells  masks  widths and wraps · covered secrets   ┘
 """
 
 from approval_backends.terminal.approvals import TerminalApprovals
-from approval_backends.terminal.form import Choice
+from approval_backends.terminal.form import Chosen
 from approval_backends.terminal.prompt import TerminalPrompt
 
-__all__ = ["Choice", "TerminalApprovals", "TerminalPrompt"]
+__all__ = ["Chosen", "TerminalApprovals", "TerminalPrompt"]

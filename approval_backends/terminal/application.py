@@ -32,8 +32,8 @@ from approval_backends.errors import BackendUnavailable
 from approval_backends.terminal.card import STYLES, Scene, Sheet, draw
 from approval_backends.terminal.cells import Line, Script
 from approval_backends.terminal.device import signals_told
-from approval_backends.terminal.edits import NotUsable, parsed, typed, writable
-from approval_backends.terminal.form import MESSAGE, Choice, Form, begin, changed, kept, press, rearmed, said
+from approval_backends.terminal.edits import NotUsable, read_back, typed, writable
+from approval_backends.terminal.form import MESSAGE, Chosen, Form, begin, changed, kept, press, rearmed, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,7 @@ class CardApplication:
         self.fatal: int | None = None
         """The signal that ends the program once the terminal is restored."""
 
-    async def run(self, file: TextIO) -> Choice:
+    async def run(self, file: TextIO) -> Chosen:
         """Show it there. Raises what `end` was told, `ApprovalTimeout` at zero, and `BackendUnavailable`.
 
         However it ends, cancelled too, the terminal is as it was, and what was typed at the card is gone.
@@ -173,13 +173,13 @@ class CardApplication:
 
     # -- drawing -------------------------------------------------------------------------------------------------------
 
-    def _application(self, source: Vt100Input, screen: Screen) -> Application[Choice]:
+    def _application(self, source: Vt100Input, screen: Screen) -> Application[Chosen]:
         writing = Condition(lambda: self._sheet.field > 0)
         field = Window(BufferControl(self._buffer), height=lambda: self._sheet.field, wrap_lines=True)
         above = FormattedTextControl(lambda: _fragments(self._sheet.above), focusable=True, show_cursor=False)
         below = FormattedTextControl(lambda: _fragments(self._sheet.below))
         self._above, self._field = Window(above, height=lambda: len(self._sheet.above)), field
-        app: Application[Choice] = Application(
+        app: Application[Chosen] = Application(
             layout=Layout(
                 HSplit(
                     [
@@ -282,10 +282,10 @@ class CardApplication:
             self._escape.cancel()
             self._escape = None
 
-    def _go_on(self, result: Form | Choice) -> None:
+    def _go_on(self, result: Form | Chosen) -> None:
         if self._app.is_done or not self._app.is_running:
             return
-        if isinstance(result, Choice):
+        if isinstance(result, Chosen):
             self._app.exit(result=result)
             return
         if result.page != self._form.page and result.page in ("message", "edit"):
@@ -315,7 +315,7 @@ class CardApplication:
     def _check(self) -> None:
         if self._form.page == "edit":
             try:
-                arguments = parsed(self._buffer.text)
+                arguments = read_back(self._buffer.text)
             except NotUsable as problem:
                 self._go_on(evolve(self._form, note=self._script.inline(str(problem))))
             else:

@@ -17,7 +17,7 @@ from approval_backends.terminal.pages import action_page, changes_page, raw_page
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from approval_backends.terminal.cells import Row
+    from approval_backends.terminal.cells import Strip
     from approval_backends.terminal.form import Form, Verb
 
 __all__ = ["MIN_HEIGHT", "MIN_WIDTH", "STYLES", "Scene", "Sheet", "draw", "time_left"]
@@ -112,7 +112,7 @@ def draw(form: Form, scene: Scene) -> tuple[Form, Sheet]:
     return form, _finished((*head, *body, *air), field, _foot(form, scene, len(lines)), scene)
 
 
-def page_of(form: Form, script: Script) -> tuple[Row, ...]:
+def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
     """The rows of the page the person is on."""
     if form.page == "exact":
         return raw_page(form.request, script)

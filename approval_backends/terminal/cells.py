@@ -9,7 +9,7 @@ from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.escape import for_terminal
 
-__all__ = ["PLAIN", "Line", "Row", "Script", "clipped", "lay", "text_of", "width_of", "wrapped"]
+__all__ = ["PLAIN", "Line", "Script", "Strip", "clipped", "lay", "text_of", "width_of", "wrapped"]
 
 Line = tuple[tuple[str, str], ...]
 """One line of the screen: a style and a text, again and again."""
@@ -65,7 +65,7 @@ class Script:
 
 
 @frozen
-class Row:
+class Strip:
     """A line before it is known how wide the screen is. `lead` stands before it, `follow` before what is wrapped.
 
     Both are ours and equally wide, so that no foreign text begins where one of our own lines does.
@@ -79,7 +79,7 @@ class Row:
     words: bool = False
 
 
-def lay(rows: tuple[Row, ...], width: int) -> tuple[Line, ...]:
+def lay(rows: tuple[Strip, ...], width: int) -> tuple[Line, ...]:
     """Rows as lines of at most `width` cells. Nothing is left out."""
     return tuple(
         ((row.lead_style, lead), (row.style, piece))

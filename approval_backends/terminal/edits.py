@@ -12,7 +12,7 @@ from amplifier_hooks.escape import for_terminal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NotUsable", "parsed", "typed", "writable"]
+__all__ = ["NotUsable", "read_back", "typed", "writable"]
 
 
 class NotUsable(ValueError):
@@ -29,7 +29,7 @@ def typed(text: str) -> str:
     return "".join(sign if sign == "\n" or _seen(sign) else _escaped(sign) for sign in text)
 
 
-def parsed(text: str) -> dict[str, Any]:
+def read_back(text: str) -> dict[str, Any]:
     """The arguments that were written. Raises `NotUsable`, with the line."""
     try:
         value = json.loads(text, object_pairs_hook=_unique)

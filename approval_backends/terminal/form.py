@@ -27,7 +27,7 @@ __all__ = [
     "ARMING",
     "CODE",
     "MESSAGE",
-    "Choice",
+    "Chosen",
     "Form",
     "Page",
     "Verb",
@@ -63,7 +63,7 @@ WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
 
 
 @frozen
-class Choice:
+class Chosen:
     """What somebody answered: an option that was offered, with words for the model, or arguments of their own."""
 
     option: Option
@@ -235,7 +235,7 @@ def _label(option: Option) -> str:
 # -- what is written ---------------------------------------------------------------------------------------------------
 
 
-def said(form: Form, message: str) -> Choice:
+def said(form: Form, message: str) -> Chosen:
     """A refusal with words for the model; without words, a refusal."""
     return _refuse(evolve(form, message=message))
 
@@ -256,7 +256,7 @@ def changed(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def press(form: Form, key: str, now: float) -> Form | Choice:
+def press(form: Form, key: str, now: float) -> Form | Chosen:
     """What a key does. Keys have names (`enter`, `left`, `pagedown`) or are the character they write."""
     if key == "interrupt":
         return _refuse(form)
@@ -273,7 +273,7 @@ def press(form: Form, key: str, now: float) -> Form | Choice:
     return evolve(pressed, enters=max(pressed.enters, now + PAUSE))
 
 
-def _confirm(form: Form, now: float) -> Form | Choice:
+def _confirm(form: Form, now: float) -> Form | Chosen:
     verb = form.verb
     if form.page == "exact":
         return _to(form, "action", now)
@@ -284,13 +284,13 @@ def _confirm(form: Form, now: float) -> Form | Choice:
     if verb.option is None:
         return _to(form, "edit" if verb.does == "edit" else "message", now)
     if verb.allows:
-        return Choice(verb.option, arguments=form.arguments if form.page == "changes" else None)
-    return Choice(verb.option, message=form.message.strip() or None)
+        return Chosen(verb.option, arguments=form.arguments if form.page == "changes" else None)
+    return Chosen(verb.option, message=form.message.strip() or None)
 
 
-def _refuse(form: Form) -> Choice:
+def _refuse(form: Form) -> Chosen:
     refusal = next(verb.option for verb in form.offered if verb.option is not None and not verb.allows)
-    return Choice(refusal, message=form.message.strip() or None)
+    return Chosen(refusal, message=form.message.strip() or None)
 
 
 def _to(form: Form, page: Page, now: float) -> Form:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from amplifier_hooks.action import freeze, thaw
-from approval_backends.terminal.cells import Row, width_of
+from approval_backends.terminal.cells import Strip, width_of
 from approval_backends.terminal.masks import names_secret, pieces
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["action_page", "changes_page", "diff", "raw_page", "reach_page", "subject"]
 
-Page = tuple[Row, ...]
+Page = tuple[Strip, ...]
 
 SUBJECTS: Final = ("file_path", "path", "notebook_path", "filename", "url", "uri", "pattern", "query")
 """Arguments that name what a tool works on; the first that is there stands beside the tool's name."""
@@ -63,8 +63,8 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
     return (
         *_table(_argument(name, value, script) for name, value in rest.items()),
         *(row for number, change in enumerate(changes, start=1) for row in _change(number, changes, *change, script)),
-        *([] if arguments else [Row("no arguments", style="class:dim")]),
-        Row(""),
+        *([] if arguments else [Strip("no arguments", style="class:dim")]),
+        Strip(""),
         *_table(
             [
                 *_questions(request, script),
@@ -91,8 +91,8 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
     text = json.dumps(thaw(freeze(dict(request.arguments))), indent=2).replace("\x7f", "\\u007f")
     return (
         *_table(Entry(name, [script.inline(fact)]) for name, fact in facts.items() if fact),
-        Row(""),
-        *(Row(line, lead=" │ ", follow=" ┊ ") for line in text.split("\n")),
+        Strip(""),
+        *(Strip(line, lead=" │ ", follow=" ┊ ") for line in text.split("\n")),
     )
 
 
@@ -132,7 +132,7 @@ class Entry:
     """Whether the lines stand below the name."""
 
 
-def _table(entries: Iterable[Entry]) -> Iterator[Row]:
+def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
     """Names on the left, the rest beside them; whatever follows on further lines stands behind a mark."""
     entries = list(entries)
     widths = [width_of(entry.label) for entry in entries if not entry.block]
@@ -140,13 +140,13 @@ def _table(entries: Iterable[Entry]) -> Iterator[Row]:
     for entry in entries:
         lines, label = entry.lines, entry.label
         if entry.block or width_of(label) > column:
-            yield Row(label, style="class:label", lead=" ▸ ", follow=" ┊ ")
+            yield Strip(label, style="class:label", lead=" ▸ ", follow=" ┊ ")
         else:
             lead = f" {label}{' ' * (column - width_of(label))}  "
             follow = " " * (column + 1) + "┊ "
-            yield Row(lines[0], entry.style, lead, follow, lead_style="class:label", words=entry.words)
+            yield Strip(lines[0], entry.style, lead, follow, lead_style="class:label", words=entry.words)
             lines = lines[1:]
-        yield from (Row(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
+        yield from (Strip(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
 
 
 def _questions(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
@@ -214,16 +214,16 @@ def _are_edits(value: object) -> bool:
     )
 
 
-def _change(number: int, changes: list[tuple[str, str]], old: str, new: str, script: Script) -> Iterator[Row]:
+def _change(number: int, changes: list[tuple[str, str]], old: str, new: str, script: Script) -> Iterator[Strip]:
     if len(changes) > 1:
-        yield Row(f"change {number} of {len(changes)}", style="class:dim")
+        yield Strip(f"change {number} of {len(changes)}", style="class:dim")
     yield from diff(old, new, script)
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------
 
 
-def diff(old: str, new: str, script: Script) -> Iterator[Row]:
+def diff(old: str, new: str, script: Script) -> Iterator[Strip]:
     """What goes and what comes, line by line, and at the end how much of it. A gap says how long it is."""
     before, after = script.lines(old) if old else [], script.lines(new) if new else []
     added = removed = 0
@@ -232,24 +232,24 @@ def diff(old: str, new: str, script: Script) -> Iterator[Row]:
         removed += len(lines) * (kind == "-")
         style = {"+": "class:good", "-": "class:high"}.get(kind, "")
         if kind == "~":
-            yield Row(f"{len(lines):,} unchanged lines", style="class:dim", lead="   · ", follow="   · ")
+            yield Strip(f"{len(lines):,} unchanged lines", style="class:dim", lead="   · ", follow="   · ")
         else:
             for line in lines:
-                yield Row(_covered(line, script), style, f" {kind} │ ", f" {kind} ┊ ", lead_style=style)
-    yield Row(f"{added:,} {_lines(added)} added, {removed:,} removed", style="class:dim")
+                yield Strip(_covered(line, script), style, f" {kind} │ ", f" {kind} ┊ ", lead_style=style)
+    yield Strip(f"{added:,} {_lines(added)} added, {removed:,} removed", style="class:dim")
 
 
 def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest: str, script: Script) -> Page:
     """What the person's own arguments change, as JSON before and after."""
     old, new = (json.dumps(thaw(freeze(dict(a))), indent=2, ensure_ascii=False) for a in (request.arguments, arguments))
     return (
-        Row(
+        Strip(
             f"Your arguments instead of the agent's; digest {digest[:4]} {digest[4:8]}",
             style="class:strong",
             words=True,
         ),
         *diff(old, new, script),
-        Row("They pass through the hooks again before anything runs.", style="class:dim", words=True),
+        Strip("They pass through the hooks again before anything runs.", style="class:dim", words=True),
     )
 
 
@@ -292,18 +292,18 @@ def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Pag
     """What a standing answer would answer from now on, what it would not, and when it ends."""
     verb = "Allowed" if allows else "Denied"
     return (
-        Row(f"{verb} without asking again, from now on:", style="class:strong", words=True),
+        Strip(f"{verb} without asking again, from now on:", style="class:strong", words=True),
         *(row for question in request.questions for row in _covers(request, question, script)),
-        Row(""),
-        Row(
+        Strip(""),
+        Strip(
             "Not covered: other agents, tools, directories or sessions, and another version of a hook that asks.",
             words=True,
         ),
-        Row("It ends with this session, or when it is revoked. A deny from any hook or rule still wins.", words=True),
+        Strip("It ends with this session, or when it is revoked. A deny from any hook or rule still wins.", words=True),
     )
 
 
-def _covers(request: ApprovalRequest, question: Question, script: Script) -> Iterator[Row]:
+def _covers(request: ApprovalRequest, question: Question, script: Script) -> Iterator[Strip]:
     where = f"by {script.inline(request.agent)}" + (f" in {script.inline(request.cwd)}" if request.cwd else "")
     tool, hook = script.inline(request.tool), script.inline(question.hook)
     if question.key is not None:
@@ -312,5 +312,5 @@ def _covers(request: ApprovalRequest, question: Question, script: Script) -> Ite
         what, said = f"{tool} {where} with exactly these arguments and nothing else; digest", request.digest[:12]
     else:
         what, said = f"Any {tool} {where} for which {hook} asks", question.prompt
-    yield Row(what, lead=" · ", follow=" ┊ ", words=True)
-    yield from (Row(line, lead="   │ ", follow="   ┊ ", words=True) for line in script.lines(said))
+    yield Strip(what, lead=" · ", follow=" ┊ ", words=True)
+    yield from (Strip(line, lead="   │ ", follow="   ┊ ", words=True) for line in script.lines(said))

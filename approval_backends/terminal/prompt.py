@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.terminal.device import Terminal
-    from approval_backends.terminal.form import Choice
+    from approval_backends.terminal.form import Chosen
 
 __all__ = ["TerminalPrompt"]
 
@@ -50,7 +50,7 @@ class TerminalPrompt:
         *,
         until: datetime | None = None,
         more_waiting: Callable[[], int] = lambda: 0,
-    ) -> Choice:
+    ) -> Chosen:
         """Show the request, wait for an answer, restore the terminal.
 
         The card counts down to `until`, by default the request's own end. `more_waiting` says how many questions wait
@@ -95,7 +95,7 @@ class TerminalPrompt:
 
     async def _show(
         self, request: ApprovalRequest, terminal: Terminal, until: datetime, more_waiting: Callable[[], int]
-    ) -> Choice:
+    ) -> Chosen:
         from prompt_toolkit.application import in_terminal
 
         from approval_backends.terminal.application import CardApplication
@@ -116,7 +116,7 @@ class TerminalPrompt:
                 if card.fatal is not None:
                     signal.raise_signal(card.fatal)
 
-    def _answered(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Choice]) -> Choice:
+    def _answered(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Chosen]) -> Chosen:
         """The answer, and a line about it."""
         try:
             choice = showing.result()
@@ -143,7 +143,7 @@ def expired(request: ApprovalRequest, at: datetime) -> str:
     return f"expired at {at.astimezone():%H:%M:%S}; nobody answered, so {became}"
 
 
-async def _taken_away(showing: asyncio.Task[Choice]) -> None:
+async def _taken_away(showing: asyncio.Task[Chosen]) -> None:
     """Until the terminal is as it was."""
     showing.cancel()
     await asyncio.wait({showing})

@@ -1,14 +1,16 @@
-// The connection: JSON-RPC over one WebSocket to the server this page came from, and to no other; and the server's time.
+// The connection: JSON-RPC over one WebSocket to the server this page came from, and to no other; and its time.
 
 const OURS = "_amplifier-hooks/";
 const META = "amplifier-hooks";
 const DELAYS = [250, 500, 1_000, 2_000, 5_000, 10_000];
-const REFUSED = new Set([4401, 4403]);
+const UNKNOWN = -32000;
+const NOBODY = 4401;
 const PING = 20_000;
 const PATIENCE = 8_000;
 const HEALTHY = 5_000;
 
-export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const unique = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
@@ -26,11 +28,12 @@ export class Link {
     this.heard = 0;
     addEventListener("online", () => this.#now());
     addEventListener("offline", () => this.#socket?.close());
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#check(); });
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.probe(); });
   }
 
-  // The server's time, from the last thing it said.
-  now() { return Date.now() + this.#offset; }
+  // The server's time, from the last thing it said: now, and at a moment of this clock.
+  now() { return this.at(Date.now()); }
+  at(ms) { return ms + this.#offset; }
 
   open() {
     const address = new URL("/acp", location.href);
@@ -58,17 +61,19 @@ export class Link {
 
   async #greet(socket) {
     try {
-      await this.#send("initialize", { protocolVersion: 1, clientCapabilities: { _meta: { [META]: { queue: true } } } });
+      const capabilities = { _meta: { [META]: { queue: true } } };
+      await this.#send("initialize", { protocolVersion: 1, clientCapabilities: capabilities });
       await this.#send("authenticate", { methodId: "token", _meta: { [META]: { token: this.#token } } });
       const attached = await this.ask("attach");
       if (socket !== this.#socket) return;
       clearTimeout(this.#healthy);
       this.#healthy = setTimeout(() => { this.#tries = 0; }, HEALTHY); // a server that hangs up at once is not hurried
       clearInterval(this.#ping);
-      this.#ping = setInterval(() => this.#check(), PING);
+      this.#ping = setInterval(() => this.probe(), PING);
       this.#become("live", attached);
     } catch (error) {
-      if (error.code) this.#refuse(error.message);
+      if (error.code === UNKNOWN) this.#refuse(error.message);
+      else if (error.code) socket.close(); // it may know more the next time
     }
   }
 
@@ -79,8 +84,8 @@ export class Link {
     const said = message.result ?? message.params;
     if (said?.serverTime) this.#offset = Date.parse(said.serverTime) - this.heard;
     if (message.method) {
-      if (message.id == null) { if (message.method.startsWith(OURS)) this.told(message.method.slice(OURS.length), message.params); }
-      else this.#socket.send(JSON.stringify({ jsonrpc: "2.0", id: message.id, error: { code: -32601, message: "Method not found" } }));
+      const ours = message.id == null && message.method.startsWith(OURS);
+      if (ours) this.told(message.method.slice(OURS.length), message.params);
       return;
     }
     const asked = this.#waiting.get(message.id);
@@ -90,7 +95,7 @@ export class Link {
   }
 
   // Browsers do not tell of a peer that has vanished: ask, and hang up on silence.
-  async #check() {
+  async probe() {
     const socket = this.#socket;
     if (socket?.readyState !== WebSocket.OPEN) { this.#now(); return; }
     const silence = setTimeout(() => { socket.close(); if (socket === this.#socket) this.#lost({}); }, PATIENCE);
@@ -105,7 +110,7 @@ export class Link {
     for (const { reject } of this.#waiting.values()) reject(new Failed(0, "the connection broke"));
     this.#waiting.clear();
     if (this.state === "refused") return;
-    if (REFUSED.has(event.code)) { this.#refuse(event.reason); return; }
+    if (event.code === NOBODY && this.state !== "live") { this.#refuse(event.reason); return; }
     this.#become("lost");
     const delay = DELAYS[Math.min(this.#tries++, DELAYS.length - 1)];
     clearTimeout(this.#retry);

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from amplifier_hooks.action import MAX_DEPTH, Action, freeze, thaw
+from amplifier_hooks.action import MAX_DEPTH, Action, freeze, thaw, unchanged
 from amplifier_hooks.errors import InputNotFreezable
 
 pytestmark = pytest.mark.rule("COO-4")
@@ -268,3 +268,21 @@ def test_frozen() -> None:
         action.tool = "u"  # type: ignore[misc]
     with pytest.raises(TypeError):
         Action("", "s", "e", "t", bytearray(b"{}"))  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("COO-4")
+@pytest.mark.parametrize("data", [b"", b"{}{}", b"{} ", b" {}", b"{", "é".encode()])
+def test_what_was_never_frozen_does_not_thaw(data: bytes) -> None:
+    """Only one value, and nothing around it, is read back."""
+    with pytest.raises(ValueError, match=r"."):
+        thaw(data)
+
+
+@pytest.mark.rule("COO-4")
+def test_canonical_as_the_encoder_has_it() -> None:
+    """The bytes are those of the standard library's own encoder."""
+    value = {"b": [1, -0.0, 1e16, True, None], "a": {"é\u2028": "\ud800", "": 10**30}}  # a lone half stays one
+    assert freeze(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    assert unchanged(value, freeze(value))
+    assert not unchanged(value | {"c": 1}, freeze(value))
+    assert not unchanged(value | {"c": object()}, freeze(value))

@@ -16,15 +16,16 @@ from approval_backends.testing import a_request
         ("Bash", {"command": "make \\\n all"}, ("execute", "Run a command", "make \\ …")),
         ("Edit", {"file_path": "a", "old_string": "", "new_string": ""}, ("edit", "Edit", "a")),
         ("Write", {"path": "a", "content": ""}, ("edit", "Write", "a")),
-        ("WebFetch", {"url": "https://x/\u202e"}, ("fetch", "Fetch", "https://x/\\u{202E}")),
-        ("Grep", {"pattern": "x", "path": "a"}, ("search", "Search for", "x")),
-        ("Read", {"file_path": "a"}, ("read", "Open", "a")),
+        ("WebFetch", {"url": "https://x/\u202e"}, ("fetch", "WebFetch", "https://x/\\u{202E}")),
+        ("Grep", {"pattern": "x", "path": "a"}, ("search", "Grep", "x")),
+        ("Read", {"file_path": "a"}, ("other", "Read", "a")),
+        ("Delete", {"path": "a"}, ("other", "Delete", "a")),
         ("Odd\u200b", {"command": ["make"]}, ("other", "Use", "Odd\\u{200B}")),
         ("Nothing", {}, ("other", "Use", "Nothing")),
     ],
 )
 def test_headline(tool: str, arguments: dict[str, Any], said: tuple[str, str, str]) -> None:
-    """The arguments say what a tool does; of a tool nobody knows, its name does."""
+    """The arguments say what is acted on; what they do not tell is not made up, and the tool is named."""
     head = headline(a_request(tool=tool, arguments=arguments), for_page)
     assert (head.kind, head.verb, head.what) == said
 
@@ -38,7 +39,7 @@ def test_headline(tool: str, arguments: dict[str, Any], said: tuple[str, str, st
         ({"file_path": "f", "content": "b", "mode": "append"}, ["Diff", "Besides", "Raw"]),
         ({"command": "make", "timeout": 7}, ["Command", "Besides", "Raw"]),
         ({"url": "x"}, ["Address", "Raw"]),
-        ({"odd": {}}, ["Raw"]),
+        ({"odd": {}}, ["Arguments", "Raw"]),
     ],
 )
 def test_nothing_is_left_out(arguments: dict[str, Any], names: list[str]) -> None:

@@ -201,7 +201,7 @@ def allow(
     chosen = deciding.allowing(record, option)
     if not yes:
         deciding.confirm(record, chosen, no_input=no_input)
-    carried_out(deciding.decided(view, record, chosen, as_json=as_json))
+    carried_out(deciding.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -225,7 +225,7 @@ def deny(
     view = View(store, tenant)
     record = carried_out(deciding.waiting(view, request))
     chosen = deciding.refusing(record, option)
-    carried_out(deciding.decided(view, record, chosen, message=message, as_json=as_json))
+    carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)
@@ -234,7 +234,7 @@ def grants(*, store: Store = None, tenant: Tenant = None, session: Session = Non
     from amplifier_hooks.cli.approvals import deciding
     from amplifier_hooks.cli.approvals.desk import View, carried_out
 
-    carried_out(deciding.granted(View(store, tenant, session), as_json=as_json))
+    carried_out(deciding.list_grants(View(store, tenant, session), as_json=as_json))
 
 
 @app.command(help=REVOKE)

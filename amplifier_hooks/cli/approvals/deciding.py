@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = [
     "agree",
     "allowing",
+    "answer",
     "confirm",
-    "decided",
-    "granted",
+    "list_grants",
     "listed",
     "purged",
     "refusing",
@@ -132,7 +132,7 @@ def agree(question: str, *, no_input: bool) -> None:
         stop("Nothing was done.")
 
 
-async def decided(view: View, record: Record, option: Option, *, message: str | None = None, as_json: bool) -> None:
+async def answer(view: View, record: Record, option: Option, *, message: str | None = None, as_json: bool) -> None:
     """Answer it, and print what came of that. Raises `Trouble` where the answer did not count."""
     async with view.opened() as desk:
         resolution = await desk.broker.decide(record.id, record.digest, option.id, desk.viewer, message=message)
@@ -175,7 +175,7 @@ def _forget_typed() -> None:
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
-async def granted(view: View, *, as_json: bool) -> None:
+async def list_grants(view: View, *, as_json: bool) -> None:
     """Print the standing answers in force."""
     async with view.opened() as desk:
         found = await desk.broker.grants(desk.viewer)

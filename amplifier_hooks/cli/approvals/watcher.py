@@ -19,7 +19,7 @@ from approval_backends.lifecycle import seconds_left
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.desk import Desk, View
     from approval_backends.lifecycle import Record
-    from approval_backends.terminal import Choice, TerminalPrompt
+    from approval_backends.terminal import Chosen, TerminalPrompt
 
 __all__ = ["Watcher", "watched"]
 
@@ -105,7 +105,7 @@ class Watcher:
             self._answered.add(record.id)  # not shown again, whatever became of it
             self._waiting = self._others(record)
 
-    async def _counted(self, record: Record, choice: Choice) -> None:
+    async def _counted(self, record: Record, choice: Chosen) -> None:
         """Put the answer to the store, which says whether it counts."""
         resolution = await self._desk.broker.decide(
             record.id,

@@ -276,7 +276,7 @@ def test_too_late(store: Path) -> None:
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
     with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
-        asyncio.run(deciding.decided(view, before, ALLOW, as_json=False))
+        asyncio.run(deciding.answer(view, before, ALLOW, as_json=False))
     assert record(store, before.id).status == "denied"
 
 

@@ -107,7 +107,8 @@ def test_demo_keeps_the_record(tmp_path: Path) -> None:
     record = tmp_path / "mine.jsonl"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
-    assert kinds[:4] == ["outcome", "outcome", "outcome", "tool.denied"]
+    assert kinds[0] == "segment.opened"
+    assert [kind for kind in kinds if kind in ("outcome", "tool.denied")][:4] == ["outcome"] * 3 + ["tool.denied"]
     before = record.read_bytes()
     again = run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
