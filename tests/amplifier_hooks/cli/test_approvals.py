@@ -400,6 +400,15 @@ def test_rules_check(tmp_path: Path) -> None:
     assert (told.exit_code, told.stdout) == (1, "")
     assert [line.split(": ")[0] for line in told.stderr.splitlines()] == [f"{wrong}:3", f"{wrong}:4", f"{wrong}:4"]
     assert run("rules", "check", str(tmp_path / "none.yaml")).exit_code == 1
+    wrong.write_text("version: 1\nrules:\n- {id: a, effect: deny, tool: X, event: 'tool:prre|run:*|my:own'}\n")
+    told = run("rules", "check", str(wrong))
+    assert (told.exit_code, told.stderr.splitlines()) == (
+        0,
+        [
+            f"{wrong}:3: the catalogue has no event 'tool:prre'; did you mean 'tool:pre'?",
+            f"{wrong}:3: the catalogue has no event 'my:own'; your program has to declare it.",
+        ],
+    )
 
 
 @pytest.mark.rule("BCK-9", "CLI-2")
