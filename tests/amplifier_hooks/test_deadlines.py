@@ -1089,14 +1089,15 @@ async def test_how_a_limit_is_told(hands: Hands) -> None:
 
 
 @pytest.mark.rule("DSP-2", "DSP-5")
-async def test_second_look_inside_another_chain() -> None:
+@pytest.mark.parametrize("stays", [hang, swallow])
+async def test_second_look_inside_another_chain(stays: Callable[..., Any]) -> None:
     """A gate whose second look hangs is given up, and the chain around it, which waits for it, notices nothing."""
     registry, looks, reached = HookRegistry(), list[str](), list[str]()
 
     async def looks_twice(event: str, data: Mapping[str, Any]) -> None:
         looks.append(event)
         if len(looks) > 1:
-            await hang(event, data)
+            await stays(event, data)
 
     registry.gate(TOOL_POST, looks_twice, name="gate", timeout=LIMIT)
     registry.on(TOOL_POST, saying(HookResult.modify({"result": 2})), name="changes")
