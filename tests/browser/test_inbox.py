@@ -125,6 +125,20 @@ async def test_edit(office: Office, visit: Browsers) -> None:
     assert record.digest == again.digest
 
 
+@pytest.mark.rule("BCK-3", "WIR-3")
+async def test_an_edit_that_cannot_be_sent(office: Office, visit: Browsers) -> None:
+    """Arguments too large for a message are refused here, where the text is, and the connection goes on."""
+    await office.submit("r1", arguments={"command": '"' * 20_000})
+    page = await visit(office)
+    await press(page, "Edit")
+    await page.fill("#args", (await page.input_value("#args")).replace("command", "other"))
+    await see(page, "#args-say", "This is too large to be sent.")
+    assert await is_off(page, "Allow edited")
+    await page.fill("#args", '{"command": "ls"}')
+    await see(page, "#args-say", "1 line added, 1 removed")
+    assert len(visit.sockets) == 1
+
+
 @pytest.mark.rule("BCK-3", "APR-5")
 async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     """Before "always" the page says what it would cover; afterwards it is among the grants, and can be revoked."""
