@@ -488,6 +488,25 @@ async def test_the_queue_keeps_still(office: Office, visit: Browsers) -> None:
     assert await page.locator("#waiting .qi").count() == 3
 
 
+@pytest.mark.rule("BCK-3")
+async def test_a_long_queue(office: Office, visit: Browsers) -> None:
+    """Every request has its row, oldest first, also one that comes while the others are still being drawn."""
+    from playwright.async_api import expect
+
+    names = [f"r{number}" for number in range(300)]
+    for name in names:
+        await office.submit(name)
+    page = await visit(office)
+    await office.submit("last")
+    rows = page.locator("#waiting .qi")
+    await expect(rows).to_have_count(301)
+    assert [text.removeprefix("make ") for text in await rows.locator(".u").all_text_contents()] == [*names, "last"]
+    assert await page.title() == "(301) Approvals"
+    await page.keyboard.press("k")
+    await page.keyboard.press("j")
+    await see(page, "#card", "make r1")
+
+
 # -- hostile things ----------------------------------------------------------------------------------------------------
 
 HOSTILE = (
