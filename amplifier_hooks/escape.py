@@ -93,7 +93,7 @@ def for_page(text: str, *, max_run: int = 64) -> str:
     as HTML.
     """
     shown = _escape(text, keep="\n\t", also="⟨")
-    marks = "".join(c for c in set(shown) if unicodedata.category(c).startswith("M"))
+    marks = "" if shown.isascii() else "".join(c for c in set(shown) if unicodedata.category(c).startswith("M"))
     if marks:
         shown = re.sub(f"([{marks}]{{3}})([{marks}]+)", lambda found: found[1] + "".join(map(_number, found[2])), shown)
     return _collapse(shown, max_run)

@@ -35,7 +35,7 @@ from approval_backends.websocket.tail import Tails, Watched
 from approval_backends.websocket.visitor import TOO_SLOW, UNKNOWN_TOKEN, Visitor
 from approval_backends.websocket.waiting import News, Waiting
 from approval_backends.websocket.witness import Witness
-from approval_backends.wire import MAX_MESSAGE, OURS, Note, encoded, fields, written
+from approval_backends.wire import MAX_MESSAGE, OURS, Note, encoded, fields, told, written
 from approval_backends.wire.messages import Added, Changed, Resolved, TailNote
 from approval_backends.wire.records import ending, permission, row
 
@@ -260,13 +260,13 @@ class Gateway:
             message = Resolved(
                 request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
             )
-        return written(Note(f"{OURS}{one.kind}", fields(message)))
+        return told(f"{OURS}{one.kind}", message)
 
     def _line(self, place: tuple[str, str], line: TailLine) -> None:
         if self._server is None or all(visitor.tailing is None for visitor in self._visitors):
             return
         note = TailNote(session_id=place[1], line=line, server_time=self._waiting.now)
-        text = written(Note(f"{OURS}line", fields(note)))
+        text = told(f"{OURS}line", note)
         for visitor in list(self._visitors):
             visitor.line(place, text)
 
