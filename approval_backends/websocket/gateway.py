@@ -16,7 +16,8 @@ import socket
 import time
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 from attrs import define
 from websockets.asyncio.server import ServerConnection, serve
@@ -103,6 +104,7 @@ class Gateway:
         self._visitors: dict[Visitor, _Seat] = {}
         self._questions: dict[str, tuple[float, str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._connections: WeakSet[BoundedConnection] = WeakSet()
         self._server: Server | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -148,7 +150,7 @@ class Gateway:
                 self._handle,
                 sock=listening,
                 process_request=self._request,
-                create_connection=BoundedConnection,
+                create_connection=self._connected,  # type: ignore[arg-type]  # what it is called for is all it is
                 compression=None,
                 max_size=MAX_MESSAGE,
                 max_queue=4,
@@ -177,8 +179,8 @@ class Gateway:
             self._dismiss(visitor, RESTARTS, "the gateway stops")
         gone = asyncio.ensure_future(server.wait_closed())
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
-        for connection in list(server.handlers):  # handshakes, and whoever does not close
-            connection.transport.abort()
+        for connection in list(self._connections):  # in their handshake, or not closing
+            connection.cut()
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
         gone.cancel()
 
@@ -271,6 +273,12 @@ class Gateway:
             visitor.line(place, text)
 
     # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _connected(self, *arguments: Any, **options: Any) -> BoundedConnection:
+        """A connection, before its first word."""
+        connection = BoundedConnection(*arguments, **options)
+        self._connections.add(connection)
+        return connection
 
     async def _handle(self, connection: ServerConnection) -> None:
         """One client, until it or its time is gone."""
