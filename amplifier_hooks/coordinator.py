@@ -211,7 +211,7 @@ class SessionCoordinator:
             tenant,
             Budget(limits=budget or Limits()),
             tokens.counter_for(model) if counter is None else tokens.guarded(counter, run=DaemonPool(1, "counter").run),
-            hooks.may_instruct,
+            hooks.voice,
             self._session.tell,
         )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amplifier_hooks.matching import Matcher
+    from amplifier_hooks.provenance import VoiceStanding
 
 __all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
 
@@ -65,6 +66,8 @@ class Hook:
     budget: SharedTime | None = None
     timing: bool = False
     source: Source = "code"
+    origin: str = ""
+    """What it speaks for outside of this process: the address of a service, a program."""
 
     enabled: bool = True
     timed: bool = False
@@ -89,6 +92,15 @@ class Hook:
     def place(self) -> tuple[int, bool, int]:
         """Where it stands: lower priority first, then system before tenants, then in order of registration."""
         return (self.priority, bool(self.tenant), self.number)
+
+    @property
+    def standing(self) -> VoiceStanding:
+        """How far its words are trusted."""
+        if self.origin:
+            return "external"
+        if self.tenant:
+            return "tenant"
+        return "definition" if self.source == "definition" else self.tier
 
     @property
     def gates(self) -> bool:

@@ -27,6 +27,8 @@ __all__ = [
     "DurableApprovals",
     "GrantKey",
     "GrantStore",
+    "Head",
+    "HeadStore",
     "Option",
     "OptionKind",
     "Question",
@@ -357,6 +359,32 @@ class AuditSink(Protocol):
 
     async def close(self) -> None:
         """Finish. Twice is harmless."""
+        ...
+
+
+@frozen(kw_only=True)
+class Head:
+    """How far a log goes, and the hash of its last line there; `note` is signed, where it was."""
+
+    log: str
+    segment: int
+    size: int
+    head: str
+    note: str = ""
+
+
+class HeadStore(Protocol):
+    """Where heads of logs are kept as well, out of reach of whoever can write the logs."""
+
+    async def latest(self, log: str) -> Head | None:
+        """The latest head of a log, if there is one. Raises when the store cannot be read."""
+        ...
+
+    async def put(self, head: Head) -> None:
+        """Keep a head. One that is earlier than what is kept, or the same, changes nothing.
+
+        Raises `HeadConflict` when another hash is kept for the same size: one of the two logs is not the other.
+        """
         ...
 
 

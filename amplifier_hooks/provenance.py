@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from attrs import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SOURCE", "Provenance", "is_injected", "tag"]
+__all__ = ["SOURCE", "STANDINGS", "Provenance", "Voice", "VoiceStanding", "is_injected", "tag"]
 
 SOURCE: Final = "hook"
+
+VoiceStanding = Literal["built-in", "trusted", "plugin", "tenant", "definition", "external"]
+STANDINGS: Final[tuple[VoiceStanding, ...]] = get_args(VoiceStanding)
+"""How far the words of a hook are trusted, the most first."""
+
+
+@frozen(kw_only=True)
+class Voice:
+    """On whose behalf a hook speaks. Whoever nobody knows speaks for the host, which let it."""
+
+    standing: VoiceStanding = "built-in"
+    origin: str = ""
+    """What it speaks for outside of this process: the address of a service, a program."""
+    heard: bool = True
+    """Whether it may put a text before the model at this event."""
+
+    @property
+    def instructs(self) -> bool:
+        """Whether a text of it may stand there in the system's name."""
+        return self.standing == "built-in"
 
 
 @frozen(kw_only=True)
@@ -31,6 +51,9 @@ class Provenance:
     counter: str
     """How they were counted: `tiktoken:o200k_base`, `estimate:…`, `bytes`, `custom:…`."""
     trimmed: bool = False
+    standing: VoiceStanding = "built-in"
+    origin: str = ""
+    """As in `Voice`."""
 
     def facts(self) -> dict[str, Any]:
         """The fields as they are kept beside the message and in the record."""
@@ -43,6 +66,8 @@ class Provenance:
             "tokens": self.tokens,
             "counter": self.counter,
             "trimmed": self.trimmed,
+            "standing": self.standing,
+            "origin": self.origin,
         }
 
 

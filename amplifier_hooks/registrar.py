@@ -34,6 +34,9 @@ class Registrar(ABC):
     from a definition: its priority is within 0 to 1000, there is a limit for each event, and unless `budget` says
     otherwise it shares half a second with the other definitions of its chain.
 
+    A handler with an `origin`, the address of a service or a program, speaks for somebody outside of this process: its
+    texts are labelled with that and never reach the model in the system's name.
+
     Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
 
     Raises `InvalidRegistration` for what cannot work, `UnknownEvent` under strict_events, and `HookRefused`

@@ -30,6 +30,7 @@ from amplifier_hooks.events import Event
 from amplifier_hooks.fingerprint import fingerprint
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import refusal
+from amplifier_hooks.provenance import STANDINGS, Voice
 from amplifier_hooks.registrar import Registrar, Undo
 from amplifier_hooks.registration import Handler, Seen, make_hook, name_of, seconds
 from amplifier_hooks.reports import reports
@@ -37,7 +38,7 @@ from amplifier_hooks.result import Answer, Outcome
 from amplifier_hooks.roster import Change, Roster
 from amplifier_hooks.scope import RegistryScope
 from amplifier_hooks.shapes import HookMatcher
-from amplifier_hooks.trust import BUILT_IN, Scope, check_access, check_operation, check_tenant
+from amplifier_hooks.trust import BUILT_IN, Scope, check_access, check_operation, check_tenant, may_change
 from amplifier_hooks.view import DataView
 from amplifier_hooks.vocabulary import Vocabulary, applies, is_pattern
 from amplifier_hooks.waiting import LEAKS_ALLOWED, cancelled_itself
@@ -232,12 +233,23 @@ class HookRegistry(Registrar):
         return bool(layers.participants) or self._stopped is not None
 
     def may_instruct(self, hook: str) -> bool:
-        """Whether a text of this hook may reach the model in the system's name: those of its own host may.
+        """Whether this hook speaks in its host's name: not those of plugins and tenants, data or others."""
+        return self.voice(hook, events.TOOL_PRE).instructs
 
-        Texts of plugins, of tenants and of hooks that came as data may not.
+    def voice(self, hook: str, event: str) -> Voice:
+        """On whose behalf the hook of this name speaks, and whether it may put a text before the model here.
+
+        Nobody may where that means nothing, and a plugin or a tenant not where it could not have registered. Of hooks
+        that share a name the least trusted counts.
         """
         named = self._roster.named(hook)
-        return all(one.tier == "built-in" and not one.tenant and one.source != "definition" for one in named)
+        row = self._vocabulary.find(event)
+        means = row is None or "inject_context" in row.answers
+        heard = means and all(row is None or may_change(one.tier, one.tenant, row) for one in named)
+        if not named:
+            return Voice(heard=heard)
+        least = max(named, key=lambda one: STANDINGS.index(one.standing))
+        return Voice(standing=least.standing, origin=least.origin, heard=heard)
 
     def version_of(self, hook: str) -> str:
         """Which version of a hook this is, by name: another one has to be approved anew."""

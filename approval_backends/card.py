@@ -135,6 +135,8 @@ def _telling(arguments: Mapping[str, Any], escape: Escape) -> Iterator[View]:
     else:
         key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
         if key is None:
+            text = json.dumps(arguments, ensure_ascii=False, indent=2)
+            yield View(name="Arguments", text=escape(text), characters=len(text))
             return
         yield View(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
         used = (key,)

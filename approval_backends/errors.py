@@ -11,7 +11,8 @@ HookError
 │   └── TokenRefused          the gateway does not know this token, or not any more
 ├── GatewayRefusal            the gateway understood the client and does not do what it wants
 ├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
-└── RulesUnreadable           a file of rules that is not there, or that others may write
+├── RulesUnreadable           a file of rules that is not there, or that others may write
+└── UnknownStore (ValueError)  an address that names no store there is here
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -35,6 +36,7 @@ __all__ = [
     "RulesUnreadable",
     "SessionTakenOver",
     "TooManyRequests",
+    "UnknownStore",
 ]
 
 SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
@@ -123,3 +125,7 @@ class RulesUnreadable(HookError):
         self.file = file
         self.problem = problem
         super().__init__(f"the rules in {file} cannot be used: {problem}")
+
+
+class UnknownStore(HookUsageError, ValueError):
+    """An address that is neither a file nor a server of a kind that can be reached from here."""

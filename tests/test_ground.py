@@ -30,7 +30,10 @@ PURE = [
     "amplifier_hooks.result",
     "approval_backends.card",
     "approval_backends.change",
+    "approval_backends.editing",
     "approval_backends.lifecycle",
+    "approval_backends.marks",
+    "approval_backends.oddities",
     "approval_backends.wire",
 ]
 HEAVY = [

@@ -3,6 +3,7 @@
     __init__    the command itself: what it is called with, and how it ends
     demo        `amplifier-hooks demo`; one file for each command
     story       what the demo tells
+    approvals/  `amplifier-hooks approvals`: its commands, and what they share
     serve       `amplifier-hooks serve`
     handover    its token, for programs of the same user
 
@@ -17,7 +18,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import demo, serve
+from amplifier_hooks.cli import approvals, demo, serve
 
 __all__ = ["main"]
 
@@ -27,6 +28,7 @@ HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and 
 Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks demo --no-input    the same tour, asking nobody
+  amplifier-hooks approvals list     what waits for an answer
   amplifier-hooks serve --web        the page where people approve
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
@@ -38,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=demo.HELP)(demo.demo)
+app.add_typer(approvals.app, name="approvals")
 app.command(help=serve.HELP)(serve.serve)
 
 

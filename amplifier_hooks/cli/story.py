@@ -171,12 +171,12 @@ def became(result: ToolOutcome) -> str:
 
 def show_record(say: Narrator, path: Path, *, kept: bool) -> None:
     """The record, a line each, without what differs from run to run."""
-    records = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
     say.scene("4", "What was decided is on record")
     name = str(path) if kept else path.name
-    say.line(f"{len(records)} lines of JSON in {name}, which only its owner can read. In short:")
-    for facts in records:
-        say.line(f"  {facts['number']:>2}  {facts['kind']:<19} {in_short(facts)}".rstrip())
+    say.line(f"{len(lines)} lines of JSON in {name}, which only its owner can read. In short:")
+    for line in lines:
+        say.line(f"  {line['seq']:>2}  {line['kind']:<19} {in_short(line['facts'])}".rstrip())
 
 
 def in_short(facts: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from amplifier_hooks.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from amplifier_hooks.dialects.dialect import Dialect, Spelling
@@ -36,30 +36,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ImportedHook", "Settings", "Skipped", "compile_their_matcher", "read_settings"]
 
+BOTH: Final = frozenset({"type", "timeout", "once", "if", "onFailure", "statusMessage"})
 KNOWN: Final[Mapping[str, frozenset[str]]] = {
-    "command": frozenset(
-        [
-            "type",
-            "command",
-            "args",
-            "timeout",
-            "shell",
-            "async",
-            "once",
-            "if",
-            "onFailure",
-            "statusMessage",
-            "name",
-            "description",
-            "asyncRewake",
-            "commandWindows",
-        ]
-    ),
-    "http": frozenset(
-        ["type", "url", "headers", "allowedEnvVars", "timeout", "once", "if", "onFailure", "statusMessage"]
-    ),
+    "command": BOTH | {"command", "args", "shell", "async", "asyncRewake", "commandWindows", "name", "description"},
+    "http": BOTH | {"url", "headers", "allowedEnvVars"},
 }
 """Keys of a hook, by its type. Those that only decorate are known and change nothing."""
+
+OVERREACHING: Final = ("permission", "approv", "trust", "audit", "record", "limit", "budget", "sandbox", "hook", "env")
+"""Words in the names of settings by which a project would decide about itself."""
 
 GROUP: Final = frozenset({"matcher", "hooks", "sequential", "description"})
 
@@ -136,7 +121,9 @@ def read_settings(
     """Read one settings file. Raises `SettingsError` when it cannot be read as such a file at all."""
     codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
     reading = _Reading(dialect, project, codec, reach, programs or Programs(), [], [])
-    table = _object(path).get("hooks", {})
+    whole = _object(path)
+    reading.others(whole.keys() - {"hooks"})
+    table = whole.get("hooks", {})
     if not isinstance(table, dict):
         raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
     for name, groups in table.items():
@@ -174,6 +161,12 @@ class _Reading:
     programs: Programs
     hooks: list[ImportedHook]
     skipped: list[Skipped]
+
+    def others(self, keys: Iterable[str]) -> None:
+        """A file says which hooks there are, and nothing about approvals, trust, the record or limits."""
+        for key in sorted(keys):
+            if any(word in key.casefold() for word in OVERREACHING):
+                self.skipped.append(Skipped(key, "is not for a project to settle, and changes nothing here"))
 
     def event(self, name: str, groups: Any) -> None:
         spelling = next((row for row in self.dialect.spellings if row.theirs == name), None)

@@ -16,6 +16,8 @@ Several stand under a heading, each with its size as the hook wrote it; one that
     app.py, line 7: incompatible types
     ⟦trimmed · kept 12 of 900 tokens⟧
 
+A hook that speaks for somebody outside says for whom: `⟦hook review · external · https://hooks.example/review⟧`.
+
 What is counted is always the finished message: the tokens of its parts do not add up to those of the whole.
 """
 
@@ -28,12 +30,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from attrs import evolve, frozen
 
 from amplifier_hooks.escape import marker
+from amplifier_hooks.provenance import Voice
 
 if TYPE_CHECKING:
     from amplifier_hooks.result import ContextInjection, Role
     from amplifier_hooks.tokens import TokenCount
 
 __all__ = ["Block", "Counting", "Cut", "Fitted", "Layout", "counted", "fitting", "quoted", "together"]
+
+HOST: Final = Voice()
 
 TRIES: Final = 4
 """How often a text is cut shorter because the finished message came out longer than its parts."""
@@ -74,11 +79,15 @@ class Block:
     escaped: bool = False
     """Whether characters had to be made visible."""
     cut: Cut | None = None
+    voice: Voice = HOST
 
     def read(self, size: str = "") -> str:
         """Whose text it is, the text, and how much is missing."""
-        name = f"hook {self.item.hook_name}"
-        head = marker(name, size) if size else marker(name)
+        whose = (
+            f"hook {self.item.hook_name}",
+            *((self.voice.standing, self.voice.origin) if self.voice.origin else ()),
+        )
+        head = marker(*whose, size) if size else marker(*whose)
         if self.cut is None:
             return f"{head}\n{self.text}"
         line = "" if self.text.endswith("\n") else "\n"

@@ -1,8 +1,9 @@
 """Injection: a hook's text becomes a message in the agent's context, within limits, with its provenance.
 
-The way of one emit's texts: made readable → size → how many → one message for each role and place → its tokens,
-counted as it will be read → taken out of the budget before anything else happens → trimmed, left out, or in spite of it
-→ written with its provenance → put on record. Whatever is cut, refused or fails is told to the user.
+The way of one emit's texts: made readable → size → whether its hook is heard there → how many → one message for each
+role and place → its tokens, counted as it will be read → taken out of the budget before anything else happens →
+trimmed, left out, or in spite of it → written with its provenance → put on record. Whatever is cut, refused or fails is
+told to the user.
 
 A context needs `add_message`. It may also have `append_to_last_tool_result(content, metadata)` and
 `add_ephemeral(role, content, metadata)` with `take_ephemeral()`; the first two, plain or async, return True when they
@@ -25,7 +26,7 @@ from amplifier_hooks.effects.deadline import within
 from amplifier_hooks.errors import InjectionTooLarge
 from amplifier_hooks.escape import for_model
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.provenance import Provenance, tag
+from amplifier_hooks.provenance import Provenance, Voice, tag
 from amplifier_hooks.result import UserMessage
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Injected", "Injector", "Place"]
 
 Place = Literal["context", "tool result", "next call", "denial", "nowhere"]
-Why = Literal["size", "items", "budget"]
+Why = Literal["size", "standing", "items", "budget"]
 
 PATIENCE: Final = 5.0
 """Seconds a context has to take one message."""
@@ -104,7 +105,7 @@ class Injector:
         tenant: str,
         budget: Budget,
         counter: Counting,
-        may_instruct: Callable[[str], bool],
+        voice: Callable[[str, str], Voice],
         tell: Callable[[UserMessage], Awaitable[None]],
     ) -> None:
         self._context = context
@@ -113,7 +114,7 @@ class Injector:
         self._tenant = tenant
         self._budget = budget
         self._counter = counter
-        self._may_instruct = may_instruct
+        self._voice = voice
         self._tell = tell
         self._injected: list[Injected] = []
         self._waiting: list[dict[str, Any]] = []
@@ -187,7 +188,9 @@ class Injector:
         if problem := self._too_large(item, one.size):
             raise problem
         carried: list[tuple[Block, Injected]] = []
-        if self._budget.take_items(1):
+        if not one.voice.heard:
+            await self._refused([one], "standing", unheard(one))
+        elif self._budget.take_items(1):
             carried = await self._carry([one], together, place_of(item))
         else:
             await self._refused([one], "items", self._full())
@@ -201,6 +204,8 @@ class Injector:
         for one in map(self._block, injections):
             if problem := self._too_large(one.item, one.size):
                 await self._refused([one], "size", str(problem))
+            elif not one.voice.heard:
+                await self._refused([one], "standing", unheard(one))
             else:
                 blocks.append(one)
         admitted = self._budget.take_items(len(blocks))
@@ -211,7 +216,8 @@ class Injector:
     def _block(self, item: ContextInjection) -> Block:
         """The text made readable, unless it is too large for anybody to read."""
         data = utf8(item.content)
-        role = "user" if item.role == "system" and not self._may_instruct(item.hook_name) else item.role
+        voice = self._voice(item.hook_name, item.event)
+        role = "user" if item.role == "system" and not voice.instructs else item.role
         text = for_model(item.content) if len(data) <= self._budget.limits.injection_size else ""
         return Block(
             item=item,
@@ -220,6 +226,7 @@ class Injector:
             size=len(data),
             digest=hashlib.sha256(data).hexdigest(),
             escaped=text != item.content,
+            voice=voice,
         )
 
     def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
@@ -311,6 +318,8 @@ class Injector:
             tokens=count.tokens if count else 0,
             counter=count.method if count else "",
             trimmed=one.cut is not None,
+            standing=one.voice.standing,
+            origin=one.voice.origin,
         )
 
     def _injected_as(self, one: Block, provenance: Provenance, place: Place) -> Injected:
@@ -383,6 +392,11 @@ class Injector:
             if limit is not None
         ]
         return f"the budget is {' and '.join(allowed)}"
+
+
+def unheard(one: Block) -> str:
+    """Why a text may not come in, however short it is."""
+    return f"no text of a {one.voice.standing} hook comes in at {one.item.event}"
 
 
 def utf8(text: str) -> bytes:

@@ -58,6 +58,11 @@ class CommandHook:
     codec: Codec = NATIVE
     programs: Programs = field(factory=Programs)
 
+    @property
+    def origin(self) -> str:
+        """Whose texts they are: the program's, without its arguments, where there may be secrets."""
+        return self.argv[0]
+
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Run it for one event.
 

@@ -45,11 +45,13 @@ DRAIN: Final = 0.1
 class Programs:
     """Runs programs, so many at once; the others wait their turn, in order.
 
-    `waiting` bounds how many. The time in the queue is the hook's own: its deadline does not wait.
+    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is
+    how long one that is told to end may clean up.
     """
 
     at_once: int = AT_ONCE
     waiting: int = WAITING
+    farewell: float = FAREWELL
     _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         factory=WeakKeyDictionary, init=False
     )
@@ -73,44 +75,43 @@ class Programs:
         finally:
             self._queued -= 1
         try:
-            return await _run(loop, argv, feed, env, cwd)
+            return await self._run(loop, argv, feed, env, cwd)
         finally:
             turn.release()
 
-
-async def _run(
-    loop: asyncio.AbstractEventLoop, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
-) -> Ended:
-    program = _Program(loop)
-    try:
-        transport, _ = await loop.subprocess_exec(
-            lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True
-        )
-    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-        raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
-    try:
-        stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        stdin.write(feed)
-        stdin.write_eof()  # or the reader that ignores us would be waited for
+    async def _run(
+        self, loop: asyncio.AbstractEventLoop, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
+    ) -> Ended:
+        program = _Program(loop)
         try:
-            await asyncio.wait([program.over])  # unlike awaiting it, this leaves it alone when we are cancelled
-        except asyncio.CancelledError:
-            _signal(transport, signal.SIGTERM)
-            await asyncio.wait([program.over], timeout=FAREWELL)
-            raise
-        # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it names
-        # nobody, for numbers are handed out anew only after all others had their turn.
-        _kill(transport)
-        if program.excess is None:
-            await asyncio.wait([program.silent], timeout=DRAIN)
-    finally:
-        _kill(transport)
-        transport.close()
-    if program.excess is not None:
-        raise InvalidResult(program.excess)
-    return Ended(
-        code=cast("int", transport.get_returncode()), output=bytes(program.output), errors=bytes(program.errors)
-    )
+            transport, _ = await loop.subprocess_exec(
+                lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
+            raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
+        try:
+            stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+            stdin.write(feed)
+            stdin.write_eof()  # or the reader that ignores us would be waited for
+            try:
+                await asyncio.wait([program.over])  # unlike awaiting it, this leaves it alone when we are cancelled
+            except asyncio.CancelledError:
+                _signal(transport, signal.SIGTERM)
+                await asyncio.wait([program.over], timeout=self.farewell)
+                raise
+            # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
+            # names nobody, for numbers are handed out anew only after all others had their turn.
+            _kill(transport)
+            if program.excess is None:
+                await asyncio.wait([program.silent], timeout=DRAIN)
+        finally:
+            _kill(transport)
+            transport.close()
+        if program.excess is not None:
+            raise InvalidResult(program.excess)
+        return Ended(
+            code=cast("int", transport.get_returncode()), output=bytes(program.output), errors=bytes(program.errors)
+        )
 
 
 class _Program(asyncio.SubprocessProtocol):

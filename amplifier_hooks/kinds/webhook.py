@@ -114,6 +114,11 @@ class WebhookHook:
     parts: SplitResult = field(init=False, repr=False)
     circuit: Circuit = field(init=False, repr=False, default=Factory(lambda self: Circuit(self.clock), takes_self=True))
 
+    @property
+    def origin(self) -> str:
+        """Whose texts they are, without what may be secret in the address."""
+        return f"{self.parts.scheme}://{self.parts.netloc}{self.parts.path}"
+
     @parts.default
     def _parts(self) -> SplitResult:
         return self.reach.check_url(self.url)

@@ -42,6 +42,7 @@ SETTINGS: Final = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA mmap_size = 0",
+    "PRAGMA secure_delete = ON",  # what is purged is gone from the file too
 )
 VERSIONS: Final = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 NUMBERS: Final = tuple(map(str, range(1, 33)))

@@ -186,10 +186,8 @@ def fold(text: str) -> str:
 
 
 def tidy(path: str) -> str:
-    """With `/` between its parts, and one of them at its beginning: POSIX keeps two, which mean the same here."""
-    if os.name == "nt":
-        path = path.replace("\\", "/")
-    return "/" + path.lstrip("/") if path.startswith("//") else path
+    """With `/` between its parts."""
+    return path.replace("\\", "/") if os.name == "nt" else path
 
 
 def _parts(word: str) -> list[str]:

@@ -6,7 +6,9 @@
     arming.js                what counts as an answer of a person
     queue.js                 what waits, each row in its place
     card.js                  one request, and the answer to it
+    diff.js                  lines of a change
     lists.js                 history, grants, and the rail beside the card
+    words.js                 what became of a request, in words
     page.js                  puts them together: token, places, keys
 
 What the page says of a request was made by the server (`approval_backends/card.py`); it interprets no arguments.

@@ -1,4 +1,4 @@
-// The connection: JSON-RPC over one WebSocket to the server this page came from, and to no other; and the server's time.
+// The connection: JSON-RPC over one WebSocket to the server this page came from, and to no other; and its time.
 
 const OURS = "_amplifier-hooks/";
 const META = "amplifier-hooks";
@@ -8,7 +8,8 @@ const PING = 20_000;
 const PATIENCE = 8_000;
 const HEALTHY = 5_000;
 
-export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const unique = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
@@ -26,7 +27,7 @@ export class Link {
     this.heard = 0;
     addEventListener("online", () => this.#now());
     addEventListener("offline", () => this.#socket?.close());
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#check(); });
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.probe(); });
   }
 
   // The server's time, from the last thing it said.
@@ -58,14 +59,15 @@ export class Link {
 
   async #greet(socket) {
     try {
-      await this.#send("initialize", { protocolVersion: 1, clientCapabilities: { _meta: { [META]: { queue: true } } } });
+      const capabilities = { _meta: { [META]: { queue: true } } };
+      await this.#send("initialize", { protocolVersion: 1, clientCapabilities: capabilities });
       await this.#send("authenticate", { methodId: "token", _meta: { [META]: { token: this.#token } } });
       const attached = await this.ask("attach");
       if (socket !== this.#socket) return;
       clearTimeout(this.#healthy);
       this.#healthy = setTimeout(() => { this.#tries = 0; }, HEALTHY); // a server that hangs up at once is not hurried
       clearInterval(this.#ping);
-      this.#ping = setInterval(() => this.#check(), PING);
+      this.#ping = setInterval(() => this.probe(), PING);
       this.#become("live", attached);
     } catch (error) {
       if (error.code) this.#refuse(error.message);
@@ -79,8 +81,8 @@ export class Link {
     const said = message.result ?? message.params;
     if (said?.serverTime) this.#offset = Date.parse(said.serverTime) - this.heard;
     if (message.method) {
-      if (message.id == null) { if (message.method.startsWith(OURS)) this.told(message.method.slice(OURS.length), message.params); }
-      else this.#socket.send(JSON.stringify({ jsonrpc: "2.0", id: message.id, error: { code: -32601, message: "Method not found" } }));
+      const ours = message.id == null && message.method.startsWith(OURS);
+      if (ours) this.told(message.method.slice(OURS.length), message.params);
       return;
     }
     const asked = this.#waiting.get(message.id);
@@ -90,7 +92,7 @@ export class Link {
   }
 
   // Browsers do not tell of a peer that has vanished: ask, and hang up on silence.
-  async #check() {
+  async probe() {
     const socket = this.#socket;
     if (socket?.readyState !== WebSocket.OPEN) { this.#now(); return; }
     const silence = setTimeout(() => { socket.close(); if (socket === this.#socket) this.#lost({}); }, PATIENCE);

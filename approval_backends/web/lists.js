@@ -1,9 +1,9 @@
 // History, grants, and the rail beside the card.
 
-import { RISK, verdict } from "./queue.js";
 import { dated, h, icon, marked, plural, prose, say, span, time, u } from "./text.js";
+import { RISK, verdict } from "./words.js";
 
-const PAGES = 100;
+const PAGE = 100;
 const LINES = 60;
 const SHOW = {
   all: () => true,
@@ -11,55 +11,75 @@ const SHOW = {
   denied: ({ ending }) => !ending.allowed && Boolean(ending.by),
   ended: ({ ending }) => !ending.by,
 };
-const NOTES = { failed: "It ran and failed.", unknown: "Whether it ran to its end is not known.", approved: "It has not run yet." };
+const NOTES = {
+  failed: "It ran and failed.",
+  unknown: "Whether it ran to its end is not known.",
+  approved: "It has not run yet.",
+};
 
 export class History {
-  #entries = []; #shown = "all";
+  #entries = [];
+  #shown = "all";
 
   constructor(link, me) {
     Object.assign(this, { link, me });
     this.root = document.querySelector("#history");
-    this.root.addEventListener("click", (event) => {
-      const chip = event.target.closest("[data-show]");
+    this.root.addEventListener("click", ({ target }) => {
+      const chip = target.closest("[data-show]");
       if (!chip) return;
       this.#shown = chip.dataset.show;
-      for (const each of this.root.querySelectorAll("[data-show]")) each.setAttribute("aria-pressed", String(each === chip));
+      for (const each of this.root.querySelectorAll("[data-show]")) {
+        each.setAttribute("aria-pressed", String(each === chip));
+      }
       this.#rows();
     });
   }
 
   async load() {
-    let answer;
-    try { answer = await this.link.ask("history", { limit: PAGES }); } catch { return; }
-    this.#entries = answer.entries;
+    try {
+      this.#entries = (await this.link.ask("history", { limit: PAGE })).entries;
+    } catch { return; }
     this.#rows();
   }
 
   #rows() {
-    const now = this.link.now();
-    const took = this.#entries.filter(({ ending }) => ending.by && ending.took != null).map(({ ending }) => ending.took).sort((a, b) => a - b);
-    const count = (show) => this.#entries.filter(SHOW[show]).length;
-    say(this.root.querySelector("#history-sum"), this.#entries.length
-      ? `The last ${plural(this.#entries.length, "request")}: ${count("allowed")} allowed, ${count("denied")} denied, ${count("ended")} expired or withdrawn.${took.length ? ` Half were answered within ${span(took[took.length >> 1])}.` : ""}`
-      : "Nothing has been decided yet.");
     const found = this.#entries.filter(SHOW[this.#shown]);
+    const heads = ["Time", "Answer", "Action", "Who"].map((word) => h("span", {}, word));
+    say(this.root.querySelector("#history-sum"), this.#summary());
     say(this.root.querySelector("#history-rows"), found.length
-      ? [h("div", { class: "hrow head", "aria-hidden": "true" }, ["Time", "Answer", "Action", "Who"].map((word) => h("span", {}, word)), h("span", { class: "took" }, "Took")), found.map((entry) => this.#row(entry, now))]
+      ? [h("div", { class: "hrow head", "aria-hidden": "true" }, heads, h("span", { class: "took" }, "Took")),
+        found.map((entry) => this.#row(entry))]
       : h("p", { class: "void" }, "There is none."));
   }
 
-  #row({ row, ending }, now) {
+  #summary() {
+    if (!this.#entries.length) return "Nothing has been decided yet.";
+    const count = (show) => this.#entries.filter(SHOW[show]).length;
+    const took = this.#entries.filter(({ ending }) => ending.took != null).map(({ ending }) => ending.took);
+    const middle = took.sort((a, b) => a - b)[took.length >> 1];
+    return `The last ${plural(this.#entries.length, "request")}: ${count("allowed")} allowed, ${count("denied")} `
+      + `denied, ${count("ended")} expired or withdrawn.${took.length ? ` Half were answered within ${span(middle)}.` : ""}`;
+  }
+
+  #row({ row, ending }) {
     const is = verdict(ending, this.me.name);
-    const at = ending.at ? Date.parse(ending.at) : Date.parse(row.created);
-    const why = ending.message ? ["“", prose(ending.message), "”"]
-      : ending.by ? [prose(row.agent), " · ", prose(row.session), NOTES[ending.status] ? ` · ${NOTES[ending.status]}` : ""]
-        : ending.status === "expired" ? `Nobody answered; ${ending.allowed ? "allowed" : "denied"} by default` : prose(ending.reason || "Taken back");
-    return h("div", { class: "hrow", "data-id": row.requestId },
-      h("time", {}, dated(at, now)),
+    const at = Date.parse(ending.at ?? row.created);
+    const where = ending.channel ?? (ending.status === "expired" ? "default" : "");
+    return h("div", { class: "hrow" },
+      h("time", {}, dated(at, this.link.now())),
       h("span", { class: `verdict ${is.color}` }, icon(is.icon), is.word),
-      h("div", { class: "what" }, h("b", {}, marked(row.tool)), " ", u(row.what), h("p", {}, h("span", { class: "sr" }, `${RISK[row.risk]}. `), why)),
-      h("div", { class: "who" }, marked(is.who), h("p", {}, ending.channel ? marked(ending.channel) : ending.status === "expired" ? "default" : "")),
+      h("div", { class: "what" }, h("b", {}, marked(row.tool)), " ", u(row.summary ?? row.what),
+        h("p", {}, h("span", { class: "sr" }, `${RISK[row.risk]}. `), this.#why(row, ending))),
+      h("div", { class: "who" }, marked(is.who), h("p", {}, marked(where))),
       h("span", { class: "took wide" }, ending.took == null ? "" : span(ending.took)));
+  }
+
+  #why(row, ending) {
+    if (ending.message) return ["“", prose(ending.message), "”"];
+    const note = NOTES[ending.status];
+    if (ending.by) return [prose(row.agent), " · ", prose(row.session), note && ` · ${note}`];
+    if (ending.status === "expired") return `Nobody answered; ${ending.allowed ? "allowed" : "denied"} by default`;
+    return prose(ending.reason || "Taken back");
   }
 }
 
@@ -67,24 +87,35 @@ export class Grants {
   constructor(link, me, announce) {
     Object.assign(this, { link, me, announce });
     this.root = document.querySelector("#grant-rows");
-    this.root.addEventListener("click", (event) => { const button = event.target.closest("button"); if (button && event.isTrusted) this.#revoke(button); });
+    this.root.addEventListener("click", ({ target, isTrusted }) => {
+      const button = target.closest("button");
+      if (button && isTrusted) this.#revoke(button);
+    });
   }
 
   async load() {
-    let answer;
-    try { answer = await this.link.ask("grants"); } catch { return; }
-    say(this.root, answer.grants.length
-      ? answer.grants.map((grant) => this.#row(grant))
+    let grants;
+    try {
+      ({ grants } = await this.link.ask("grants"));
+    } catch { return; }
+    say(this.root, grants.length
+      ? grants.map((grant) => this.#row(grant))
       : h("p", { class: "void" }, "There is none. “Always” on a card makes one."));
   }
 
   #row(grant) {
     const now = this.link.now();
-    const ends = grant.expires ? `ends ${dated(Date.parse(grant.expires), now)}` : ["ends with session ", prose(grant.session ?? "")];
-    return h("div", { class: "grant" }, h("div", {},
-      h("p", {}, icon(grant.allows ? "yes" : "no", grant.allows ? "c-good" : "c-ink"), h("b", {}, grant.allows ? "Allowed" : "Denied"), " ", prose(grant.covers)),
-      h("small", {}, grant.by === this.me.name ? "You" : marked(grant.by), `, ${dated(Date.parse(grant.since), now)} · `, ends, " · answers hook ", u(grant.hook), grant.version ? [" version ", u(grant.version)] : "")),
-    h("button", { class: "btn line", type: "button", "data-grant": grant.grantId, disabled: !this.me.mayDecide }, "Revoke", h("span", { class: "sr" }, " ", marked(grant.covers))));
+    const ends = grant.expires
+      ? `ends ${dated(Date.parse(grant.expires), now)}`
+      : ["ends with session ", prose(grant.session ?? "")];
+    return h("div", { class: "grant" },
+      h("div", {},
+        h("p", {}, icon(grant.allows ? "yes" : "no", grant.allows ? "c-good" : "c-ink"),
+          h("b", {}, grant.allows ? "Allowed" : "Denied"), " ", prose(grant.covers)),
+        h("small", {}, grant.by === this.me.name ? "You" : marked(grant.by), `, ${dated(Date.parse(grant.since), now)}`,
+          " · ", ends, " · answers hook ", u(grant.hook), grant.version && [" version ", u(grant.version)])),
+      h("button", { class: "btn line", type: "button", "data-grant": grant.grantId, disabled: !this.me.mayDecide },
+        "Revoke", h("span", { class: "sr" }, " ", marked(grant.covers))));
   }
 
   async #revoke(button) {
@@ -92,13 +123,18 @@ export class Grants {
     try {
       const { revoked } = await this.link.ask("revoke", { grantId: button.dataset.grant });
       this.announce(revoked ? "Revoked." : "It was not in force any more.");
-      await this.load();
-    } catch { button.disabled = false; this.announce("Not revoked: no connection."); }
+    } catch {
+      button.disabled = false;
+      this.announce("Not revoked: no connection.");
+      return;
+    }
+    await this.load();
   }
 }
 
 export class Rail {
-  #lines = []; #session;
+  #lines = [];
+  #session;
 
   constructor(link, me) {
     Object.assign(this, { link, me, tail: false });
@@ -110,19 +146,28 @@ export class Rail {
     this.root.hidden = !row;
     if (!row) return;
     const fact = (name, ...text) => [h("dt", {}, name), h("dd", {}, ...text)];
-    const asked = Date.parse(row.created);
+    const digest = row.digest.slice(0, 16).match(/.{1,4}/g) ?? [];
+    this.askedAt = Date.parse(row.created);
     this.asked = h("span");
-    this.askedAt = asked;
     say(this.facts,
-      fact("Session", prose(row.session)), fact("Agent", u(row.agent)), card?.cwd && fact("Directory", u(card.cwd)),
-      row.tenant && fact("Tenant", u(row.tenant)), fact("Tool", u(row.tool)), card?.event && fact("Event", u(card.event)),
-      fact("Asked", time(asked), this.asked), fact("Ends", dated(Date.parse(row.expires), this.link.now()), row.resumable ? ", run can resume later" : ""),
-      fact("Request", u(row.requestId)), fact("Digest", h("span", { class: "u", title: row.digest }, (row.digest.slice(0, 16).match(/.{1,4}/g) ?? []).join(" "))));
+      fact("Session", prose(row.session)),
+      fact("Agent", u(row.agent)),
+      card?.cwd && fact("Directory", u(card.cwd)),
+      row.tenant && fact("Tenant", u(row.tenant)),
+      fact("Tool", u(row.tool)),
+      card?.event && fact("Event", u(card.event)),
+      fact("Asked", time(this.askedAt), this.asked),
+      fact("Ends", dated(Date.parse(row.expires), this.link.now()), row.resumable && ", run can resume later"),
+      fact("Request", u(row.requestId)),
+      fact("Digest", h("span", { class: "u", title: row.digest }, digest.join(" "))));
     this.tick();
     this.#follow(row);
   }
 
-  tick() { if (this.asked && this.link.state === "live") this.asked.textContent = `, ${span(Math.max(0, (this.link.now() - this.askedAt) / 1000))} ago`; }
+  tick() {
+    if (!this.asked || this.link.state !== "live") return;
+    this.asked.textContent = `, ${span(Math.max(0, (this.link.now() - this.askedAt) / 1000))} ago`;
+  }
 
   async #follow(row) {
     document.querySelector("#tail-part").hidden = !this.tail;
@@ -131,9 +176,10 @@ export class Rail {
     this.#session = row.sessionId;
     this.#lines = [];
     this.#paint();
-    let answer;
-    try { answer = await this.link.ask("tail", { sessionId: row.sessionId, on: true }); } catch { this.#session = undefined; return; }
-    if (this.#session === row.sessionId) this.#add(answer.lines);
+    try {
+      const { lines } = await this.link.ask("tail", { sessionId: row.sessionId, on: true });
+      if (this.#session === row.sessionId) this.#add(lines);
+    } catch { this.#session = undefined; }
   }
 
   // A new connection follows nothing yet.
@@ -148,14 +194,17 @@ export class Rail {
 
   #add(lines) {
     const known = new Set(this.#lines.map((line) => line.number));
-    this.#lines = [...this.#lines, ...lines.filter((line) => !known.has(line.number))].sort((a, b) => b.number - a.number).slice(0, LINES);
+    const all = [...this.#lines, ...lines.filter((line) => !known.has(line.number))];
+    this.#lines = all.sort((a, b) => b.number - a.number).slice(0, LINES);
     this.#paint();
   }
 
   #paint() {
     say(document.querySelector("#tail"), this.#lines.map(({ at, kind, text }, number) => {
       const [shape, color] = shapeOf(kind, text);
-      return h("li", {}, h("time", {}, time(Date.parse(at)).slice(0, 5)), icon(shape, color), h("p", { class: number ? null : "now" }, h("span", { class: "sr" }, `${kind.replace(/[._]/g, " ")}: `), prose(text)));
+      const what = h("span", { class: "sr" }, `${kind.replace(/[._]/g, " ")}: `);
+      return h("li", {}, h("time", {}, time(Date.parse(at)).slice(0, 5)), icon(shape, color),
+        h("p", { class: number ? null : "now" }, what, prose(text)));
     }));
   }
 }

@@ -12,10 +12,10 @@ const PLACES = ["inbox", "history", "grants"];
 const OFFLINE = 15_000;
 
 // The token leaves the address at once, and with it whatever a query may have said.
-const kept = { get: (name) => { try { return sessionStorage.getItem(name); } catch { return null; } }, set: (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* for this page only, then */ } } };
 const given = /^#t=(.+)$/.exec(location.hash)?.[1];
 if (given || location.search) history.replaceState(null, "", `${location.pathname}${given ? "#inbox" : location.hash}`);
-if (given) kept.set("token", decodeURIComponent(given));
+const tried = (work) => { try { return work(); } catch { return undefined; } }; // storage may be forbidden
+if (given) tried(() => { sessionStorage.token = decodeURIComponent(given); });
 
 const me = { name: "", mayDecide: false };
 let link, since, lastAnswer, announceTimer;
@@ -46,7 +46,7 @@ const begin = (token) => {
 const told = (method, said) => ({
   added() {
     if (!queue.add(said.row)) return;
-    const waiting = queue.waiting;
+    const waiting = queue.waiting.length;
     announce(`New request: ${said.row.tool}, ${said.row.risk} risk. ${waiting} waiting.`);
     notify(said.row);
     counted();
@@ -95,7 +95,11 @@ const settleUnknown = async (id) => {
   try {
     const found = await link.ask("show", { requestId: id });
     if (found.ending) told("resolved", { requestId: id, ending: found.ending });
-  } catch { told("resolved", { requestId: id, ending: { status: "cancelled", allowed: false, reason: "it is not known any more" } }); }
+  } catch (error) {
+    if (!error.code) return;
+    const ending = { status: "cancelled", allowed: false, reason: "it is not known any more" };
+    told("resolved", { requestId: id, ending });
+  }
 };
 
 // -- the frame --
@@ -110,22 +114,28 @@ const banner = () => {
   notice.className = `notice ${off ? "off" : "wait"}`;
   notice.firstElementChild.firstElementChild.setAttribute("href", off ? "#i-off" : "#i-wait");
   const [word, more] = notice.querySelectorAll("b, span");
-  const text = off ? `since ${time(since)}. Nothing is sent.` : `This is ${span(Math.max(0, (Date.now() - (link.heard || since)) / 1000))} old. Read on; deciding waits.`;
-  if (word.textContent !== (off ? "Offline" : "Reconnecting")) word.textContent = off ? "Offline" : "Reconnecting";
-  more.textContent = text;
+  const name = off ? "Offline" : "Reconnecting";
+  const old = span((Date.now() - (link.heard || since)) / 1000);
+  if (word.textContent !== name) word.textContent = name;
+  more.textContent = off ? `since ${time(since)}. Nothing is sent.` : `This is ${old} old. Read on; deciding waits.`;
 };
 
 const counted = () => {
-  const waiting = queue.waiting;
+  const waiting = queue.waiting.length;
   document.title = waiting ? `(${waiting}) Approvals` : "Approvals";
   const count = $("#count");
   count.hidden = !waiting;
   say(count, String(waiting), h("span", { class: "sr" }, " waiting"));
-  const dot = waiting ? `<circle cx="22" cy="10" r="10" fill="#17606d"/><text x="22" y="14.5" font-family="sans-serif" font-size="13" font-weight="700" text-anchor="middle" fill="#fff">${waiting > 9 ? "9+" : waiting}</text>` : "";
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path d="M20 4v15a7 7 0 0 1-14 0v-4l-3 4m3-4 4 4" fill="none" stroke="#17606d" stroke-width="4" stroke-linecap="round"/>${dot}</svg>`;
-  $("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(svg)}`;
-  say($("#last"), lastAnswer ? ` The last answer was given ${span(Math.max(0, (link.now() - lastAnswer) / 1000))} ago.` : "");
+  $("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(badge(waiting))}`;
+  const ago = span(Math.max(0, (link.now() - lastAnswer) / 1000));
+  say($("#last"), lastAnswer && ` The last answer was given ${ago} ago.`);
 };
+
+const badge = (waiting) => `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
+  <path d="M20 4v15a7 7 0 0 1-14 0v-4l-3 4m3-4 4 4" fill="none" stroke="#17606d" stroke-width="4" stroke-linecap="round"/>
+  <g visibility="${waiting ? "visible" : "hidden"}"><circle cx="22" cy="10" r="10" fill="#17606d"/>
+  <text x="22" y="14.5" font-family="sans-serif" font-size="13" font-weight="700" text-anchor="middle" fill="#fff">${
+  waiting > 9 ? "9+" : waiting}</text></g></svg>`;
 
 const tick = () => {
   if (!link || document.hidden) return;
@@ -139,14 +149,16 @@ const gate = (why) => {
   for (const name of PLACES) $(`#${name}`).hidden = true;
   $("#gate").hidden = false;
   $("#notice").hidden = $("#live").hidden = true;
-  if (why) $("#gate-why").textContent = "The server does not know this token. Open the address that it printed last, or paste the token here.";
+  if (!why) return;
+  $("#gate-why").textContent =
+    "The server does not know this token. Open the address that it printed last, or paste the token here.";
 };
 
 $("#gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const token = $("#token").value.trim();
   if (!token) return;
-  kept.set("token", token.replace(/^.*#t=/, ""));
+  location.replace(`${location.pathname}#t=${encodeURIComponent(token.replace(/^.*#t=/, ""))}`);
   location.reload();
 });
 
@@ -176,7 +188,7 @@ const show = async (id, focus = true) => {
   const shown = card.show(id);
   $("#nothing").hidden = Boolean(card.row);
   rail.show(card.row);
-  if (id && place() === "inbox" && location.hash !== `#r/${encodeURIComponent(id)}`) history.replaceState(null, "", `#r/${encodeURIComponent(id)}`);
+  if (id && place() === "inbox") history.replaceState(null, "", `#r/${encodeURIComponent(id)}`);
   counted();
   await shown;
   if (id !== card.id) return;
@@ -219,51 +231,65 @@ const notify = (row) => {
 // -- light and dark --
 
 const theme = (name) => { document.documentElement.dataset.theme = name; };
-try { if (["light", "dark"].includes(localStorage.theme)) theme(localStorage.theme); } catch { /* as the system has it */ }
+const chosen = tried(() => localStorage.theme);
+if (["light", "dark"].includes(chosen)) theme(chosen);
 $("#theme").addEventListener("click", () => {
-  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  theme(dark ? "light" : "dark");
-  try { localStorage.theme = document.documentElement.dataset.theme; } catch { /* for this page only, then */ }
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const now = document.documentElement.dataset.theme ?? system;
+  theme(now === "dark" ? "light" : "dark");
+  tried(() => { localStorage.theme = document.documentElement.dataset.theme; });
 });
 
 // -- keys: only with a card shown and no field in use --
 
 $("#help").addEventListener("click", () => $("#keys").showModal());
 
-let going = 0;
 const GO = { i: "inbox", h: "history", g: "grants" };
-const ANSWERS = { d: "deny", a: "allow" };
-const PANELS = { m: "deny", e: "edit" };
+const verb = (name) => card.$(`[data-do=${name}]`);
+const KEYS = {
+  j: () => move("next"),
+  k: () => move("prev"),
+  v: () => card.turnOn(),
+  Escape: () => card.back(),
+};
+const DECIDING = {
+  d: () => card.arm(verb("deny")),
+  a: () => card.arm(verb("allow")),
+  m: () => card.toggle("deny"),
+  e: () => card.toggle("edit"),
+  w: () => { card.toggle("always"); if (card.panel === "always") card.arm(verb("always")); },
+};
+const DECISIONS = ["deny", "allow", "always", "edited", "other"];
+let going = 0;
 
 addEventListener("keydown", (event) => {
   const { key, target } = event;
-  if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, textarea, select") || $("#keys").open || !link) return;
-  if (performance.now() < going) {
-    going = 0;
-    if (GO[key]) { event.preventDefault(); location.hash = GO[key]; }
-    return;
-  }
-  if (key === "?") { event.preventDefault(); $("#keys").showModal(); return; }
-  if (key === "g") { going = performance.now() + 1_000; return; }
-  if (place() !== "inbox" || !card.open) return;
-  const button = target.closest?.(".decide button, .outcome button");
-  if ((key === "Enter" || key === " ") && card.armed) {
-    event.preventDefault();
-    if (key === "Enter" && arming.key(event)) card.confirm();
-  } else if ((key === "Enter" || key === " ") && button?.dataset.do && ["deny", "allow", "always", "edited", "other"].includes(button.dataset.do)) {
-    event.preventDefault();
-    if (button.getAttribute("aria-disabled") !== "true" && arming.key(event)) card.arm(button.dataset.do, button.dataset.option);
-  } else if (key === "Escape") card.disarm();
-  else if (key === "j" || key === "k") { event.preventDefault(); move(key === "j" ? "next" : "prev"); }
-  else if (key === "v") card.nextView();
-  else if (ANSWERS[key]) { event.preventDefault(); if (arming.key(event)) card.arm(ANSWERS[key]); }
-  else if (PANELS[key]) { event.preventDefault(); if (arming.key(event)) card.toggle(PANELS[key]); }
-  else if (key === "w") { event.preventDefault(); if (arming.key(event)) { card.toggle("always"); if (card.panel === "always") card.arm("always"); } }
+  if (event.ctrlKey || event.metaKey || event.altKey || !link || $("#keys").open) return;
+  if (target.matches("input, textarea")) return;
+  if (performance.now() < going && GO[key]) location.hash = GO[key];
+  going = key === "g" && !(performance.now() < going) ? performance.now() + 1_000 : 0;
+  if (key === "?") $("#keys").showModal();
+  if (place() !== "inbox" || !card.open || going) return;
+  if (key === "Enter" || key === " ") pressed(event);
+  else if (KEYS[key]) KEYS[key]();
+  else if (DECIDING[key]) { event.preventDefault(); if (arming.key(event)) DECIDING[key](); }
 });
+
+// Enter confirms what is armed. On a button it arms that one; a lone key never decides.
+const pressed = (event) => {
+  const button = event.target.closest("button");
+  const decides = DECISIONS.includes(button?.dataset.do);
+  if (!card.armed && !decides) return;
+  event.preventDefault();
+  if (card.armed ? event.key !== "Enter" : event.repeat) return;
+  if (!arming.key(event)) return;
+  if (card.armed) card.confirm();
+  else card.arm(button);
+};
 
 addEventListener("hashchange", () => { if (link) route(); });
 document.addEventListener("visibilitychange", tick);
 
 tellable();
-const token = kept.get("token");
+const token = given ? decodeURIComponent(given) : tried(() => sessionStorage.token);
 if (token) begin(token); else gate();

@@ -1,35 +1,11 @@
 // The queue: a row keeps its place until nobody points at it any more, whatever happens to its request.
 
 import { h, icon, left, marked, point, say, time, u } from "./text.js";
+import { RISK, inShort, riskColor, verdict } from "./words.js";
 
 const FIRST = 40; // rows that are made at once; the others follow while the page is idle
 const SLICE = 80;
 const RECENT = 12;
-
-export const RISK = { low: "Low risk", medium: "Medium risk", high: "High risk" };
-const RISK_COLOR = { low: "c-low", medium: "c-mid", high: "c-high" };
-export const riskColor = (row) => RISK_COLOR[row.risk];
-
-// What became of a request, for a row: shape, colour, the word for it, and who.
-export const verdict = (ending, me) => {
-  const { status, allowed, kind, edited } = ending;
-  if (status === "expired") return { icon: "late", color: "c-mid", word: "Expired", who: "Nobody" };
-  if (status === "cancelled" || status === "superseded") return { icon: "gone", color: "c-low", word: status === "cancelled" ? "Withdrawn" : "Replaced", who: "Nobody" };
-  const who = ending.by === me ? "You" : ending.by ?? "Nobody";
-  if (!allowed) return { icon: "no", color: "c-ink", word: kind === "reject_always" ? "Denied always" : "Denied", who };
-  return { icon: "yes", color: "c-good", word: edited ? "Edited" : kind === "allow_always" ? "Always" : "Once", who };
-};
-
-export const channelWords = { web: "on the web", websocket: "on the web", terminal: "in the terminal", api: "over the API", rule: "by a rule" };
-export const through = (channel) => (channel ? channelWords[channel] ?? `through ${channel}` : "");
-
-export const sentence = (ending, me) => {
-  const { word, who } = verdict(ending, me);
-  if (word === "Expired") return `Nobody answered; ${ending.allowed ? "allowed" : "denied"}`;
-  if (who === "Nobody") return word;
-  const did = { Once: "Allowed once", Always: "Allowed always", Edited: "Allowed, edited," }[word] ?? word;
-  return `${did} by ${who === "You" ? "you" : who}`;
-};
 
 export class Queue {
   #rows = new Map(); #parked = []; #slices; #template = document.querySelector("#t-item");
@@ -46,7 +22,7 @@ export class Queue {
 
   // Every request that is known here, in the order of the queue.
   get ids() { return [...this.#rows.keys()]; }
-  get waiting() { let count = 0; for (const item of this.#rows.values()) count += !item.ending; return count; }
+  get waiting() { return this.ids.filter((id) => !this.#rows.get(id).ending); }
   get(id) { return this.#rows.get(id); }
 
   // All that waits, after a connection was made. What was here keeps its place.
@@ -56,14 +32,15 @@ export class Queue {
     const gone = [];
     for (const [id, item] of this.#rows) {
       if (waits.has(id)) item.row = waits.get(id);
-      else if (!item.ending) { if (ended.has(id)) this.resolve(id, ended.get(id)); else gone.push(id); }
+      else if (ended.has(id)) this.resolve(id, ended.get(id));
+      else if (!item.ending) gone.push(id);
     }
     this.#recent(recent);
     this.#fill(rows.filter((row) => !this.#rows.has(row.requestId)));
     return gone;
   }
 
-  // Rows are known at once; their elements follow in slices, so that a long queue does not hold up the first look at it.
+  // Rows are known at once; their elements follow in slices, so that a long queue does not hold up the first look.
   #fill(rows) {
     for (const row of rows) this.#rows.set(row.requestId, { row });
     never(this.#slices);
@@ -137,7 +114,7 @@ export class Queue {
     const link = item.node.firstElementChild;
     link.href = `#r/${encodeURIComponent(item.row.requestId)}`;
     say(item.node.querySelector("strong"), marked(item.row.tool));
-    say(item.node.querySelector(".u"), marked(item.row.what === item.row.tool ? item.row.summary ?? "" : item.row.what));
+    say(item.node.querySelector(".u"), marked(about(item.row)));
     this.#paint(item);
     if (item.row.requestId === this.shown) link.setAttribute("aria-current", "true");
     return item.node;
@@ -151,18 +128,20 @@ export class Queue {
     if (ending) {
       const is = verdict(ending, this.me.name);
       point(link.firstElementChild, is.icon, is.color);
-      link.querySelector(".left").textContent = ending.status === "expired" ? "expired" : is.who === "Nobody" ? "ended" : "decided";
-      say(link.querySelector(".from"), marked(sentence(ending, this.me.name)));
+      const ended = is.who === "Nobody" ? "ended" : "decided";
+      link.querySelector(".left").textContent = ending.status === "expired" ? "expired" : ended;
+      say(link.querySelector(".from"), marked(inShort(ending, this.me.name)));
       return;
     }
     point(link.firstElementChild, row.risk, riskColor(row));
-    say(link.querySelector(".from"), h("span", { class: "sr" }, `${RISK[row.risk]}. `), marked(row.agent), row.resumable ? " · run can resume later" : "");
+    say(link.querySelector(".from"), h("span", { class: "sr" }, `${RISK[row.risk]}. `), marked(row.agent),
+      row.resumable && " · run can resume later");
     this.#left(item, this.link.now());
   }
 
   #recent(entries) {
-    const known = new Set(this.#rows.keys());
-    say(this.recentList, entries.filter(({ row }) => !known.has(row.requestId)).slice(0, RECENT).map((entry) => this.#decided(entry)));
+    const moved = entries.filter(({ row }) => !this.#rows.has(row.requestId)).slice(0, RECENT);
+    say(this.recentList, moved.map((entry) => this.#decided(entry)));
     document.querySelector("#recent-head").hidden = !this.recentList.childElementCount;
   }
 
@@ -171,11 +150,15 @@ export class Queue {
     return h("li", {}, h("a", { class: "qi gone", href: "#history" },
       icon(is.icon, is.color), h("strong", {}, marked(row.tool)),
       h("span", { class: "left" }, ending.at ? time(Date.parse(ending.at)).slice(0, 5) : ""),
-      u(row.what === row.tool ? row.summary ?? "" : row.what), h("span", { class: "from" }, marked(sentence(ending, this.me.name)), ending.message ? ", with a message" : "")));
+      u(about(row)),
+      h("span", { class: "from" }, marked(inShort(ending, this.me.name)), ending.message && ", with a message")));
   }
 
   #empty() { document.querySelector("#no-queue").hidden = this.#rows.size > 0; }
 }
+
+// What a row is about: of a tool nobody knows, its arguments.
+const about = (row) => row.summary ?? row.what;
 
 const later = (work) => (globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 16)))(work, { timeout: 500 });
 const never = (handle) => (globalThis.cancelIdleCallback ?? clearTimeout)(handle);

@@ -46,7 +46,8 @@ export const marked = (text) => {
 };
 
 const chip = (mark) => {
-  const shown = mark.startsWith("\\u{") || mark.startsWith("⟨") ? mark : `\\u{${mark.codePointAt(0).toString(16).toUpperCase()}}`;
+  const hex = mark.codePointAt(0).toString(16).toUpperCase();
+  const shown = /^(?:\\u\{|⟨)/.test(mark) ? mark : `\\u{${hex}}`;
   const counted = shown.startsWith("⟨");
   const name = counted ? shown.slice(1, -1) : `character U+${shown.slice(3, -1)}`;
   return h("span", { class: "esc", role: "img", "aria-label": name }, counted ? name : shown);

@@ -50,10 +50,13 @@ __all__ = [
     "Initialize",
     "More",
     "Nothing",
+    "Odd",
     "Outcome",
     "Permission",
     "PermissionAnswer",
     "Pong",
+    "Preview",
+    "Previewed",
     "Question",
     "ReachView",
     "Refused",
@@ -199,6 +202,14 @@ class More(Wanted):
     start: int = Field(ge=0)
 
 
+class Preview(Wanted):
+    """`_amplifier-hooks/preview`: what would run with these arguments, before anybody decides that it may."""
+
+    request_id: Key
+    digest: Key
+    arguments: str
+
+
 class Decide(Wanted):
     """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of what was shown."""
 
@@ -292,6 +303,8 @@ class Row(Wire):
     default: Default
     resumable: bool
     digest: str
+    summary: str | None = None
+    """The arguments in short, where `what` is no more than the tool."""
 
 
 class Outcome(Wire):
@@ -351,6 +364,8 @@ class DiffLine(Wire):
     text: str
     old: int | None = None
     new: int | None = None
+    pieces: list[str] | None = None
+    """The text in three pieces, where it is much like the line it stands for: the one in the middle differs."""
 
 
 class ViewPart(Wire):
@@ -384,6 +399,14 @@ class Choice(Wire):
     kind: OptionKind
 
 
+class Odd(Wire):
+    """Something in the action that does not look like what it is; `mark` is how it appears in the texts."""
+
+    what: str
+    mark: str
+    note: str
+
+
 class ReachView(Wire):
     """What "always" would answer from now on: a sentence for each hook, what it leaves out, and when it ends."""
 
@@ -401,10 +424,23 @@ class CardView(Wire):
     views: list[ViewPart]
     questions: list[Question]
     claim: str | None = None
+    odd: list[Odd] = []
+    edit: str | None = None
+    """The arguments to start an edit from; none if they are too large to be sent back."""
     options: list[Choice]
     always: ReachView | None = None
     status: Status
     ending: Ending | None = None
+    server_time: Time
+
+
+class Previewed(Wire):
+    """The answer to `_amplifier-hooks/preview`: how the arguments differ, and the digest of the action with them."""
+
+    digest: str
+    lines: list[DiffLine]
+    added: int
+    removed: int
     server_time: Time
 
 
@@ -581,6 +617,7 @@ CALLS: Final[Mapping[str, tuple[type[Wanted], type[Wire]]]] = {
     f"{OURS}attach": (Nothing, Attached),
     f"{OURS}show": (Show, CardView),
     f"{OURS}more": (More, ViewPart),
+    f"{OURS}preview": (Preview, Previewed),
     f"{OURS}decide": (Decide, Decided),
     f"{OURS}history": (HistoryWanted, History),
     f"{OURS}grants": (Nothing, Grants),

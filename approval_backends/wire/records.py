@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from attrs import evolve
+
 from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.escape import clip, for_page
 from approval_backends.card import asked, claim, headline, reach, reach_of, views
+from approval_backends.editing import editable, edited
+from approval_backends.marks import marked
+from approval_backends.oddities import oddities
 from approval_backends.wire.messages import (
     CardView,
     Choice,
@@ -14,10 +19,12 @@ from approval_backends.wire.messages import (
     Ending,
     GrantRow,
     HistoryRow,
+    Odd,
     Outcome,
     Permission,
     PermissionExtra,
     PermissionMeta,
+    Previewed,
     Question,
     ReachView,
     Refused,
@@ -30,10 +37,12 @@ from approval_backends.wire.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Option
     from approval_backends.card import View
+    from approval_backends.change import ChangeLine
     from approval_backends.lifecycle import Decider, Grant, Record, Refusal, Status
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "history_row",
     "part",
     "permission",
+    "previewed",
     "refused",
     "rights",
     "row",
@@ -92,6 +102,7 @@ def row(record: Record) -> Row:
         default=request.default,
         resumable=request.wait is not None,
         digest=request.digest,
+        summary=clip(freeze(dict(request.arguments)).decode("ascii"), LONGEST_NAME) if head.kind == "other" else None,
     )
 
 
@@ -107,6 +118,8 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
         views=[_begun(view, 0) for view in views(request, for_page)],
         questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
         claim=claim(request, for_page),
+        odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
+        edit=editable(request.arguments),
         options=[_choice(option) for option in request.options],
         always=ReachView(covers=list(covered.covers), leaves=covered.leaves, ends=covered.ends) if always else None,
         status=record.status,
@@ -118,6 +131,19 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
 def part(record: Record, view: str, start: int) -> ViewPart | None:
     """A view from here on; None if there is no such view."""
     return next((_begun(found, start) for found in views(record.request, for_page) if found.name == view), None)
+
+
+def previewed(record: Record, text: str, now: datetime) -> Previewed:
+    """What would run with these arguments. Raises `BadArguments`, with a sentence for whoever wrote them."""
+    change = edited(record.request, text)
+    lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
+    return Previewed(
+        digest=change.digest,
+        lines=list(_lines(lines)),
+        added=sum(line.kind == "add" for line in lines),
+        removed=sum(line.kind == "del" for line in lines),
+        server_time=now,
+    )
 
 
 def ending(record: Record) -> Ending:
@@ -242,11 +268,19 @@ def _begun(view: View, start: int) -> ViewPart:
         text = view.text[start : start + PART]
         end = start + len(text)
         return whole.model_copy(update={"text": text, "next": end if end < len(view.text) else None})
-    lines: list[DiffLine] = []
     room = PART
+    end = start
     for line in view.lines[start:]:
         room -= len(line.text) + LINE_COSTS
-        if room < 0 and lines:
-            return whole.model_copy(update={"lines": lines, "next": start + len(lines)})
-        lines.append(DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new))
-    return whole.model_copy(update={"lines": lines})
+        if room < 0 and end > start:
+            break
+        end += 1
+    lines = list(_lines(view.lines[start:end]))
+    return whole.model_copy(update={"lines": lines, "next": end if end < len(view.lines) else None})
+
+
+def _lines(lines: Sequence[ChangeLine]) -> Iterator[DiffLine]:
+    marks = marked(lines)
+    for number, line in enumerate(lines):
+        pieces = list(marks[number]) if number in marks else None
+        yield DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new, pieces=pieces)

@@ -997,6 +997,7 @@ async def test_what_is_awaited_need_not_be_a_coroutine(intent: str, marked: bool
 
 
 @pytest.mark.rule("DSP-1", "DSP-5")
+@pytest.mark.fault("F-LC-07")
 @pytest.mark.parametrize("kind", ["standard", "debug", "eager tasks", "uvloop"])
 def test_the_kind_of_loop_does_not_matter(kind: str) -> None:
     """The same hooks give the same outcome on the standard loop, in debug mode, with eager tasks and on uvloop."""

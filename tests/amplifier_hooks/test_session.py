@@ -606,3 +606,67 @@ async def test_ids() -> None:
         for _ in range(3):
             await session.call_tool("Read", {}, lambda _: 1)
     assert len(told) == len(set(told)) == 2 * 3 * 3
+
+
+# -- who is heard ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INJ-1", "TRU-1")
+@pytest.mark.fault("F-INJ-06")
+@pytest.mark.parametrize(
+    ("event", "name", "heard"),
+    [
+        ("tool:post", "ours", True),
+        ("tool:post", "theirs", True),
+        ("llm:post", "ours", True),
+        ("llm:post", "theirs", False),
+        ("llm:post", "theirs for acme", False),
+        ("session:end", "ours", False),
+        ("host:event", "theirs", True),
+    ],
+)
+async def test_who_is_heard(event: str, name: str, heard: bool) -> None:
+    """A text comes in where texts mean something and its hook could have been; if not, the rest of its answer holds."""
+    registry, context = HookRegistry(), RecordingContext()
+    audit, display = CollectingAudit(), CollectingDisplay()
+    registry.on("tool:pre", lambda event, data: None, name="ours")
+    registry.scoped("them").on("tool:pre", lambda event, data: None, name="theirs")
+    registry.scoped("them", tenant="acme").on("tool:pre", lambda event, data: None, name="theirs for acme")
+    session = SessionCoordinator(hooks=registry, context=context, audit=audit, display=display)
+    answer = HookResult.modify({"response": 1}, context_injection="look", user_message="told")
+    assert (await session.process_hook_result(answer, event, name)).data == {"response": 1}
+    assert ("told", "info", f"hook:{name}") in display.messages
+    assert len(context.texts) == len(audit.facts("injection")) == heard
+    assert len(audit.facts("injection.refused")) == (not heard)
+
+
+@pytest.mark.rule("INJ-1", "INJ-6")
+async def test_whose_voice_it_is() -> None:
+    """The least trusted thing about a hook counts for its words, and of hooks that share a name the least trusted."""
+    registry = HookRegistry()
+    standings = dict.fromkeys(["ours", "granted", "plugin", "tenant", "data", "far", "shared"], "")
+
+    class Far:
+        origin = "https://hooks.example/"
+
+        async def __call__(self, event: str, data: Any) -> None: ...
+
+    def quiet(event: str, data: Any) -> None: ...
+
+    registry.on("tool:pre", quiet, name="ours")
+    registry.scoped("p", permissions={"privileged_hooks"}).on("tool:pre", quiet, name="granted")
+    registry.scoped("p").on("tool:pre", quiet, name="plugin")
+    registry.on("tool:pre", quiet, name="tenant", tenant="acme")
+    registry.on("tool:pre", quiet, name="data", source="definition")
+    registry.on("tool:pre", Far(), name="far", tenant="acme")
+    registry.on("tool:pre", quiet, name="shared")
+    registry.on("tool:post", quiet, name="shared", tenant="acme")
+    for name in standings:
+        voice = registry.voice(name, "tool:pre")
+        standings[name] = voice.standing
+        assert voice.instructs == registry.may_instruct(name) == (name == "ours")
+        assert voice.origin == ("https://hooks.example/" if name == "far" else "")
+    assert list(standings.values()) == [
+        "built-in", "trusted", "plugin", "tenant", "definition", "external", "tenant",
+    ]  # fmt: skip
+    assert registry.voice("nobody", "tool:pre").standing == "built-in"

@@ -39,7 +39,7 @@ def test_headline(tool: str, arguments: dict[str, Any], said: tuple[str, str, st
         ({"file_path": "f", "content": "b", "mode": "append"}, ["Diff", "Besides", "Raw"]),
         ({"command": "make", "timeout": 7}, ["Command", "Besides", "Raw"]),
         ({"url": "x"}, ["Address", "Raw"]),
-        ({"odd": {}}, ["Raw"]),
+        ({"odd": {}}, ["Arguments", "Raw"]),
     ],
 )
 def test_nothing_is_left_out(arguments: dict[str, Any], names: list[str]) -> None:

@@ -72,8 +72,9 @@ async def test_a_turn(tmp_path: Path) -> None:
     assert display.messages == [("1 finding", "info", "hook:lint")]
     assert kinds == ["tool.running", "tool.running"]
 
-    records = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
-    assert [record["number"] for record in records] == list(range(1, len(records) + 1))
+    lines = [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    records = [{"kind": line["kind"], **line["facts"]} for line in lines]
     decided = [(record["status"], record["by"]) for record in records if record["kind"] == "approval.decided"]
     assert decided == [("denied", "Robin"), ("approved", "Robin")]
     final = freeze({"file_path": str(tmp_path / "prod.yaml"), "content": "y\n"})

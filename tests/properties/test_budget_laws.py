@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from amplifier_hooks.budget import Budget, Grant, Limits
 from amplifier_hooks.effects.audit import Recorder
 from amplifier_hooks.effects.injection import Injector
+from amplifier_hooks.provenance import Voice
 from amplifier_hooks.result import ROLES, ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
 from amplifier_hooks.threads import DaemonPool
@@ -142,6 +143,11 @@ class Uneven:
             await asyncio.sleep(0)
 
 
+def anybody(_hook: str, _event: str) -> Voice:
+    """Every hook speaks for its host."""
+    return Voice()
+
+
 def counters() -> dict[str, Any]:
     """Exact, estimated, in bytes, and somebody's own."""
     return {
@@ -217,7 +223,7 @@ def test_never_exceeded(name: str, limits: Limits, emits: Any, seed: int) -> Non
 
         budget = Budget(limits)
         injector = Injector(
-            context, Recorder(audit, clock, "s", "t"), clock, "t", budget, Uneven(counter, seed), bool, tell
+            context, Recorder(audit, clock, "s", "t"), clock, "t", budget, Uneven(counter, seed), anybody, tell
         )
         denials = await spend(injector, emits)
         written = [*context.texts, *denials, *(message["content"] for message in injector.take_ephemeral())]
@@ -250,7 +256,7 @@ async def test_many_at_once(name: str, overflow: Any) -> None:
 
     budget = Budget(Limits(per_turn=300, items_per_turn=None, overflow=overflow))
     injector = Injector(
-        context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), bool, tell
+        context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), anybody, tell
     )
     for turn in range(1, 4):
         await asyncio.gather(

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from amplifier_hooks.effects.audit.checkpoint import VerifierKey
 from amplifier_hooks.effects.audit.errors import MalformedLine
 
 __all__ = ["FORMAT", "Opening", "following"]
@@ -53,6 +54,10 @@ class Opening:
         if type(segment) is not int or segment < 1 or not all(isinstance(text, str) for text in texts.values()):
             raise MalformedLine("opens no segment: a member is missing or of the wrong type")
         return cls(segment=segment, **texts)  # type: ignore[arg-type]  # looked at two lines above
+
+    def signed_by(self, public: bytes) -> Opening:
+        """The same, signed by the key with this public half."""
+        return evolve(self, key=str(VerifierKey(self.origin, public)))
 
     def facts(self) -> dict[str, Any]:
         """As the first line says it."""

@@ -9,6 +9,7 @@ LogUnavailable (OSError)   base of what keeps a record from being written; gates
 ├── UnsafeLog              others could read or replace the file or its key, or it is no plain file
 └── LogCut                 the store knows of lines that the file does not have; the operator decides
 MalformedLine (ValueError) bytes that are no line of a log
+HeadConflict               two hashes for one line; somebody has written a log anew
 BadNote (ValueError)       a checkpoint or key that is not what it has to be
 ```
 """
@@ -19,6 +20,7 @@ from amplifier_hooks.errors import HookError
 
 __all__ = [
     "BadNote",
+    "HeadConflict",
     "LogClosed",
     "LogCut",
     "LogForked",
@@ -65,6 +67,16 @@ class UnsafeLog(LogUnavailable):
 
 class LogCut(LogUnavailable):
     """The store remembers lines that the file lacks, or another hash for them."""
+
+
+class HeadConflict(HookError):
+    """The store has another hash for this size of this log."""
+
+    def __init__(self, log: str, segment: int, size: int) -> None:
+        self.log = log
+        self.segment = segment
+        self.size = size
+        super().__init__(f"line {size} in segment {segment} of log {log} has another hash in the store")
 
 
 class MalformedLine(HookError, ValueError):

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.effects.audit.checkpoint import VerifierKey
 from amplifier_hooks.effects.audit.errors import UnsafeLog
+from amplifier_hooks.effects.audit.files import Files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,8 +25,8 @@ __all__ = ["NAME", "AuditKey"]
 NAME: Final = "amplifier-hooks/audit"
 """The name of a public key outside any log."""
 
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SEED_BYTES: Final = 32
+_LONGEST: Final = 65_536
 
 
 class AuditKey:
@@ -66,7 +65,7 @@ class AuditKey:
         except FileExistsError:  # another process was faster
             return cls(_seed(_contents(path), path))
         with suppress(FileExistsError):
-            _create(path.with_name(f"{path.name}.pub"), f"{key.vkey()}\n".encode("ascii"), mode=0o644)
+            _create(path.with_name(f"{path.name}.pub"), f"{key.vkey()}\n".encode("ascii"))
         return key
 
     @property
@@ -89,23 +88,12 @@ class AuditKey:
 
 def _contents(path: Path) -> bytes:
     """The bytes of a file that is nobody else's business."""
+    files = Files()
+    descriptor = files.open(path, write=False)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as problem:
-        if path.is_symlink():
-            raise UnsafeLog(f"the key {path} is a link; name the file itself") from problem
-        raise
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UnsafeLog(f"the key {path} is no plain file")
-        if found.st_uid != os.geteuid():
-            raise UnsafeLog(f"the key {path} belongs to somebody else")
-        if found.st_mode & _OTHERS:
-            raise UnsafeLog(f"others may read the key {path}; make a new one elsewhere, this one is no secret any more")
-        return os.read(descriptor, 65_536)
+        return files.read(descriptor, _LONGEST, 0)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
 def _seed(pem: bytes, path: Path) -> bytes:
@@ -128,21 +116,6 @@ def _pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _create(path: Path, contents: bytes, *, mode: int = 0o600) -> None:
-    """A new file that is whole or not there, with its name durable."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        try:
-            os.write(descriptor, contents)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.link(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _create(path: Path, contents: bytes) -> None:
+    files = Files()
+    files.close(files.create(path, contents, draft=secrets.token_hex(8)))

@@ -1,55 +1,254 @@
-"""The record: one line of JSON for everything a session decides and does, refusals included."""
+"""The record as files: lines that are chained and signed, appended by one writer, readable by their owner only."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
+import inspect
+import secrets
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.effects.audit.encoding import Encoder, Heavy
+from amplifier_hooks.effects.audit.errors import LogCut, LogHangs, LogUnavailable
+from amplifier_hooks.effects.audit.files import Files
+from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.effects.audit.redact import Redactor
+from amplifier_hooks.effects.audit.segments import Segments, hash_at
+from amplifier_hooks.effects.audit.writer import Mark, Pace, Waiter, Writer
+from amplifier_hooks.escape import clip, for_log
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import Head
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from amplifier_hooks.effects.audit.checkpoint import Signer
+    from amplifier_hooks.ports import Clock, HeadStore
 
 __all__ = ["AuditLog"]
 
+log = get_logger(__name__)
+
+PATIENCE: Final = 4.0
+"""Seconds a record may wait for the disk."""
+
+LONGEST_NAME: Final = 256
+
 
 class AuditLog:
-    """Lines of JSON, appended to a file that only its owner can read.
+    """A log that shows whether somebody changed it. One process writes to it, for any number of sessions.
 
-    ASCII only, so that no character of the data can end a line. Written with `os.write`: a buffered file reports a
-    full disk when it is closed, which is after the decision.
+    A record is on disk within a second; with `durable`, when `write` returns. What is not written raises, and what
+    was to follow is denied.
     """
 
-    def __init__(self, descriptor: int, path: Path) -> None:
-        self._descriptor: int | None = descriptor
+    def __init__(
+        self,
+        writer: Writer,
+        encoder: Encoder,
+        path: Path,
+        *,
+        patience: float = PATIENCE,
+        heads: HeadStore | None = None,
+        anchor: Callable[[str], Awaitable[None] | None] | None = None,
+        accept_cut: bool = False,
+    ) -> None:
         self.path = path
+        self._writer = writer
+        self._encode = encoder.encode
+        self._patience = patience
+        self._heads = heads
+        self._anchor = anchor
+        self._accept_cut = accept_cut
+        self._pool = DaemonPool(1, "audit-encoding")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._compared: asyncio.Task[None] | None = None
+        self._closed = False
+        writer.told = self._tell
 
     @classmethod
-    def open(cls, path: str | Path) -> AuditLog:
-        """Append to the file, made if it is not there.
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        key: Signer | str | Path | None = None,
+        signed: bool = True,
+        tenant: str = "",
+        session: str = "",
+        redact: bool = True,
+        known: Iterable[str] = (),
+        heads: HeadStore | None = None,
+        anchor: Callable[[str], Awaitable[None] | None] | None = None,
+        accept_cut: bool = False,
+        patience: float = PATIENCE,
+        pace: Pace | None = None,
+        clock: Clock | None = None,
+        files: Files | None = None,
+    ) -> AuditLog:
+        """Go on with a log, made if it is not there; how the last writer ended is put right, and said in it.
 
-        Raises `OSError` when that is not possible.
+        Args:
+            path: The log's first file. Its folder has to be one in which only its owner can put files.
+            key: What signs it, or the file of an `AuditKey`: `audit.key` in the same folder, made if it is not there.
+            signed: Whether it is signed at all.
+            tenant: Whose log it is, if it is the log of one tenant.
+            session: The same for one session.
+            redact: Whether secrets are hidden; see `Redactor`.
+            known: Secrets to hide, by their value.
+            heads: Where the head of the chain is kept as well. A log that lacks what is known there is not written.
+            anchor: Called with every signed note that is on disk.
+            accept_cut: Go on with a log that lacks what `heads` knows, in a new segment that says so.
+            patience: Seconds a record may wait for the disk.
+            pace: How often it is signed and synced, and when the next segment begins.
+            clock: The time of day.
+            files: The file system.
+
+        Raises `LogInUse`, `UnsafeLog`, and `OSError` when it cannot be opened or made. Reads the last segment, so it
+        takes a moment for a large one.
         """
-        flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-        return cls(os.open(path, flags, 0o600), Path(path))
+        path, files = Path(path), Files() if files is None else files
+        descriptor = files.lock(path.with_name(f".{path.name}.lock"))
+        try:
+            signer = None if not signed else _signer(path, key)
+            segments = Segments(files, path, clock or SystemClock(), signer, _name(tenant), _name(session), _version())
+        except BaseException:
+            files.close(descriptor)
+            raise
+        writer = Writer(segments, pace or Pace(), descriptor, held=heads is not None)
+        writer.start()
+        hiding = _hiding(signer, writer.strand.opening.log)
+        encoder = Encoder(Redactor(hiding, known=known) if redact else None)
+        return cls(writer, encoder, path, patience=patience, heads=heads, anchor=anchor, accept_cut=accept_cut)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one line; with `durable`, wait until the disk has it.
+        """Append one record; with `durable`, return when it would survive a power cut.
 
-        Raises `OSError`. Cancelling it while the disk is awaited leaves the line written.
+        Any value is taken: what JSON cannot hold is replaced by what it is. Do not change the facts meanwhile.
+
+        Raises `LogUnavailable`. Cancelling it may leave the record written, or not.
         """
-        if self._descriptor is None:
-            raise OSError("the record is closed")
-        line = json.dumps({"kind": kind, **facts}, separators=(",", ":"), default=str).encode("ascii") + b"\n"
-        while line:
-            line = line[os.write(self._descriptor, line) :]
-        if durable:
-            await asyncio.to_thread(os.fsync, self._descriptor)
+        try:
+            piece = self._encode(kind, facts)
+        except Heavy:
+            piece = await self._pool.run(self._encode, kind, facts, patient=True)
+        if self._heads is not None or self._anchor is not None:
+            self._loop = asyncio.get_running_loop()
+            await self._comparison()
+        if durable or self._writer.down:
+            await self._on_disk(lambda waiter: self._writer.append(piece, waiter))
+        else:
+            self._writer.append(piece)
 
     async def close(self) -> None:
-        """Close the file. Twice is harmless."""
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
+        """Write what is there, sign it, say that the log is closed, and let go of it. Twice is harmless.
+
+        Raises `LogUnavailable` when that cannot be written. Cancelling it does not stop it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._comparison()
+        except LogUnavailable:
+            self._writer.abandon()
+            raise
+        await self._on_disk(self._writer.end)
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=self._patience)
+
+    async def _on_disk(self, begin: Callable[[Waiter], None]) -> None:
+        """Wait until the disk has it.
+
+        Raises `LogHangs` when that takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Mark] = loop.create_future()
+        begin(Waiter(loop, future))
+        timer = loop.call_later(self._patience, _late, future, self._patience)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    # -- elsewhere -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, mark: Mark) -> None:
+        """In the writer's thread: a checkpoint is on disk."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._publish, mark)
+
+    def _publish(self, mark: Mark) -> None:
+        task = asyncio.ensure_future(self._published(mark))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+
+    async def _published(self, mark: Mark) -> None:
+        try:
+            if self._heads is not None:
+                await self._heads.put(Head(**mark._asdict()))
+            if self._anchor is not None:
+                told = self._anchor(mark.note)
+                if inspect.isawaitable(told):
+                    await told
+        except Exception as error:  # noqa: BLE001  # the line is on disk; the next head says all this one does
+            log.error("audit_head_not_kept", size=mark.size, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+
+    async def _comparison(self) -> None:
+        """Before anything is written: compare the files with the head that is kept elsewhere.
+
+        Raises `LogCut`; and `LogUnavailable` when the head cannot be read, to be tried again with the next record.
+        """
+        if self._heads is None:
+            return
+        if self._compared is None or (self._compared.done() and self._compared.exception() is not None):
+            self._compared = asyncio.ensure_future(self._compare(self._heads))
+        await asyncio.shield(self._compared)
+
+    async def _compare(self, heads: HeadStore) -> None:
+        try:
+            head = await heads.latest(self._writer.strand.opening.log)
+        except Exception as error:
+            raise LogUnavailable(f"the head of the record cannot be read: {error}") from error
+        if head is not None and await self._pool.run(hash_at, self.path, head.segment, head.size) != head.head:
+            known = f"line {head.size} of segment {head.segment}"
+            if not self._accept_cut:
+                raise LogCut(
+                    f"{self.path} has not got {known} as it was; keep what is there, find out why, and pass "
+                    "accept_cut=True to go on in a new segment"
+                )
+            log.error("audit_cut_accepted", path=str(self.path), size=head.size)
+            await self._on_disk(lambda waiter: self._writer.leave("cut", waiter))
+        self._writer.release()
+
+
+def _late(future: asyncio.Future[Mark], patience: float) -> None:
+    if not future.done():
+        future.set_exception(LogHangs(f"the disk did not take it within {patience:g} s"))
+
+
+def _signer(path: Path, key: Signer | str | Path | None) -> Signer:
+    if key is None:
+        return AuditKey.open(path.with_name("audit.key"))
+    return AuditKey.open(key) if isinstance(key, str | Path) else key
+
+
+def _hiding(signer: Signer | None, log_id: str) -> bytes:
+    """The key that secrets are hashed under. Of a foreign signer there is none: then equal ones look equal for now."""
+    return signer.hiding(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
+
+
+def _name(text: str) -> str:
+    return clip(for_log(text), LONGEST_NAME)
+
+
+def _version() -> str:
+    from importlib.metadata import version  # as slow to import as all the rest
+
+    return version("amplifier-hooks")

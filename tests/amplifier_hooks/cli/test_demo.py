@@ -76,7 +76,7 @@ def test_demo_without_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("CLI-1")
-@pytest.mark.parametrize(("answer", "provider"), [("allow once", "live"), ("deny", "sandbox")])
+@pytest.mark.parametrize(("answer", "provider"), [("a Allow once", "live"), ("d Deny", "sandbox")])
 def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
     """In a terminal the demo asks, and does what it is told."""
     child = pexpect.spawn(
@@ -87,10 +87,13 @@ def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
         dimensions=(40, 120),
         timeout=SOON,
     )
-    child.expect_exact("Type one of: Allow once, Deny")
+    child.expect_exact("Enter confirms")
     assert not re.search(rb"\x1b\[[\d;]*[34]\dm", cast("bytes", child.before))  # NO_COLOR is set
-    child.expect_exact("Answer:")
-    child.send(f"{answer}\r")
+    child.send(answer[0])
+    child.expect_exact("a moment")
+    child.expect_exact(f"▸ {answer}".encode())
+    child.expect_exact("Enter confirms")
+    child.send("\r")
     child.expect_exact(f"payment_provider: {provider}")
     child.expect(pexpect.EOF)
     child.close()
@@ -104,7 +107,8 @@ def test_demo_keeps_the_record(tmp_path: Path) -> None:
     record = tmp_path / "mine.jsonl"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
-    assert kinds[:4] == ["outcome", "outcome", "outcome", "tool.denied"]
+    assert kinds[0] == "segment.opened"
+    assert [kind for kind in kinds if kind in ("outcome", "tool.denied")][:4] == ["outcome"] * 3 + ["tool.denied"]
     before = record.read_bytes()
     again = run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")

@@ -270,7 +270,11 @@ async def test_a_deadline_ends_the_group(script: str, tmp_path: Path) -> None:
 
 async def test_a_command_that_is_told_to_end_may_clean_up(tmp_path: Path) -> None:
     """Cancelling asks a command to end before it is killed."""
-    hook = shell(f"trap 'echo cleaned > {tmp_path}/end; exit 0' TERM; echo up > {tmp_path}/up; sleep 60 & wait")
+    programs = Programs(farewell=10.0)
+    hook = shell(
+        f"trap 'echo cleaned > {tmp_path}/end; exit 0' TERM; echo up > {tmp_path}/up; sleep 60 & wait",
+        programs=programs,
+    )
     task = asyncio.create_task(ask(hook))
     await written(tmp_path / "up")
     task.cancel()

@@ -94,7 +94,8 @@ def test_doubt_counts_against_the_call() -> None:
     hostile = call("a" * 4_000 + "!")
     assert effect(rules(f"- {{id: a, effect: deny, tool: {slow}}}\n"), hostile) == "deny"
     assert effect(rules(f"- {{id: a, effect: ask, tool: {slow}}}\n"), hostile) == "ask"
-    assert effect(rules(f"- {{id: a, effect: allow, tool: {slow}, hooks: '*'}}\n"), hostile) is None
+    allow = f"- {{id: a, effect: allow, tool: {slow}, risk: medium, arguments: {{n: 1}}, hooks: '*'}}\n"
+    assert effect(rules(allow), evolve(hostile, arguments={"n": 1})) is None
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

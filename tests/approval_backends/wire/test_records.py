@@ -66,6 +66,8 @@ def test_card_has_everything() -> None:
     assert card.views[1].text == '{\n  "content": "x\\ny",\n  "description": "Say hello",\n  "file_path": "a.py"\n}'
     assert [(why.hook, why.prompt) for why in card.questions] == [("guard", "Write it?")]
     assert card.claim == "Say hello"
+    assert card.edit == '{\n  "file_path": "a.py",\n  "content": "x\\ny",\n  "description": "Say hello"\n}'
+    assert card.odd == []
     assert [option.kind for option in card.options] == ["allow_once", "allow_always", "reject_once", "reject_always"]
     assert card.always is not None
     assert card.always.covers == ["Any Write by coder in /project that raises the question “Write it?”."]

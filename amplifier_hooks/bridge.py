@@ -1,0 +1,74 @@
+"""The hook command that other agent programs run: it passes their question to the server and the answer back.
+
+    python -I -S bridge.py SOCKET PROGRAM [deny|ask|allow]
+
+Standard library only, and as little of it as can be: it runs before every tool call. It parses nothing. What came on
+standard input goes to the server as it is; what the server says goes to standard output and standard error as it is,
+and its exit status is ours. The last argument says what happens when no server answers: by default it is a refusal
+which tells how to start one.
+"""
+
+import os
+import sys
+
+__all__ = ["carry"]
+
+WAIT = 24 * 3600.0
+"""Seconds until an answer is given up. The program's own limit is shorter, and a person may take their time."""
+
+DOWN = "amplifier-hooks does not answer, so nobody has decided this. Start it with: amplifier-hooks serve\n"
+ASK = (
+    '{"decision": "ask", "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask", '
+    '"permissionDecisionReason": "amplifier-hooks does not answer"}}'
+)
+
+
+def carry(arguments: list[str]) -> int:
+    """Ask the server. Returns the exit status."""
+    path, program, *rest = arguments
+    question = sys.stdin.buffer.read()
+    try:
+        status, output, errors = ask(path, program, question)
+    except (OSError, ValueError):
+        return down(rest[0] if rest else "deny")
+    sys.stdout.buffer.write(output)
+    sys.stdout.buffer.flush()
+    sys.stderr.buffer.write(errors)
+    return status
+
+
+def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
+    """One request over the server's socket. Raises `OSError` when nobody answers, `ValueError` when it is no answer."""
+    from _socket import AF_UNIX, SOCK_STREAM, socket  # what `socket` is made of; the rest of that takes longer to load
+
+    connection = socket(AF_UNIX, SOCK_STREAM)
+    connection.settimeout(WAIT)
+    connection.connect(path)
+    head = f"POST /v1/bridge/{program} HTTP/1.1\r\nhost: bridge\r\nconnection: close\r\n"
+    connection.sendall(f"{head}content-length: {len(question)}\r\n\r\n".encode("ascii") + question)
+    answer = b""
+    while part := connection.recv(65536):
+        answer += part
+    connection.close()
+    top, end, body = answer.partition(b"\r\n\r\n")
+    first, *lines = top.split(b"\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in lines if b": " in line)
+    if not end or first.split()[1] != b"200" or len(body) != int(fields[b"content-length"]):
+        raise ValueError(first)
+    cut = int(fields[b"x-output-length"])
+    return int(fields[b"x-exit-status"]), body[:cut], body[cut:]
+
+
+def down(policy: str) -> int:
+    """What happens when no server answers."""
+    if policy == "allow":
+        return 0
+    if policy == "ask":
+        os.write(1, ASK.encode("ascii"))
+        return 0
+    os.write(2, DOWN.encode("ascii"))
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(carry(sys.argv[1:]))

@@ -1,0 +1,325 @@
+"""`amplifier-hooks approvals`: what waits for an answer, and answering it.
+
+    __init__    the commands and their options
+    desk        the store, who sits at it, and how a request is found
+    pages       requests and grants as text and as JSON
+    deciding    list · show · allow · deny · grants · revoke · purge
+    watcher     watch: each request as it arrives, on the card of the terminal
+    policy      rules check · rules explain
+
+All of them work on the store that the asking program uses, in another process or on another machine. The store judges
+every answer: who came first, whether it was in time, and whether it was for this very action.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path  # typer reads the annotations
+from typing import Annotated, Final, Literal
+
+import typer
+
+__all__ = ["app"]
+
+HELP: Final = """Look at what waits for an answer, and answer it.
+
+\b
+Examples:
+  amplifier-hooks approvals list
+  amplifier-hooks approvals show 8c1f
+  amplifier-hooks approvals allow 8c1f
+  amplifier-hooks approvals deny 8c1f --message "not on a Friday"
+  amplifier-hooks approvals watch
+
+The store is the one the asking program uses: --store FILE, --store postgresql://..., AMPLIFIER_HOOKS_STORE, or
+amplifier-hooks/approvals.db where your programs keep their state (~/.local/state).
+"""
+
+LIST: Final = """List what waits for an answer, oldest first.
+
+\b
+Examples:
+  amplifier-hooks approvals list
+  amplifier-hooks approvals list --all --limit 20
+  amplifier-hooks approvals list --json
+"""
+SHOW: Final = """Show one request whole: exactly what would run, who asks, and what has happened to it.
+
+The id may be shortened as long as it is the only one that begins so.
+
+\b
+Examples:
+  amplifier-hooks approvals show 8c1f
+  amplifier-hooks approvals show 8c1f --json
+"""
+ALLOW: Final = """Allow one request, after showing exactly what would run and asking you to confirm.
+
+What is allowed is the action with the digest that is shown, and nothing else.
+
+\b
+Examples:
+  amplifier-hooks approvals allow 8c1f
+  amplifier-hooks approvals allow 8c1f --option "Allow always"
+  amplifier-hooks approvals allow 8c1f --yes
+"""
+DENY: Final = """Deny one request.
+
+\b
+Examples:
+  amplifier-hooks approvals deny 8c1f
+  amplifier-hooks approvals deny 8c1f --message "use the staging copy"
+"""
+GRANTS: Final = """List the standing answers in force: every "allow always" and "deny always".
+
+\b
+Examples:
+  amplifier-hooks approvals grants
+  amplifier-hooks approvals grants --session build-7 --json
+"""
+REVOKE: Final = """End a standing answer; from then on it is asked again.
+
+\b
+Examples:
+  amplifier-hooks approvals revoke 8c1f
+"""
+PURGE: Final = """Remove requests that ended long ago, with the arguments that are stored with them.
+
+What waits for an answer, what nobody knows the outcome of, and what is not in the record yet stays. The record itself
+is not touched: it holds arguments by digest and verifies as before.
+
+\b
+Examples:
+  amplifier-hooks approvals purge
+  amplifier-hooks approvals purge --older-than 12h --yes
+"""
+WATCH: Final = """Show each request as it arrives, and answer it here, beside everybody else who may.
+
+The first answer wins, wherever it is given; a request that was answered elsewhere leaves the screen. Ctrl-C denies what
+is on screen; while nothing is, it ends.
+
+\b
+Examples:
+  amplifier-hooks approvals watch
+  amplifier-hooks approvals watch --session build-7
+"""
+RULES: Final = """Check a file of rules, or see what it says to a call, without running anything.
+
+\b
+Examples:
+  amplifier-hooks approvals rules check rules.yaml
+  amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
+"""
+CHECK: Final = """Say what is wrong with a file of rules, line by line.
+
+\b
+Examples:
+  amplifier-hooks approvals rules check rules.yaml
+"""
+EXPLAIN: Final = """Say which rules decide about a call, which others match, and why the rest do not.
+
+\b
+Examples:
+  amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
+  amplifier-hooks approvals rules explain rules.yaml --tool Write --input '{"file_path": "src/a.py"}' --cwd /project
+  amplifier-hooks approvals rules explain rules.yaml --request 8c1f
+"""
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+rules = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(rules, name="rules", help=RULES)
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        envvar="AMPLIFIER_HOOKS_STORE",
+        metavar="ADDRESS",
+        help="A SQLite file, or postgresql://...#schema.",
+        show_default=False,
+    ),
+]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tenant.", show_default=False)]
+Session = Annotated[
+    list[str] | None, typer.Option(metavar="ID", help="Only of this session; may be repeated.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or how it begins.", show_default=False)]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.", show_default=False)]
+
+
+@app.callback(help=HELP)
+def approvals() -> None:
+    """What stands before the name of a command."""
+
+
+@app.command("list", help=LIST)
+def list_(
+    *,
+    store: Store = None,
+    tenant: Tenant = None,
+    session: Session = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what does not wait any more.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 1_000,
+    as_json: AsJson = False,
+) -> None:
+    """What waits."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    view = View(store, tenant, session)
+    carried_out(deciding.listed(view, everything=everything, limit=limit, as_json=as_json))
+
+
+@app.command(help=SHOW)
+def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """One request."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    carried_out(deciding.shown(View(store, tenant), request, as_json=as_json))
+
+
+@app.command(help=ALLOW)
+def allow(
+    request: Id,
+    *,
+    option: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="Which of the answers that are offered.", show_default=False)
+    ] = None,
+    yes: Yes = False,
+    no_input: NoInput = False,
+    store: Store = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Yes."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    view = View(store, tenant)
+    record = carried_out(deciding.waiting(view, request))
+    chosen = deciding.allowing(record, option)
+    if not yes:
+        deciding.confirm(record, chosen, no_input=no_input)
+    carried_out(deciding.answer(view, record, chosen, as_json=as_json))
+
+
+@app.command(help=DENY)
+def deny(
+    request: Id,
+    *,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="For the model to read.", show_default=False)
+    ] = None,
+    option: Annotated[
+        str | None, typer.Option(metavar="LABEL", help="Which of the answers that are offered.", show_default=False)
+    ] = None,
+    store: Store = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """No."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    view = View(store, tenant)
+    record = carried_out(deciding.waiting(view, request))
+    chosen = deciding.refusing(record, option)
+    carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
+
+
+@app.command(help=GRANTS)
+def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
+    """Standing answers."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    carried_out(deciding.list_grants(View(store, tenant, session), as_json=as_json))
+
+
+@app.command(help=REVOKE)
+def revoke(
+    grant: Annotated[str, typer.Argument(metavar="ID", help="The grant's id, or how it begins.", show_default=False)],
+    *,
+    store: Store = None,
+    tenant: Tenant = None,
+) -> None:
+    """No more."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    carried_out(deciding.revoked(View(store, tenant), grant))
+
+
+@app.command(help=PURGE)
+def purge(
+    *,
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 90s, 30m, 12h, 7d.")] = "7d",
+    unrecorded: Annotated[
+        bool, typer.Option("--unrecorded", help="Also what is not in the record; for programs that keep none.")
+    ] = False,
+    yes: Yes = False,
+    no_input: NoInput = False,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Gone."""
+    from amplifier_hooks.cli.approvals import deciding
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    seconds = deciding.seconds_of(older_than)
+    if not yes:
+        deciding.agree(f"Remove for good what ended more than {older_than} ago?", no_input=no_input)
+    carried_out(deciding.purged(View(store), seconds, unrecorded=unrecorded, as_json=as_json))
+
+
+@app.command(help=WATCH)
+def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
+    """As they come."""
+    from amplifier_hooks.cli.approvals import watcher
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    carried_out(watcher.watched(View(store, tenant, session)), until_interrupted=True)
+
+
+@rules.callback()
+def rules_options() -> None:
+    """What stands before the name of a command."""
+
+
+@rules.command(help=CHECK)
+def check(file: File, *, as_json: AsJson = False) -> None:
+    """Right or wrong."""
+    from amplifier_hooks.cli.approvals import policy
+    from amplifier_hooks.cli.approvals.desk import carried_out
+
+    carried_out(policy.checked(file, as_json=as_json))
+
+
+@rules.command(help=EXPLAIN)
+def explain(
+    file: File,
+    *,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool.", show_default=False)] = None,
+    given: Annotated[str, typer.Option("--input", metavar="JSON", help="Its arguments; - reads them.")] = "{}",
+    request: Annotated[
+        str | None, typer.Option(metavar="ID", help="Take a request in the store instead.", show_default=False)
+    ] = None,
+    cwd: Annotated[Path | None, typer.Option(help="The session's directory; by default this one.")] = None,
+    risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="How much is at stake.")] = "medium",
+    event: Annotated[str, typer.Option(metavar="NAME", help="The event.")] = "tool:pre",
+    store: Store = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why."""
+    from amplifier_hooks.cli.approvals import policy
+    from amplifier_hooks.cli.approvals.desk import View, carried_out
+
+    if (tool is None) == (request is None):
+        raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
+    if request is not None:
+        carried_out(policy.explained_request(file, View(store, tenant), request, as_json=as_json))
+    else:
+        facts = policy.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
+        carried_out(policy.explained(file, facts, as_json=as_json))

@@ -1,0 +1,117 @@
+"""Our hook in another program's settings: put in, recognised, taken out. Settings in, settings out; no file is touched.
+
+An entry of ours is recognised by the file it runs or the address it posts to, so putting it in twice is the same as
+once, and taking it out leaves everything else as it was.
+"""
+
+from __future__ import annotations
+
+import shlex
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import frozen
+
+from amplifier_hooks import events
+from amplifier_hooks.errors import InvalidRegistration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.dialects.dialect import Dialect, Spelling
+
+__all__ = ["Bridge", "is_ours", "with_bridge", "without_bridge"]
+
+WhenDown = Literal["deny", "ask", "allow"]
+
+PATH: Final = "/v1/bridge/"
+"""Where the server takes questions; the name of the dialect follows."""
+
+ROOM: Final = 15.0
+"""Seconds a program waits longer than a person has, so that it hears what became of it."""
+
+
+@frozen(kw_only=True)
+class Bridge:
+    """How a program reaches the server: by running a file with a Python, or by posting to an address.
+
+    `waits` is how many seconds a person has. `when_down` is what happens at a gate when no server answers; elsewhere
+    the program goes on.
+    """
+
+    python: str = ""
+    file: str = ""
+    socket: str = ""
+    url: str = ""
+    token_variable: str = "AMPLIFIER_HOOKS_TOKEN"  # noqa: S105  # a name
+    """The variable of the environment that holds the token, for programs that post."""
+    waits: float = 300.0
+    when_down: WhenDown = "deny"
+
+    def entry(self, dialect: Dialect, spelling: Spelling) -> dict[str, Any]:
+        """The hook for one event."""
+        row = events.find(spelling.ours)
+        gate = row is not None and row.gate and spelling.blocks == "deny"
+        timeout = round((self.waits + ROOM) * dialect.second)
+        if self.url:
+            if dialect.name != "claude_code":
+                raise InvalidRegistration(f"{dialect.title} posts to no address; install the command instead")
+            return {
+                "type": "http",
+                "url": f"{self.url.rstrip('/')}{PATH}{dialect.name}",
+                "headers": {"Authorization": f"Bearer ${{{self.token_variable}}}"},
+                "allowedEnvVars": [self.token_variable],
+                "timeout": timeout,
+            } | ({"onFailure": "block"} if gate and self.when_down == "deny" else {})
+        policy = self.when_down if gate else "allow"
+        words = [self.python, "-I", "-S", self.file, self.socket, dialect.name, policy]
+        entry: dict[str, Any] = {"type": "command", "command": shlex.join(words), "timeout": timeout}
+        if dialect.name == "claude_code" and policy == "deny":
+            entry["onFailure"] = "block"
+        return entry
+
+
+def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> dict[str, Any]:
+    """The settings with our hook at every event of the dialect, once.
+
+    Raises `InvalidRegistration` for settings whose hooks are no object of lists: somebody has to mend them first.
+    """
+    changed = without_bridge(settings)
+    hooks = changed.setdefault("hooks", {})
+    for spelling in dialect.spellings:
+        matched = {"matcher": "*"} if spelling.tested == "tool_name" else {}
+        hooks.setdefault(spelling.theirs, []).append({**matched, "hooks": [bridge.entry(dialect, spelling)]})
+    return changed
+
+
+def without_bridge(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without any hook of ours; groups and events that held nothing else go, too."""
+    changed = deepcopy(dict(settings))
+    table = changed.get("hooks")
+    if table is None:
+        return changed
+    if not isinstance(table, dict) or not all(isinstance(groups, list) for groups in table.values()):
+        raise InvalidRegistration("the settings' hooks are no object of lists; mend that first")
+    kept = {event: without for event, groups in table.items() if (without := _without(groups))}
+    del changed["hooks"]
+    return {**changed, "hooks": kept} if kept else changed
+
+
+def _without(groups: list[Any]) -> list[Any]:
+    kept = []
+    for group in groups:
+        hooks = group.get("hooks") if isinstance(group, dict) else None
+        if not isinstance(hooks, list) or not any(map(is_ours, hooks)):
+            kept.append(group)
+        elif others := [hook for hook in hooks if not is_ours(hook)]:
+            kept.append({**group, "hooks": others})
+    return kept
+
+
+def is_ours(hook: Any) -> bool:
+    """Whether a hook in somebody's settings is the bridge."""
+    if not isinstance(hook, dict):
+        return False
+    command, url = hook.get("command"), hook.get("url")
+    runs_us = isinstance(command, str) and "amplifier_hooks/bridge.py" in command.replace("\\", "/")
+    return runs_us or (isinstance(url, str) and PATH in url)

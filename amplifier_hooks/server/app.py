@@ -1,0 +1,87 @@
+"""The HTTP application: where the questions of other programs come in.
+
+Over the Unix socket the file system decides who may ask. Over TCP a token does, and the Host header has to name this
+machine, so that no page in a browser can ask in somebody's name.
+"""
+
+from __future__ import annotations
+
+import json
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request, Response
+
+from amplifier_hooks.errors import InvalidPayload
+from amplifier_hooks.kinds.codec import BLOCKED, Ended
+from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD
+
+if TYPE_CHECKING:
+    from amplifier_hooks.server.guests import Guests
+
+__all__ = ["create_app"]
+
+LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "bridge"})
+
+
+def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
+    """The application. With a `token`, every request has to bear it; without one, the socket is the gate."""
+    app = FastAPI(title="amplifier-hooks", docs_url=None, redoc_url=None)
+
+    @app.middleware("http")
+    async def admit(request: Request, call_next: Any) -> Response:
+        host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+        if host not in LOCAL or request.headers.get("origin") is not None:
+            return problem(403, "forbidden", "this server answers programs on this machine, not pages in a browser")
+        given = request.headers.get("authorization", "")
+        if token is not None and not compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return problem(401, "unauthorized", "send the token in the header Authorization: Bearer …")
+        return await call_next(request)  # type: ignore[no-any-return]
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.post("/v1/bridge/{program}")
+    async def bridge(program: str, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_PAYLOAD:
+                break
+        try:
+            return spoken(await guests.answer(program, parsed(body)))
+        except InvalidPayload as error:
+            if request.headers.get("host") == "bridge":  # it can only pass on what a program would read
+                return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
+            return problem(400, "no question", str(error))
+
+    return app
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """A question. Raises `InvalidPayload` for what is none."""
+    if len(body) > LARGEST_PAYLOAD:
+        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
+    try:
+        question = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(f"a question that is no JSON: {error}") from None
+    if not isinstance(question, dict):
+        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
+    return question
+
+
+def spoken(ended: Ended) -> Response:
+    """What a program reads: as a body for those that post, and in parts for the bridge."""
+    return Response(
+        ended.output + ended.errors,
+        media_type="application/json",
+        headers={"x-exit-status": str(ended.code), "x-output-length": str(len(ended.output))},
+    )
+
+
+def problem(status: int, title: str, detail: str) -> Response:
+    """An error as RFC 9457 has it."""
+    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
+    return Response(body, status_code=status, media_type="application/problem+json")

@@ -1,0 +1,363 @@
+"""What a person has chosen so far, and what a key does to it. Pure: the time is an argument.
+
+    ┌ arming ┐   a key that comes in here is lost, and begins it anew
+    card ─ letter or arrow ─▶ another answer is selected ─ Enter ─▶ it is given
+      ├ m ▶ message ─ Enter ─▶ denied, with the message       Enter counts when no other key came right before it:
+      ├ e ▶ edit ─ Ctrl-S ─▶ changes ─ Enter ─▶ allowed, edited   a finger is slower than a paste
+      └ v ▶ exact arguments
+
+Nothing allows unless it was selected here, on this card, by a key of its own; whoever has not read to the end, or is
+asked about something of high risk, has to write four characters of the digest too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import evolve, field, frozen
+
+from amplifier_hooks.action import Action, freeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from amplifier_hooks.ports import ApprovalRequest, Option
+
+__all__ = [
+    "ARMING",
+    "CODE",
+    "MESSAGE",
+    "Chosen",
+    "Form",
+    "Page",
+    "Verb",
+    "begin",
+    "changed",
+    "code_of",
+    "kept",
+    "press",
+    "rearmed",
+    "said",
+]
+
+Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
+Does = Literal["choose", "message", "edit"]
+
+ARMING: Final = 0.5
+"""Seconds in which nothing counts: after the card came up, after it came back, after a key that was lost."""
+PAUSE: Final = 0.2
+"""Seconds between any key and an Enter that counts."""
+CODE: Final = 4
+"""Characters of the digest to write where a key is not enough."""
+MESSAGE: Final = 2_000
+"""Characters a message may have."""
+
+LETTERS: Final[Mapping[str, str]] = {"reject_once": "d", "reject_always": "n", "allow_once": "a", "allow_always": "w"}
+WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
+    "allow_once": ("Allow once", frozenset({"allow", "allow once", "approve", "approve once", "yes"})),
+    "allow_always": ("Allow always", frozenset({"allow always", "always allow", "approve always"})),
+    "reject_once": ("Deny", frozenset({"deny", "deny once", "reject", "no"})),
+    "reject_always": ("Deny always", frozenset({"deny always", "always deny", "reject always", "never"})),
+}
+"""What each kind is called, and the labels that say it as well; any other has the kind's name beside it."""
+
+
+@frozen
+class Chosen:
+    """What somebody answered: an option that was offered, with words for the model, or arguments of their own."""
+
+    option: Option
+    message: str | None = None
+    arguments: Mapping[str, Any] | None = None
+
+
+@frozen
+class Verb:
+    """One thing that can be done with the card, and its letter."""
+
+    letter: str
+    label: str
+    does: Does = "choose"
+    option: Option | None = None
+
+    @property
+    def allows(self) -> bool:
+        """Whether it lets the action happen."""
+        return self.option is not None and self.option.allows
+
+    @property
+    def stands(self) -> bool:
+        """Whether it answers more than this one request."""
+        return self.option is not None and self.option.kind.endswith("always")
+
+
+@frozen(kw_only=True)
+class Form:
+    """The state of one card. `opens` and `enters` are when keys, and when Enter, begin to count."""
+
+    request: ApprovalRequest
+    offered: tuple[Verb, ...]
+    opens: float
+    enters: float
+    page: Page = "action"
+    selected: int = 0
+    code: str = ""
+    note: str = ""
+    message: str = ""
+    arguments: Mapping[str, Any] | None = None
+    top: int = 0
+    rows: int = 1
+    width: int = 0
+    read: Mapping[Page, int] = field(factory=dict)
+    """How many lines of each page, from the first one on, have been on screen at this width."""
+    whole: frozenset[Page] = frozenset()
+    """The pages of which every line has been on screen, at whatever width."""
+    fits: bool = False
+    """Whether the screen is large enough to read on."""
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """What can be done from where the person is."""
+        if self.page != "changes":
+            return self.offered
+        allow = next(verb.option for verb in self.offered if verb.allows and not verb.stands)
+        return (self.offered[0], Verb("a", "Allow edited", option=allow), Verb("e", "Edit again", "edit"))
+
+    @property
+    def verb(self) -> Verb:
+        """What Enter would do."""
+        return self.verbs[self.selected]
+
+    @property
+    def digest(self) -> str:
+        """The digest of what would run."""
+        if self.arguments is None:
+            return self.request.digest
+        request = self.request
+        frozen_arguments = freeze(dict(self.arguments))
+        return Action(request.tenant, request.session, request.event, request.tool, frozen_arguments).digest
+
+    @property
+    def must_read(self) -> tuple[Page, ...]:
+        """The pages that belong to the selected answer."""
+        if self.page == "changes":
+            return ("changes",)
+        return ("action", "reach") if self.verb.stands and self.verb.allows else ("action",)
+
+    @property
+    def unread(self) -> bool:
+        """Whether something that belongs to the selected answer has not been on screen yet."""
+        return not self.whole.issuperset(self.must_read)
+
+    @property
+    def wants_code(self) -> bool:
+        """Whether the selected answer takes characters of the digest."""
+        if not self.verb.allows or not self.fits:
+            return False
+        high = self.request.risk == "high"
+        return high if not self.unread else not high and not self.verb.stands and self.page != "changes"
+
+    @property
+    def asleep(self) -> str:
+        """Why the selected answer cannot be given yet; nothing, if it can, or could with the code."""
+        if not self.verb.allows:
+            return ""
+        if not self.fits:
+            return "the screen is too small to read what would run"
+        if self.message and self.page != "changes":
+            return "there is a message that would be lost; m shows it"
+        if self.unread and not self.wants_code:
+            return "read on first: PgDn"
+        return ""
+
+    def drawn(self, *, width: int, rows: int, length: int, fits: bool) -> Form:
+        """What has been on screen now: so many lines of the page, from its top on.
+
+        Another width makes other lines of the same text, so reading begins again, but for pages that were read whole.
+        """
+        read = dict(self.read) if width == self.width else {}
+        top = max(0, min(self.top, read.get(self.page, 0), length - rows))
+        if fits:
+            read[self.page] = max(read.get(self.page, 0), min(top + rows, length))
+        whole = self.whole | {self.page} if fits and read.get(self.page, 0) >= length else self.whole
+        return evolve(self, width=width, rows=rows, read=read, whole=whole, top=top, fits=fits)
+
+    def armed(self, now: float) -> bool:
+        """Whether keys count."""
+        return now >= self.opens
+
+    def ready(self, now: float) -> bool:
+        """Whether Enter counts."""
+        return now >= max(self.opens, self.enters)
+
+
+def begin(request: ApprovalRequest, now: float) -> Form:
+    """A fresh card, with a refusal selected. The request has to offer one."""
+    return Form(request=request, offered=verbs_of(request), opens=now + ARMING, enters=now + ARMING)
+
+
+def rearmed(form: Form, now: float) -> Form:
+    """As after something came in between: a refusal is selected again, and nothing counts for a moment."""
+    page: Page = "changes" if form.page == "changes" else "action"
+    return evolve(form, selected=0, code="", page=page, opens=now + ARMING, enters=now + ARMING)
+
+
+def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
+    """Refusals first, then what allows; a high risk has no "always"."""
+    offered = [option for option in request.options if not (request.risk == "high" and option.kind == "allow_always")]
+    ordered = sorted(offered, key=lambda option: tuple(LETTERS).index(option.kind))
+    letters: set[str] = set()
+    found = [Verb(_letter(LETTERS[option.kind], letters), _label(option), option=option) for option in ordered]
+    refusals = [verb for verb in found if not verb.allows]
+    allowing = [verb for verb in found if verb.allows]
+    message = [Verb("m", "Deny with message", "message")] if refusals else []
+    edit = [Verb("e", "Edit", "edit")] if any(not verb.stands for verb in allowing) else []
+    return (*refusals[:1], *message, *refusals[1:], *allowing, *edit)
+
+
+def code_of(digest: str) -> str:
+    """The characters of a digest that somebody writes to show that they mean it."""
+    return digest[:CODE].upper()
+
+
+def _letter(wanted: str, taken: set[str]) -> str:
+    letter: str = next(sign for sign in (wanted, *"123456789", "?") if sign not in taken)
+    taken.add(letter)
+    return letter
+
+
+def _label(option: Option) -> str:
+    word, same = WORDS[option.kind]
+    label = option.label.strip()
+    return label if label.casefold() in same else f"{label} ({word.casefold()})"
+
+
+# -- what is written ---------------------------------------------------------------------------------------------------
+
+
+def said(form: Form, message: str) -> Chosen:
+    """A refusal with words for the model; without words, a refusal."""
+    return _refuse(evolve(form, message=message))
+
+
+def kept(form: Form, message: str, now: float) -> Form:
+    """Back from the message, which is kept."""
+    return evolve(_back(form, now), message=message)
+
+
+def changed(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
+    """On to what the person's own arguments change; back to the card if that is nothing."""
+    back = evolve(_back(form, now), whole=form.whole - {"changes"}, read={**form.read, "changes": 0})
+    if freeze(dict(arguments)) == freeze(dict(form.request.arguments)):
+        return evolve(back, note="nothing was changed")
+    return _to(evolve(back, arguments=arguments), "changes", now)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def press(form: Form, key: str, now: float) -> Form | Chosen:
+    """What a key does. Keys have names (`enter`, `left`, `pagedown`) or are the character they write."""
+    if key == "interrupt":
+        return _refuse(form)
+    if not form.armed(now):
+        return rearmed(form, now)
+    if key == "paste" or (key == "enter" and not form.ready(now)):
+        return evolve(rearmed(form, now), note="too quick" if key == "enter" else "pasted text is no answer")
+    form = evolve(form, note="")
+    if key == "enter":
+        return _confirm(form, now) if form.fits else _refuse(form)
+    if key == "escape" and form.page == "action" and form.selected == 0:
+        return _refuse(form)
+    pressed = KEYS[key](form, now) if key in KEYS else _character(form, key, now)
+    return evolve(pressed, enters=max(pressed.enters, now + PAUSE))
+
+
+def _confirm(form: Form, now: float) -> Form | Chosen:
+    verb = form.verb
+    if form.page == "exact":
+        return _to(form, "action", now)
+    if form.asleep:
+        return form
+    if form.wants_code and form.code.upper() != code_of(form.digest):
+        return evolve(form, code="", note="not that")
+    if verb.option is None:
+        return _to(form, "edit" if verb.does == "edit" else "message", now)
+    if verb.allows:
+        return Chosen(verb.option, arguments=form.arguments if form.page == "changes" else None)
+    return Chosen(verb.option, message=form.message.strip() or None)
+
+
+def _refuse(form: Form) -> Chosen:
+    refusal = next(verb.option for verb in form.offered if verb.option is not None and not verb.allows)
+    return Chosen(refusal, message=form.message.strip() or None)
+
+
+def _to(form: Form, page: Page, now: float) -> Form:
+    """Another page is another thing to look at, so Enter waits for as long as it did for the card."""
+    if page == form.page:
+        return form
+    return evolve(form, page=page, top=0, enters=now + ARMING)
+
+
+def _select(form: Form, index: int, now: float) -> Form:
+    form = evolve(form, selected=index % len(form.verbs), code="")
+    if form.page == "changes":
+        return form
+    return _to(form, "reach" if form.verb.stands else "action", now)
+
+
+def _step(by: int) -> Callable[[Form, float], Form]:
+    return lambda form, now: _select(form, form.selected + by, now)
+
+
+def _scroll(pages: int, lines: int = 0) -> Callable[[Form, float], Form]:
+    """Never past what comes next after the lines that have been on screen: nothing is skipped."""
+
+    def scrolled(form: Form, _now: float) -> Form:
+        top = form.top + pages * max(1, form.rows - 1) + lines
+        return evolve(form, top=max(0, min(top, form.read.get(form.page, 0))))
+
+    return scrolled
+
+
+def _back(form: Form, now: float) -> Form:
+    return _to(evolve(form, selected=0, code="", arguments=None), "action", now)
+
+
+def _erase(form: Form, _now: float) -> Form:
+    return evolve(form, code=form.code[:-1])
+
+
+def _character(form: Form, key: str, now: float) -> Form:
+    if len(key) != 1:
+        return form
+    if form.wants_code and key in "0123456789abcdefABCDEF":
+        return evolve(form, code=(form.code + key.upper())[-CODE:])
+    if key == "v":
+        return _to(form, "action" if form.page == "exact" else "exact", now)
+    for index, verb in enumerate(form.verbs):
+        if verb.letter == key.casefold():
+            selected = _select(form, index, now)
+            return (
+                selected if verb.does == "choose" else _to(selected, "edit" if verb.does == "edit" else "message", now)
+            )
+    return form
+
+
+FAR: Final = 1_000_000
+KEYS: Final[Mapping[str, Callable[[Form, float], Form]]] = {
+    "left": _step(-1),
+    "right": _step(1),
+    "tab": _step(1),
+    "back-tab": _step(-1),
+    "up": _scroll(0, -1),
+    "down": _scroll(0, 1),
+    "pageup": _scroll(-1),
+    "pagedown": _scroll(1),
+    " ": _scroll(1),
+    "home": _scroll(-FAR),
+    "end": _scroll(FAR),
+    "backspace": _erase,
+    "escape": _back,
+}

@@ -1,0 +1,71 @@
+"""A program asks; somebody answers from another terminal, with the command `amplifier-hooks approvals`.
+
+The question lives in a file that both processes open. Started with the name of a file it waits for you, in another
+terminal: `amplifier-hooks approvals list --store FILE`. Without one it starts the command itself.
+
+Run it: python examples/decide_elsewhere.py [FILE]
+
+Prints:
+    agent: wants to write config/production.yaml
+    other terminal: Allow once: Write for agent
+    agent: it is written
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.stores.address import store_at
+
+registry = HookRegistry()
+CHANGE = {"file_path": "config/production.yaml", "content": "payment_provider: live\nretries: 3\n"}
+
+
+@registry.gate("tool:pre", match="Write")
+async def protect_production(_event: str, _data: object) -> HookResult:
+    """Ask about every write."""
+    return HookResult.ask("Write to production?", options=["Allow once", "Allow always", "Deny"])
+
+
+async def agent(store: str) -> str:
+    """Write one file, if somebody lets it, and say what came of that."""
+    async with DeferredApprovals(store_at(store)) as approvals:
+        session = SessionCoordinator("release-42", registry, approvals=approvals)
+        print("agent: wants to write", CHANGE["file_path"], flush=True)
+        result = await session.call_tool("Write", CHANGE, lambda _: "it is written")
+        return str(result.value if result.ok else result.reason)
+
+
+def command(*arguments: str, store: str) -> str:
+    """What `amplifier-hooks approvals` prints."""
+    whole = [sys.executable, "-m", "amplifier_hooks", "approvals", *arguments, "--store", store]
+    return subprocess.run(whole, check=True, capture_output=True, text=True).stdout
+
+
+def somebody(store: str) -> str:
+    """Allow what waits, as soon as it does, and say what the command said."""
+    waiting: list[dict[str, str]] = []
+    while not waiting:
+        waiting = json.loads(command("list", "--json", store=store)) if Path(store).exists() else []
+    return command("allow", waiting[0]["id"], "--yes", store=store).partition(",")[0]
+
+
+async def main() -> None:
+    """Ask, and answer from another process unless a person will."""
+    if len(sys.argv) > 1:
+        print("agent:", await agent(sys.argv[1]))
+        return
+    with TemporaryDirectory() as folder:
+        store = f"{folder}/approvals.db"
+        became, said = await asyncio.gather(agent(store), asyncio.to_thread(somebody, store))
+    print("other terminal:", said)
+    print("agent:", became)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

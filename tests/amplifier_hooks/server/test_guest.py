@@ -1,0 +1,460 @@
+"""Sessions of other programs: their questions, over a real socket and the real bridge."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from attrs import define, field
+
+from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks import bridge as bridge_module
+from amplifier_hooks.dialects.dialect import Dialect
+from amplifier_hooks.errors import InvalidPayload
+from amplifier_hooks.kinds.codec import Ended
+from amplifier_hooks.server.app import create_app
+from amplifier_hooks.server.guests import DIALECTS, Guests
+from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+
+BRIDGE = Path(bridge_module.__file__)
+PERSON = Decider(name="ada", channel="test")
+
+
+def asks(event: str, **fields: Any) -> dict[str, Any]:
+    """A question of Claude Code's."""
+    common = {"session_id": "s", "transcript_path": "/tmp/t", "cwd": "/tmp", "hook_event_name": event}
+    return {**common, **fields}
+
+
+def tool(event: str, number: int = 1, **fields: Any) -> dict[str, Any]:
+    """One about a tool call."""
+    call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": f"toolu_{number}"}
+    return asks(event, **call, **fields)
+
+
+def said(ended: Ended) -> dict[str, Any]:
+    """What the program reads."""
+    assert (ended.code, ended.errors) == (0, b"")
+    answer: dict[str, Any] = json.loads(ended.output or b"{}")
+    return answer
+
+
+def decision(ended: Ended) -> str | None:
+    """The permission it was given."""
+    value: str | None = said(ended).get("hookSpecificOutput", {}).get("permissionDecision")
+    return value
+
+
+@pytest.fixture
+def registry() -> HookRegistry:
+    """No hooks yet."""
+    return HookRegistry()
+
+
+async def full_call(guests: Guests, number: int = 1, **result: Any) -> tuple[Ended, Ended]:
+    """A call that is admitted and reported."""
+    before = await guests.answer("claude_code", tool("PreToolUse", number))
+    after = await guests.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
+    return before, after
+
+
+# -- the way of a call -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DIA-2")
+async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookRegistry) -> None:
+    """A call that no hook has anything to say about is neither granted nor refused, and both its ends are on record."""
+    audit = CollectingAudit()
+    guests = Guests(registry, options={"audit": audit})
+    before, after = await full_call(guests)
+    await guests.close()
+    assert (before, after) == (Ended(code=0), Ended(code=0))
+    kinds = [record.kind for record in audit.records]
+    assert "tool.running" in kinds
+    assert "tool.done" in kinds
+
+
+@pytest.mark.rule("DIA-2")
+async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
+    """A gate's denial reaches the program with hook and reason, and the call is never admitted."""
+
+    @registry.gate("tool:pre", match="Bash", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.deny("not on Sundays")
+
+    guests = Guests(registry)
+    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await guests.close()
+    assert answer["permissionDecision"] == "deny"
+    assert "guard" in answer["permissionDecisionReason"]
+    assert "not on Sundays" in answer["permissionDecisionReason"]
+
+
+@pytest.mark.rule("DIA-2")
+@pytest.mark.parametrize(("answer", "expected"), [("Allow", "allow"), ("Deny", "deny")])
+async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str, expected: str) -> None:
+    """What a person decides here, the program is told, and it asks nobody again."""
+
+    @registry.gate("tool:pre")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?")
+
+    guests = Guests(registry, options={"approvals": ScriptedApprover(answer)})
+    before = await guests.answer("claude_code", tool("PreToolUse"))
+    await guests.close()
+    assert decision(before) == expected
+
+
+async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry) -> None:
+    """A changed input that nobody approved is put before the program's own person."""
+
+    @registry.on("tool:pre")
+    async def change(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"tool_input": {"command": "ls -l"}})
+
+    guests = Guests(registry)
+    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await guests.close()
+    assert (answer["permissionDecision"], answer["updatedInput"]) == ("ask", {"command": "ls -l"})
+
+
+@pytest.mark.rule("DIA-2")
+async def test_what_a_hook_says_after_the_tool_reaches_the_model(registry: HookRegistry) -> None:
+    """An injection after a tool stands in the answer to its report, and the user's message beside it."""
+
+    @registry.on("tool:post")
+    async def lint(event: str, data: Any) -> HookResult:
+        return HookResult.inject("E501 in line 3", user_message="one lint issue")
+
+    guests = Guests(registry)
+    _, after = await full_call(guests)
+    await guests.close()
+    answer = said(after)
+    assert "E501 in line 3" in answer["hookSpecificOutput"]["additionalContext"]
+    assert "one lint issue" in answer["systemMessage"]
+    assert "one lint issue" not in answer["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
+    """A hook's replacement of a result reaches the program."""
+
+    @registry.on("tool:post")
+    async def redact(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"result": {"stdout": "***"}})
+
+    guests = Guests(registry)
+    _, after = await full_call(guests, stdout="secret")
+    await guests.close()
+    assert said(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
+
+
+async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
+    """A failure the program reports is the tool's own, told to the hooks of tool:error."""
+    told = []
+
+    @registry.on("tool:error")
+    async def hint(event: str, data: Any) -> HookResult:
+        told.append(data["error"]["message"])
+        return HookResult.inject("try again")
+
+    guests = Guests(registry)
+    await guests.answer("claude_code", tool("PreToolUse"))
+    after = await guests.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
+    await guests.close()
+    assert told == ["exit 1"]
+    assert "try again" in said(after)["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
+    """Several calls of one session, reported in another order, keep their own results."""
+    seen = {}
+
+    @registry.on("tool:post")
+    async def note(event: str, data: Any) -> None:
+        seen[data["tool_call_id"]] = data["result"]
+
+    guests = Guests(registry)
+    await asyncio.gather(*(guests.answer("claude_code", tool("PreToolUse", number)) for number in range(20)))
+    for number in reversed(range(20)):
+        await guests.answer("claude_code", tool("PostToolUse", number, tool_response={"n": number}))
+    await guests.close()
+    assert seen == {f"toolu_{number}": {"n": number} for number in range(20)}
+
+
+async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegistry) -> None:
+    """A program that names no calls has its reports matched by tool and input, the oldest first."""
+    guests = Guests(registry, options={"audit": (audit := CollectingAudit())})
+    call = {"session_id": "s", "tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
+    await guests.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
+    await guests.answer("gemini", {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "x"}})
+    await guests.close()
+    assert [record.kind for record in audit.records].count("tool.done") == 1
+
+
+async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> None:
+    """A report about a call we were never asked about is still told to the hooks."""
+    told = []
+    registry.on("tool:post")(lambda event, data: told.append(data["result"]))
+    guests = Guests(registry)
+    await guests.answer("claude_code", tool("PostToolUse", tool_response="late"))
+    await guests.close()
+    assert told == ["late"]
+
+
+async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) -> None:
+    """When the session ends, a call the program never reported has an outcome nobody knows, and is on record so."""
+    audit = CollectingAudit()
+    guests = Guests(registry, options={"audit": audit})
+    await guests.answer("claude_code", tool("PreToolUse"))
+    await guests.answer("claude_code", asks("SessionEnd", reason="other"))
+    assert "tool.cancelled" in [record.kind for record in audit.records]
+    await guests.close()
+
+
+# -- asking a person ---------------------------------------------------------------------------------------------------
+
+
+def asking(registry: HookRegistry) -> None:
+    """Every call is asked about."""
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?")
+
+
+@pytest.mark.rule("DIA-6")
+async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
+    """A question nobody answers in time is refused for now; approved meanwhile, the same call then runs unasked."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        first = await guests.answer("claude_code", tool("PreToolUse", 1))
+        assert decision(first) == "deny"
+        assert "make the same call again" in said(first)["hookSpecificOutput"]["permissionDecisionReason"]
+        (record,) = await approvals.pending(PERSON)
+        allow = next(option.id for option in record.request.options if option.allows)
+        assert (await approvals.decide(record.id, record.digest, allow, PERSON)).accepted
+        second = await guests.answer("claude_code", tool("PreToolUse", 2))
+        assert decision(second) == "allow"
+        third = await guests.answer("claude_code", tool("PreToolUse", 3))
+        assert decision(third) == "deny", "an approval is for one call"
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
+    """With native asking the program's own prompt is used, and what it let through is told to the hooks."""
+    asking(registry)
+    told = []
+    registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
+    guests = Guests(registry, asking="native")
+    before, _ = await full_call(guests)
+    assert decision(before) == "ask"
+    assert told == ["toolu_1"]
+    await guests.close()
+
+
+async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None:
+    """Where a program has no prompt for hooks, a question it would have to ask is a refusal."""
+    asking(registry)
+    guests = Guests(registry, asking="native")
+    answer = said(await guests.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
+    assert answer["permissionDecision"] == "deny"
+    await guests.close()
+
+
+async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_path: Path) -> None:
+    """When the program hangs up while a person is asked, the question is withdrawn."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=30.0, options={"approvals": approvals})
+        task = asyncio.create_task(guests.answer("claude_code", tool("PreToolUse")))
+        with approvals.broker.watch() as watch:
+            while not await approvals.pending(PERSON):
+                await watch.wait(1.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await approvals.pending(PERSON) == []
+        await guests.close()
+
+
+# -- the rest of a session ---------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry) -> None:
+    """A prompt may be refused, a stop may be refused with what is to be done, and the turn ends when it is not."""
+    seen: list[str] = []
+    for event in ("prompt:submit", "prompt:complete"):
+        registry.observe(event)(lambda event, data, outcome: seen.append(event))
+    reasons = iter(["tests fail", None])
+
+    @registry.on("agent:stop")
+    async def keep_going(event: str, data: Any) -> HookResult | None:
+        reason = next(reasons)
+        return HookResult.deny(reason) if reason else None
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
+    assert said(await guests.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
+    assert seen == ["prompt:submit"]
+    assert said(await guests.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
+    assert seen == ["prompt:submit", "prompt:complete"]
+    await guests.close()
+
+
+async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> None:
+    """A program whose prompt cannot be replaced does not get the old one past a hook that changed it."""
+
+    @registry.on("prompt:submit")
+    async def change(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"prompt": "other"})
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
+    await guests.close()
+
+
+async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) -> None:
+    """A text for the model that arises where the program takes none is told at the next event that does."""
+
+    @registry.on("context:pre_compact")
+    async def remind(event: str, data: Any) -> HookResult:
+        return HookResult.inject("remember the plan")
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
+    prompt = said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
+    assert "remember the plan" in prompt["hookSpecificOutput"]["additionalContext"]
+    await guests.close()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values())
+async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistry) -> None:
+    """Every event of every dialect, and one nobody knows, is answered with nothing when there is nothing to say."""
+    guests = Guests(registry)
+    for name in [*(row.theirs for row in dialect.spellings if row.theirs != "SessionEnd"), "SomethingNew"]:
+        question = tool(name, 1, prompt="hi", error="x", tool_response="y")
+        assert await guests.answer(dialect.name, question) == Ended(code=0)
+    await guests.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "question"),
+    [("emacs", asks("Stop")), ("claude_code", {}), ("claude_code", {"session_id": "s"}), ("codex", {"session_id": 1})],
+)
+async def test_a_question_that_is_none_is_refused(program: str, question: Any, registry: HookRegistry) -> None:
+    """A question from a program we do not know, without a session or without an event is refused."""
+    guests = Guests(registry)
+    with pytest.raises(InvalidPayload):
+        await guests.answer(program, question)
+    await guests.close()
+
+
+# -- over the socket ---------------------------------------------------------------------------------------------------
+
+
+@define
+class Serving:
+    """A server on a socket of its own."""
+
+    path: Path
+    registry: HookRegistry = field(factory=HookRegistry)
+
+    async def bridge(self, question: bytes, *arguments: str, path: str = "") -> tuple[int, bytes, bytes]:
+        """Run the real bridge, as a program does."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", os.fspath(BRIDGE), path or os.fspath(self.path), "claude_code", *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, errors = await process.communicate(question)
+        return process.returncode or 0, output, errors
+
+
+@pytest.fixture
+async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
+    """A server that answers."""
+    served = Serving(tmp_path / "hooks.sock")
+    guests = Guests(served.registry)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.fspath(served.path))
+    server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        yield served
+    finally:
+        server.should_exit = True
+        await task
+        await guests.close()
+        listener.close()
+
+
+def denies(registry: HookRegistry) -> None:
+    """Every call is refused."""
+    registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("no"))
+
+
+@pytest.mark.rule("DIA-2")
+async def test_the_bridge_passes_question_and_answer(serving: Serving) -> None:
+    """A question on the bridge's standard input is answered on its standard output, byte for byte."""
+    denies(serving.registry)
+    status, output, errors = await serving.bridge(json.dumps(tool("PreToolUse")).encode())
+    assert (status, errors) == (0, b"")
+    assert json.loads(output)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.rule("DIA-2")
+@pytest.mark.parametrize(
+    ("policy", "status", "output"),
+    [((), 2, b""), (("deny",), 2, b""), (("allow",), 0, b""), (("ask",), 0, bridge_module.ASK.encode())],
+)
+async def test_without_a_server_the_bridge_keeps_to_its_policy(
+    policy: tuple[str, ...], status: int, output: bytes, tmp_path: Path
+) -> None:
+    """When no server answers, the bridge refuses and says how to start one, unless it was told to ask or to allow."""
+    nobody = Serving(tmp_path / "nobody.sock")
+    result = await nobody.bridge(b"{}", *policy)
+    assert result[:2] == (status, output)
+    assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
+
+
+@pytest.mark.parametrize("question", [b"", b"nonsense", b"[]", b"{}", b"[" * 10_000, b'{"session_id": "s"}'])
+async def test_nonsense_over_the_bridge_is_blocked(question: bytes, serving: Serving) -> None:
+    """A question that is none ends with the exit status that blocks, and says why."""
+    status, output, errors = await serving.bridge(question)
+    assert (status, output) == (2, b"")
+    assert errors.startswith(b"amplifier-hooks: ")
+
+
+def half_an_answer(connection: socket.socket) -> None:
+    """A server that dies while it answers."""
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nx-exit-status: 0\r\nx-output-length: 0\r\n\r\n{")
+
+
+@pytest.mark.parametrize("behaves", [half_an_answer, socket.socket.close, lambda peer: peer.sendall(b"\0" * 10)])
+async def test_half_an_answer_is_none(behaves: Callable[[socket.socket], Any], tmp_path: Path) -> None:
+    """An answer that breaks off, or is none, counts as no answer at all."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.fspath(tmp_path / "bad.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        behaves(connection)
+        connection.close()
+
+    thread = asyncio.create_task(asyncio.to_thread(serve))
+    status, output, _ = await Serving(tmp_path / "bad.sock").bridge(b"{}")
+    await thread
+    listener.close()
+    assert (status, output) == (2, b"")

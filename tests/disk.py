@@ -1,0 +1,131 @@
+"""A disk that fails when it is told to: at the n-th call, for every n; and one that loses what was not synced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.effects.audit.files import Files
+
+if TYPE_CHECKING:
+    import random
+    import threading
+    from collections.abc import Callable
+    from pathlib import Path
+
+FAULTS: Final = {
+    "full": errno.ENOSPC,
+    "broken": errno.EIO,
+    "interrupted": errno.EINTR,
+}
+
+
+class FaultyFiles(Files):
+    """The file system, failing from the `first` call on, `times` times; calls are counted from 1.
+
+    A write that fails has written half of what it was given: that is what full disks do. `only` names the calls that
+    count. `hanging` is an event that syncs wait for.
+    """
+
+    def __init__(
+        self,
+        first: int = 0,
+        error: int = errno.EIO,
+        *,
+        times: int = 1,
+        only: tuple[str, ...] = (),
+        hanging: threading.Event | None = None,
+    ) -> None:
+        self.calls: list[str] = []
+        self.first = first
+        self.error = error
+        self.times = times
+        self.only = only
+        self.hanging = hanging
+        self.armed = True
+        self.short = False
+        self._paths: dict[int, Path] = {}
+        self.synced: dict[Path, int] = {}
+        """What of each file would survive a power cut."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed."""
+        return self.armed and 0 < self.first <= len(self.calls)
+
+    def _step(self, name: str, half: Callable[[], Any] | None = None) -> None:
+        if not self.armed or (self.only and name not in self.only):
+            return
+        self.calls.append(name)
+        if self.first and self.first <= len(self.calls) < self.first + self.times:
+            if half is not None:
+                half()
+            raise OSError(self.error, os.strerror(self.error), name)
+
+    def open(self, path: Path, *, write: bool = True) -> int:
+        """Open a file."""
+        self._step("open")
+        descriptor = super().open(path, write=write)
+        self._paths[descriptor] = path
+        self.synced.setdefault(path, os.fstat(descriptor).st_size)
+        return descriptor
+
+    def make(self, path: Path) -> int:
+        """A new file."""
+        self._step("make")
+        descriptor = super().make(path)
+        self._paths[descriptor] = path
+        self.synced[path] = 0
+        return descriptor
+
+    def link(self, path: Path, name: Path) -> None:
+        """A second name."""
+        self._step("link")
+        super().link(path, name)
+        self.synced[name] = self.synced.pop(path)
+        self._paths = {descriptor: name if known == path else known for descriptor, known in self._paths.items()}
+
+    def remove(self, path: Path) -> None:
+        """Take a name away; a draft that stays is of no interest, so it is gone and then fails."""
+        super().remove(path)
+        self._step("remove")
+
+    def write_some(self, descriptor: int, data: memoryview) -> int:
+        """Write some, or half of it and fail."""
+        self._step("write", lambda: os.write(descriptor, data[: len(data) // 2]))
+        return super().write_some(descriptor, data[: max(1, len(data) // 3)] if self.short else data)
+
+    def sync(self, descriptor: int) -> None:
+        """Sync, and remember how much would survive."""
+        if self.hanging is not None:
+            self.hanging.wait(30)
+        self._step("sync")
+        super().sync(descriptor)
+        self.synced[self._paths[descriptor]] = os.fstat(descriptor).st_size
+
+    def cut(self, descriptor: int, size: int) -> None:
+        """Shorten a file."""
+        self._step("cut")
+        super().cut(descriptor, size)
+
+    def close(self, descriptor: int) -> None:
+        """Close a file, and then fail: that is what close errors are."""
+        super().close(descriptor)
+        self._paths.pop(descriptor, None)
+        self._step("close")
+
+    def sync_folder(self, path: Path) -> None:
+        """Sync names."""
+        self._step("sync_folder")
+        super().sync_folder(path)
+
+    def power_cut(self, chance: random.Random) -> None:
+        """Lose what was not synced: a part of it, all of it, or a page in its middle."""
+        for path, kept in self.synced.items():
+            data = path.read_bytes() if path.exists() else b""
+            lost = data[kept:]
+            if lost:
+                end = chance.randint(0, len(lost))
+                hole = chance.randint(0, end)
+                path.write_bytes(data[:kept] + lost[:hole] + b"\0" * (end - hole))

@@ -1,0 +1,303 @@
+"""Calls that are asked about here and decided elsewhere, later, or after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.testing import CollectingAudit, CollectingDisplay
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.postgres import PostgresStore
+from approval_backends.stores.sqlite import SqliteStore
+from tests.stores import DSN, FILES, schema, server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from amplifier_hooks import ToolOutcome
+    from approval_backends.lifecycle import Record
+    from approval_backends.stores.script import DatabaseStore
+
+ROBIN = Decider(name="Robin", channel="elsewhere")
+
+pytestmark = pytest.mark.parametrize("kind", FILES)
+
+
+@pytest.fixture
+async def stores(kind: str, tmp_path: Path) -> AsyncIterator[Callable[[], DatabaseStore]]:
+    """Makes stores over the same place, one for each program."""
+    if kind == "sqlite":
+        yield lambda: SqliteStore(tmp_path / "approvals.db")
+    else:
+        await server()
+        async with schema() as name:
+            yield lambda: PostgresStore(DSN, schema=name, connections=2)
+
+
+class Program:
+    """One start of a program with a session of its own or an earlier one's, whose gate asks about every call."""
+
+    def __init__(self, approvals: DeferredApprovals, session: str = "s1", **options: Any) -> None:
+        self.approvals, self.audit, self.display = approvals, CollectingAudit(), CollectingDisplay()
+        self.registry, self.ran, self.events = HookRegistry(), list[Any](), list[str]()
+        self.registry.gate("tool:pre", self.ask, name="guard")
+        self.registry.observe("session:*", lambda event, data, outcome: self.events.append(event))
+        given: dict[str, Any] = {"approval_wait": 0.05, "tenant": "acme", "cwd": "/w"}
+        self.session = SessionCoordinator(
+            session, self.registry, approvals=approvals, audit=self.audit, display=self.display, **(given | options)
+        )
+
+    def ask(self, event: str, data: Any) -> HookResult:
+        """Ask about it."""
+        return HookResult.ask("Deploy?", options=["Allow once", "Allow always", "Deny"])
+
+    async def deploy(self, call_id: str | None = "c1", **given: Any) -> ToolOutcome:
+        """Make the call."""
+        return await self.session.call_tool("deploy", given or {"build": 7}, self.ran.append, call_id=call_id)
+
+
+@asynccontextmanager
+async def started(stores: Callable[[], DatabaseStore], session: str = "s1", **options: Any) -> AsyncIterator[Program]:
+    """A program from its start to its orderly end."""
+    async with DeferredApprovals(stores()) as approvals:
+        program = Program(approvals, session, **options)
+        async with program.session:
+            yield program
+
+
+async def decided(stores: Callable[[], DatabaseStore], option: str = "option-1", **more: Any) -> list[str]:
+    """Somebody elsewhere decides everything that waits; what that was."""
+    async with DeferredApprovals(stores()) as approvals:
+        waiting = await approvals.pending(ROBIN)
+        for record in waiting:
+            assert (await approvals.decide(record.id, record.digest, option, ROBIN, **more)).accepted
+        return [record.id for record in waiting]
+
+
+async def stored(stores: Callable[[], DatabaseStore], request: str) -> Record:
+    """What the store has of a request."""
+    async with stores() as store:
+        record = await store.get(request)
+        assert record is not None
+        return record
+
+
+@pytest.mark.rule("BCK-5", "APR-4", "COO-9", "APR-12")
+async def test_pending_decided_and_run_once(stores: Callable[[], DatabaseStore]) -> None:
+    """Nobody decides inline, the program ends, somebody decides, and the same call of the next program runs once."""
+    async with started(stores) as first:
+        outcome = await first.deploy()
+        assert (outcome.status, outcome.ok, outcome.denied, outcome.call_id) == ("pending", False, False, "c1")
+        assert "waits for an approval" in (outcome.reason or "")
+    assert await decided(stores) == [outcome.pending]
+    async with started(stores) as second:
+        assert (await second.deploy()).ok
+        assert (second.ran, second.events) == ([{"build": 7}], ["session:resume"])
+        (facts,) = second.audit.facts("approval.decided")
+        assert (facts["by"], facts["channel"], facts["request"]) == ("Robin", "elsewhere", outcome.pending)
+        assert facts["took"] >= 0
+        again = await second.deploy()
+        assert (again.denied, second.ran) == (True, [{"build": 7}])
+        assert "has run already" in (again.reason or "")
+    assert first.ran == []
+    assert (await stored(stores, facts["request"])).status == "done"
+    assert first.audit.kinds.count("tool.pending") == 1
+    assert first.events == ["session:start", "session:end"]
+
+
+@pytest.mark.rule("APR-12")
+async def test_call_id_of_ours(stores: Callable[[], DatabaseStore]) -> None:
+    """A pending call that the host gave no id says which id to call again with."""
+    async with started(stores) as program:
+        outcome = await program.deploy(call_id=None)
+        await decided(stores)
+        assert (await program.deploy(call_id=outcome.call_id)).ok
+
+
+@pytest.mark.rule("BCK-5", "APR-4")
+@pytest.mark.parametrize("option", ["option-3", None])
+async def test_denied_or_nobody(stores: Callable[[], DatabaseStore], option: str | None) -> None:
+    """A denial that was made meanwhile is found as well; without any decision the call is pending again."""
+    async with started(stores) as first:
+        await first.deploy()
+    if option is not None:
+        await decided(stores, option, message="not on a Friday")
+    async with started(stores) as second:
+        outcome = await second.deploy()
+        assert outcome.status == ("pending" if option is None else "denied")
+        assert ("not on a Friday" in (outcome.reason or "")) is (option is not None)
+        assert second.ran == []
+
+
+@pytest.mark.rule("APR-12", "COO-4")
+@pytest.mark.fault("F-APR-13")
+async def test_other_arguments(stores: Callable[[], DatabaseStore]) -> None:
+    """The same call with other arguments than those that were approved is a mismatch and does not run."""
+    async with started(stores) as first:
+        await first.deploy()
+    await decided(stores)
+    async with started(stores) as second:
+        outcome = await second.deploy(build=8)
+        assert outcome.denied
+        assert "approval_mismatch" in (outcome.reason or "")
+        assert second.ran == []
+
+
+@pytest.mark.rule("BCK-5", "APR-7")
+@pytest.mark.fault("F-APR-12")
+async def test_edited_meanwhile(stores: Callable[[], DatabaseStore]) -> None:
+    """Arguments that were edited in another program are what runs, once the gates have seen them."""
+    async with started(stores) as first:
+        await first.deploy()
+    (request,) = await decided(stores, arguments={"build": 6})
+    async with started(stores) as second:
+        assert (await second.deploy()).ok
+        assert second.ran == [{"build": 6}]
+    record = await stored(stores, request)
+    assert (record.status, record.digest) == ("done", second.audit.facts("tool.running")[0]["digest"])
+
+
+@pytest.mark.rule("APR-5", "APR-12")
+async def test_grants_of_a_suspended_session(stores: Callable[[], DatabaseStore]) -> None:
+    """A session with pending calls keeps its grants over a restart; when it ends in order, they end."""
+    async with started(stores) as first:
+        await first.deploy()
+    await decided(stores, "option-2")
+    async with started(stores) as second:
+        assert [(await second.deploy()).ok, (await second.deploy("c2", build=8)).ok] == [True, True]
+        assert second.audit.facts("approval.decided")[1]["channel"] == "grant"
+        (grant,) = await second.session.grants()
+        assert await second.session.revoke(grant.id)
+        assert (await second.deploy("c3", build=9)).status == "pending"
+        await decided(stores, "option-2")
+        assert (await second.deploy("c3", build=9)).ok
+    async with started(stores) as third:
+        assert await third.session.grants() == []
+        assert (await third.deploy("c4")).status == "pending"
+        await third.session.end()
+    assert await decided(stores) == []
+
+
+@pytest.mark.rule("COO-9", "APR-5")
+async def test_cancelled(stores: Callable[[], DatabaseStore]) -> None:
+    """Cancelling a session takes back what waits in the store, too; another session's questions stay."""
+    async with started(stores) as one, started(stores, "s2") as other:
+        mine = await one.deploy()
+        theirs = await other.deploy()
+        await one.session.cancel("enough")
+        assert await decided(stores) == [theirs.pending]
+        assert (await stored(stores, mine.pending or "")).status == "cancelled"
+
+
+@pytest.mark.rule("APR-12", "BCK-8")
+@pytest.mark.fault("F-APR-21")
+async def test_unknown_is_shown(stores: Callable[[], DatabaseStore]) -> None:
+    """What was begun and never ended is shown on the screen after a restart, on record, and does not run again."""
+    approvals = await DeferredApprovals(stores()).open()
+    lost = Program(approvals)
+    await lost.session.start()
+    pending = await lost.deploy()
+    await decided(stores)
+
+    async def dies(given: Any) -> None:
+        await approvals.broker.store.close()  # as when the program is gone: nothing can be settled any more
+        raise RuntimeError("gone")
+
+    await lost.session.call_tool("deploy", {"build": 7}, dies, call_id="c1")
+    for _ in range(3):
+        async with started(stores) as program:
+            assert any("nobody knows whether it ran" in text for text, *_ in program.display.messages)
+            assert [facts["request"] for facts in program.audit.facts("approval.unknown")] == [pending.pending]
+            outcome = await program.deploy()
+            assert outcome.denied
+            assert "a person has to look at it" in (outcome.reason or "")
+            assert program.ran == []
+    await lost.session.close()
+
+
+@pytest.mark.rule("BCK-8", "AUD-3")
+@pytest.mark.fault("F-ST-02")
+async def test_record_is_completed(stores: Callable[[], DatabaseStore]) -> None:
+    """What happened while nobody could write the record is on it after a restart, marked as late, and only once."""
+    async with DeferredApprovals(stores()) as approvals:
+        lost = Program(approvals)
+        await lost.session.start()
+        pending = await lost.deploy()
+        await decided(stores)
+        async with started(stores) as program:
+            late = program.audit.facts("approval.late")
+            assert [(facts["request"], facts["what"], facts["by"]) for facts in late] == [
+                (pending.pending, "submitted", ""),
+                (pending.pending, "approve", "Robin"),
+            ]
+            assert all(facts["late"] for facts in late)
+            assert (await program.deploy()).ok
+            kinds = program.audit.kinds
+            assert kinds.index("approval.late") < kinds.index("approval.decided") < kinds.index("tool.running")
+        async with started(stores) as third:
+            assert third.audit.facts("approval.late") == []
+        assert await approvals.broker.store.unrecorded() == []
+
+
+@pytest.mark.rule("AUD-3", "BCK-8")
+async def test_record_that_cannot_be_completed(stores: Callable[[], DatabaseStore]) -> None:
+    """While the store knows of decisions that the record lacks and cannot take, nothing is asked and nothing runs."""
+    async with started(stores) as first:
+        await first.deploy()
+    await decided(stores)
+    async with DeferredApprovals(stores()) as approvals:
+        program = Program(approvals)
+        program.audit.error, program.audit.only = OSError("full"), "approval.late"
+        async with program.session:
+            assert (await program.deploy()).by == "record"
+            assert program.ran == []
+            program.audit.error = None
+            assert (await program.deploy()).ok
+
+
+@pytest.mark.rule("BCK-8")
+async def test_two_owners(stores: Callable[[], DatabaseStore]) -> None:
+    """When another program has taken a session over, the first can ask and run nothing in it any more."""
+    async with DeferredApprovals(stores()) as approvals:
+        old = Program(approvals)
+        await old.session.start()
+        await old.deploy()
+        await decided(stores)
+        async with started(stores) as new:
+            assert (await old.deploy()).denied
+            assert "taken session" in ((await old.deploy("c2")).reason or "")
+            assert (await new.deploy()).ok
+        assert old.ran == []
+
+
+@pytest.mark.rule("BCK-5", "APR-4")
+async def test_decided_while_waiting(stores: Callable[[], DatabaseStore]) -> None:
+    """Who decides in another program while this one waits inline ends the wait at once."""
+    async with started(stores, approval_wait=30.0) as program:
+        task = asyncio.ensure_future(program.deploy())
+        async with DeferredApprovals(stores()) as elsewhere:
+            with elsewhere.broker.watch() as watch:
+                while not await elsewhere.pending(ROBIN):
+                    await watch.wait(1)
+        await decided(stores)
+        assert (await task).ok
+        record = program.audit.facts("approval.decided")[0]
+        assert record["status"] == "approved"
+        async with stores() as store:
+            assert await store.unrecorded() == []
+
+
+@pytest.mark.rule("APR-12", "APR-4")
+async def test_event_that_nobody_comes_back_to(stores: Callable[[], DatabaseStore]) -> None:
+    """A question about an event that is no call is not left open: when the inline wait is over, it has expired."""
+    async with started(stores) as program:
+        program.registry.gate("prompt:submit", program.ask, name="guard2")
+        outcome = await program.session.emit("prompt:submit", {"prompt": "x"})
+        assert (outcome.denied, outcome.cause) == (True, "approval_expired")
+    assert await decided(stores) == []

@@ -1,0 +1,79 @@
+"""Reading a log back, by its written format: every line that counts, or an assertion that says what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amplifier_hooks.effects.audit.chain import Opening, following
+from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, open_note
+from amplifier_hooks.effects.audit.line import Entry, read, unseal
+from amplifier_hooks.effects.audit.segments import file_of, numbers_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def entries(path: Path) -> list[Entry]:
+    """Every line of a log that counts, over all its segments; raises when anything in it does not hold."""
+    numbers = numbers_of(path)
+    assert numbers == list(range(1, len(numbers) + 1)), "a segment is missing"
+    files = [file_of(path, number).read_bytes() for number in numbers]
+    left = [first_of(data).facts.get("left") for data in files]
+    found: list[Entry] = []
+    head = b""
+    for number, data in enumerate(files, 1):
+        kept, after = data, left[number] if number < len(files) else None
+        if after is not None:
+            kept = data[: after["bytes"]]
+        elif number < len(files):
+            assert found_kinds(kept)[-2:] in (
+                ["segment.closed", "log.checkpoint"],
+                [*found_kinds(kept)[-2:-1], "segment.closed"],
+            )
+        assert kept.endswith(b"\n"), "a torn line"
+        more, head = segment(kept, number, head, len(found))
+        found += more
+    return found
+
+
+def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[Entry], bytes]:
+    """The lines of one segment, and the hash of its last."""
+    found: list[Entry] = []
+    opening: Opening | None = None
+    for line in data.splitlines(keepends=True):
+        body, claimed = unseal(line)
+        entry = read(body)
+        if opening is None:
+            assert entry.kind == "segment.opened"
+            opening = Opening.of(entry.facts)
+            assert (opening.segment, opening.previous) == (number, head.hex())
+            head = opening.head()
+        seq += 1
+        assert entry.seq == seq, f"line {seq} says {entry.seq}"
+        assert following(head, body) == claimed, f"the hash of line {seq}"
+        if entry.kind == "log.checkpoint":
+            checkpoint = open_note(entry.facts["note"], VerifierKey.parse(opening.key))
+            assert checkpoint == Checkpoint(opening.origin, seq - 1, head)
+        head = claimed
+        found.append(entry)
+    return found, head
+
+
+def first_of(data: bytes) -> Entry:
+    """The first line of a segment."""
+    return read(unseal(data[: data.index(b"\n") + 1])[0])
+
+
+def found_kinds(data: bytes) -> list[str]:
+    """The kinds of all lines."""
+    return [read(unseal(line)[0]).kind for line in data.splitlines(keepends=True)]
+
+
+def kinds(path: Path) -> list[str]:
+    """The kinds of all lines of a log that count."""
+    return [entry.kind for entry in entries(path)]
+
+
+def facts(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The facts of all lines of one kind."""
+    return [entry.facts for entry in entries(path) if entry.kind == kind]
