@@ -363,10 +363,10 @@ class Gateway:
         asset = self._assets.find(path)
         if asset is None:
             return _response(404, "There is nothing here.")
-        known = request.headers.get("If-None-Match") == asset.tag
-        content = b"" if known or method == "HEAD" else asset.content
-        headers = {"Content-Type": asset.kind, "ETag": asset.tag}
-        return _response(304 if known else 200, content, headers, length=None if known else len(asset.content))
+        known = asset.tag in request.headers.get_all("If-None-Match")
+        body, headers = asset.sent(",".join(request.headers.get_all("Accept-Encoding")))
+        content = b"" if known or method == "HEAD" else body
+        return _response(304 if known else 200, content, headers, length=None if known else len(body))
 
     def _own_names(self) -> set[str]:
         """The hosts of a request that mean this gateway."""
