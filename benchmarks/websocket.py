@@ -61,6 +61,9 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["--crowd"]:
         asyncio.run(crowd(json.loads(arguments[1])))
         return
+    if arguments[:1] == ["--stalled"]:
+        print(asyncio.run(never_reads(int(arguments[1]))))
+        return
     chosen = parser("websocket", __doc__).parse_args(arguments)
     asyncio.run(report(quick=chosen.quick, write=chosen.write))
 
@@ -71,16 +74,18 @@ async def report(*, quick: bool, write: bool) -> None:
     rounds, times = (2, 3) if quick else (15, 20)
     rows = []
     for count in OPEN[:2] if quick else OPEN:
-        for seen in ("all", "one") if count > 1 else ("all",):
-            bare, ours = await pair(count, seen, rounds, times, whole=False)
-            rows.append(row(f"{count:,} open, {seen} may see it", bare, ours, ROUND_TRIP))
+        bare, ours = await pair(count, "all", rounds, times, whole=False)
+        rows.append(row(f"{count:,} open", bare, ours, ROUND_TRIP))
+    for count in OPEN[1:2] if quick else OPEN[1:]:
+        bare, ours = await pair(count, "one", rounds, times, whole=False)
+        rows.append(row(f"{count:,} open, one of whom may see it", bare, ours, None))
     out.text("Ask, show, answer, wake whoever asked: beside sending to those who may see it, and one answer; medians.")
     out.table(["approvers", "bare, µs", "ours, µs", "ratio", *VERDICT], rows)
     bare, ours = await pair(REACHED, "all", rounds, times, whole=True)
     out.text(f"One request reaches all of {REACHED} approvers, beside {REACHED} bare sends; until the last one has it.")
     out.table(["", "bare, µs", "ours, µs", "ratio", *VERDICT], [row("the last one has it", bare, ours, REACH)])
     out.text("What a client that never reads costs, and the page.")
-    held = await never_reads(500 if quick else EVENTS)
+    held = await in_a_process_of_its_own(500 if quick else EVENTS)
     weight = sum(len(file.read_bytes()) for file in page()) / 1_024
     out.table(
         ["", "measured", *VERDICT],
@@ -92,10 +97,11 @@ async def report(*, quick: bool, write: bool) -> None:
     out.finish(write=write)
 
 
-def row(name: str, bare: list[float], ours: list[float], target: float) -> list[str]:
+def row(name: str, bare: list[float], ours: list[float], target: float | None) -> list[str]:
     """One line of the table; the ratio is that of the same round, its median."""
     ratio = median(one / other for one, other in zip(ours, bare, strict=True))
-    return [name, number(median(bare) * 1e6), number(median(ours) * 1e6), number(ratio), *verdict(ratio, target)]
+    judged = ("", "") if target is None else verdict(ratio, target)
+    return [name, number(median(bare) * 1e6), number(median(ours) * 1e6), number(ratio), *judged]
 
 
 # -- the two servers ---------------------------------------------------------------------------------------------------
@@ -279,6 +285,14 @@ def decision(added: dict[str, Any]) -> str:
 # -- memory and the page -----------------------------------------------------------------------------------------------
 
 
+async def in_a_process_of_its_own(events: int) -> float:
+    """`never_reads`, where no memory lies about that was used before."""
+    command = [sys.executable, "-m", "benchmarks", "websocket", "--stalled", str(events)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _nothing = await process.communicate()
+    return float(said)
+
+
 async def never_reads(events: int) -> float:
     """MB that a client costs which attaches and then reads nothing, at the worst moment of so many events."""
     broker = Broker(MemoryStore(ROOM))
@@ -290,13 +304,14 @@ async def never_reads(events: int) -> float:
         for number_ in range(events // 2):
             request = a_request()
             await broker.submit(request)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0001)
             await broker.withdraw(request.id, "enough")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0001)
             await broker.store.purge(0, unrecorded=True)
             if number_ % 50 == 0:
                 worst = max(worst, rss() - before)
+        if gateway._visitors:  # noqa: SLF001  # then it was not told enough
+            print("some clients were not let go", file=sys.stderr)
         for sock in stalled:
             sock.close()
     return worst / STALLED

@@ -127,7 +127,7 @@ async def test_waiting() -> None:
     third = a_request(3)
     await broker.submit(third)
     await waiting.refresh()
-    del store._records[third.id]
+    del store._records[third.id], store._pending[third.id]
     assert await kinds(waiting) == [("resolved", "cancelled")]
 
 
