@@ -172,8 +172,6 @@ class Gateway:
         server, self._server = self._server, None
         if server is None:
             return
-        if self._watching is not None:
-            self._watching.cancel()
         server.close(close_connections=False)
         for visitor in list(self._visitors):
             self._dismiss(visitor, RESTARTS, "the gateway stops")
@@ -182,7 +180,11 @@ class Gateway:
         for connection in list(self._connections):  # in their handshake, or not closing
             connection.cut()
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
-        gone.cancel()
+        own = {task for task in (gone, *self._closing, self._watching) if task is not None}
+        for task in own:
+            task.cancel()
+        await asyncio.wait(own)
+        self._watching = None
 
     def watched(self, sink: AuditSink) -> Watched:
         """The same record, with what is written to it shown to those who look at its session."""
@@ -225,14 +227,17 @@ class Gateway:
 
     async def _watch(self) -> None:
         """Read the store whenever it changed, and now and then."""
+        trouble = False
         with self._broker.watch() as watch:
             while True:
                 pause = AFTER_TROUBLE
                 try:
                     self._tell(await self._waiting.refresh())
-                    pause = self._waiting.pause
+                    pause, trouble = self._waiting.pause, False
                 except StoreUnavailable as problem:
-                    log.warning("gateway_store_unavailable error=%s", problem)
+                    if not trouble:  # said once, not once a second
+                        log.warning("gateway_store_unavailable error=%s", problem)
+                    trouble = True
                 except Exception:
                     log.exception("gateway_failed")
                 await watch.wait(pause)
