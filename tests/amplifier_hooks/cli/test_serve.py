@@ -106,12 +106,11 @@ def test_serve_at_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        ([], 2, "say what to serve: --web"),
         (["--web", "--host", "0.0.0.0"], 2, "say under which names"),
         (
             ["--web", "--store", "/nowhere/approvals.db"],
             1,
-            "The page cannot be served: the folder /nowhere cannot be used",
+            "It cannot be served: the folder /nowhere cannot be used",
         ),
     ],
 )
