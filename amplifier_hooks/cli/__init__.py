@@ -7,6 +7,7 @@
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
     serve       `amplifier-hooks serve`
     hosting     what it answers other programs with
+    state       where this user's state is kept
     handover    its token, for programs of the same user
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
