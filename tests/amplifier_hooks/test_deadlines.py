@@ -828,37 +828,6 @@ async def test_a_definitions_own_limit(hook: Any) -> None:
     assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"slow": "timeout"}
 
 
-@pytest.mark.rule("DSP-9")
-async def test_a_hook_that_fails_has_used_its_time() -> None:
-    """What a definition took before it raised is taken from the time it shares."""
-    registry = HookRegistry()
-
-    async def fail(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0.06)
-        raise ValueError("broken")
-
-    for name in ("first", "second"):
-        registry.on(TOOL_PRE, fail, name=name, source="definition", budget=0.1)
-    assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"first": "error", "second": "timeout"}
-
-
-@pytest.mark.rule("DSP-9", "DSP-2")
-@pytest.mark.parametrize("limit", ["definitions", "chain"])
-async def test_a_second_look_has_what_is_left_of_the_time(limit: str) -> None:
-    """What was used up in the first round is not there again for the second look."""
-    registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
-
-    async def look(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0.06)
-
-    options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
-    registry.gate(TOOL_PRE, look, name="gate", **options)
-    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
-    outcome = await quick(registry.emit(TOOL_PRE, CALL))
-    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
-    assert [answer.recheck for answer in outcome.failures] == [True]
-
-
 @pytest.mark.rule("DSP-9", "DSP-4")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_code_does_not_use_up_the_time_of_definitions(waits: bool) -> None:
@@ -1075,6 +1044,34 @@ async def test_what_is_left_of_it(hands: Hands) -> None:
         registry.on(TOOL_PRE, hands.taking(0.2), name=f"h{number}", source="definition")
     (failed,) = (await registry.emit(TOOL_PRE, CALL)).failures
     assert (failed.hook_name, failed.error) == ("h2", "no answer within 0.1 s")
+
+
+@pytest.mark.rule("DSP-9")
+async def test_a_hook_that_fails_has_used_its_time(hands: Hands) -> None:
+    """What a definition took before it raised is taken from the time it shares."""
+    registry = HookRegistry()
+
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        hands.now += 0.0625
+        raise ValueError("broken")
+
+    for name in ("first", "second", "third"):
+        registry.on(TOOL_PRE, fail, name=name, source="definition", budget=0.125)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {"first": "error", "second": "error", "third": "timeout"}
+
+
+@pytest.mark.rule("DSP-9", "DSP-2")
+@pytest.mark.parametrize("limit", ["definitions", "chain"])
+async def test_a_second_look_has_what_is_left_of_the_time(limit: str, hands: Hands) -> None:
+    """What was used up in the first round is not there again for the second look."""
+    registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
+    options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
+    registry.gate(TOOL_PRE, hands.taking(0.0625), name="gate", **options)
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+    assert [answer.recheck for answer in outcome.failures] == [True]
 
 
 @pytest.mark.rule("DSP-4")
