@@ -43,6 +43,7 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
+from amplifier_hooks.inventory import Inventory
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.merge import merge
 from amplifier_hooks.modelcall import ModelCall, ModelOutcome, ModelStream
@@ -130,6 +131,8 @@ class SessionCoordinator:
         approval_wait: Seconds to wait for a person inline. Then a durable backend keeps the question open, and the
             outcome of the call is pending; with any other the question expires.
         grants: Where standing answers are kept; in the backend if it can, or in memory.
+        audit_required: Whether what cannot be recorded is denied. Without it, that is only logged.
+        audit_runs: Whether every run of hooks is put on record, with its start and its end; else only what they say.
     """
 
     def __init__(  # noqa: PLR0917  # the collaborators, in the order in which they are named everywhere
@@ -155,6 +158,8 @@ class SessionCoordinator:
         risk: Callable[[str, Mapping[str, Any]], Risk] | None = None,
         approval_wait: float | None = None,
         grants: GrantStore | None = None,
+        audit_required: bool = True,
+        audit_runs: bool = False,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
         session_id = session_id or uuid4().hex
@@ -177,7 +182,8 @@ class SessionCoordinator:
         self._tools = dict(tools or {})
         self._closing: asyncio.Task[None] | None = None
         self._started = self._final = False
-        recorder = Recorder(PunctualSink(self._audit), clock, session_id, tenant)
+        self._audited = {"audit_required": audit_required, "audit_runs": audit_runs}
+        recorder = Recorder(PunctualSink(self._audit), clock, session_id, tenant, required=audit_required)
         self._session: Session = Session(
             id=session_id,
             tenant=tenant,
@@ -191,6 +197,7 @@ class SessionCoordinator:
             injector=None,  # type: ignore[arg-type]
             rules=None if rules is None else Rules(rules),
             origin=origin,
+            inventory=None if audit is None else Inventory(hooks, recorder, tenant, audit_runs),
             parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
             run=run_id,
         )
@@ -274,6 +281,8 @@ class SessionCoordinator:
         """
         if not self._started:
             self._started = True
+            if self._session.inventory is not None:
+                await self._session.inventory.open()
             goes_on = await self._taken_over()
             event = SESSION_RESUME if goes_on else SESSION_START if self._parent is None else SESSION_FORK
             about = {} if self._parent is None else {"parent": self._parent.session_id}
@@ -327,6 +336,8 @@ class SessionCoordinator:
             if self._started:
                 await self._in_time(self._session.emit(SESSION_END, {}))
             await self._in_time(self._session.approver.end("the session ended", final=self._final))
+            if self._session.inventory is not None:
+                await self._in_time(self._session.inventory.close())
         finally:  # also when the event loop itself is being shut down
             await self._let_go()
 
@@ -358,6 +369,7 @@ class SessionCoordinator:
             "approvals": self._approvals,
             "display": session.display,
             "audit": self._audit,
+            **self._audited,
             "budget": self._limits,
             "model": self._model,
             "counter": self._counter,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.approval import Approval, Approver, Rules
     from amplifier_hooks.effects.audit import Recorder
     from amplifier_hooks.effects.injection import Injector
+    from amplifier_hooks.inventory import Inventory
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
     from amplifier_hooks.registry import HookRegistry
 
@@ -104,6 +105,8 @@ class Session:
     injector: Injector
     rules: Rules | None = None
     origin: Origin = field(factory=Origin)
+    inventory: Inventory | None = None
+    """What of its hooks is on record; none where nothing is."""
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -234,6 +237,8 @@ class Session:
         """What the hooks say. A closed session asks nobody whether something may happen."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
             try:
+                if self.inventory is not None and self.inventory.every_run:
+                    return await self.inventory.run(event, payload, self.deliberate(self.hooks.decide(event, payload)))
                 return await self.deliberate(self.hooks.decide(event, payload))
             except Stopped:
                 pass
@@ -244,6 +249,8 @@ class Session:
 
     async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
+        if self.inventory is not None and self.inventory.changes:
+            await self.inventory.write()
         facts = facts_of(outcome)
         if self.hooks.can_be_stopped(outcome.event):
             try:

@@ -3,7 +3,12 @@
     __init__    the command itself: what it is called with, and how it ends
     demo        `amplifier-hooks demo`; one file for each command
     story       what the demo tells
+    programs    `amplifier-hooks import`, `install` and `uninstall`
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
+    serve       `amplifier-hooks serve`
+    hosting     what it answers other programs with
+    state       where this user's state is kept
+    handover    its token, for programs of the same user
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
 asked for goes to standard output, messages about it to standard error. Exit codes: 0 it worked, 1 it found something
@@ -16,7 +21,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import approvals, demo
+from amplifier_hooks.cli import approvals, demo, programs, serve
 
 __all__ = ["main"]
 
@@ -27,6 +32,8 @@ Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks demo --no-input    the same tour, asking nobody
   amplifier-hooks approvals list     what waits for an answer
+  amplifier-hooks install codex      put it in front of a program you already use
+  amplifier-hooks serve --web        the page where people approve
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
 
@@ -38,6 +45,10 @@ app = typer.Typer(
 )
 app.command(help=demo.HELP)(demo.demo)
 app.add_typer(approvals.app, name="approvals")
+app.command("import", help=programs.IMPORT)(programs.import_hooks)
+app.command(help=programs.INSTALL)(programs.install)
+app.command(help=programs.UNINSTALL)(programs.uninstall)
+app.command(help=serve.HELP)(serve.serve)
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position

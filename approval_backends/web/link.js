@@ -3,7 +3,8 @@
 const OURS = "_amplifier-hooks/";
 const META = "amplifier-hooks";
 const DELAYS = [250, 500, 1_000, 2_000, 5_000, 10_000];
-const REFUSED = new Set([4401, 4403]);
+const UNKNOWN = -32000;
+const NOBODY = 4401;
 const PING = 20_000;
 const PATIENCE = 8_000;
 const HEALTHY = 5_000;
@@ -30,8 +31,9 @@ export class Link {
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.probe(); });
   }
 
-  // The server's time, from the last thing it said.
-  now() { return Date.now() + this.#offset; }
+  // The server's time, from the last thing it said: now, and at a moment of this clock.
+  now() { return this.at(Date.now()); }
+  at(ms) { return ms + this.#offset; }
 
   open() {
     const address = new URL("/acp", location.href);
@@ -70,7 +72,8 @@ export class Link {
       this.#ping = setInterval(() => this.probe(), PING);
       this.#become("live", attached);
     } catch (error) {
-      if (error.code) this.#refuse(error.message);
+      if (error.code === UNKNOWN) this.#refuse(error.message);
+      else if (error.code) socket.close(); // it may know more the next time
     }
   }
 
@@ -107,7 +110,7 @@ export class Link {
     for (const { reject } of this.#waiting.values()) reject(new Failed(0, "the connection broke"));
     this.#waiting.clear();
     if (this.state === "refused") return;
-    if (REFUSED.has(event.code)) { this.#refuse(event.reason); return; }
+    if (event.code === NOBODY && this.state !== "live") { this.#refuse(event.reason); return; }
     this.#become("lost");
     const delay = DELAYS[Math.min(this.#tries++, DELAYS.length - 1)];
     clearTimeout(this.#retry);

@@ -185,7 +185,7 @@ export class Rail {
   // A new connection follows nothing yet.
   linked(row) {
     const live = this.link.state === "live";
-    document.querySelector("#tail-state").textContent = live ? "live" : `stopped at ${time(this.link.heard)}`;
+    document.querySelector("#tail-state").textContent = live ? "live" : `stopped at ${time(this.link.at(this.link.heard))}`;
     if (live) this.#session = undefined;
     if (live && row) this.#follow(row);
   }

@@ -15,7 +15,8 @@ const OFFLINE = 15_000;
 const given = /^#t=(.+)$/.exec(location.hash)?.[1];
 if (given || location.search) history.replaceState(null, "", `${location.pathname}${given ? "#inbox" : location.hash}`);
 const tried = (work) => { try { return work(); } catch { return undefined; } }; // storage may be forbidden
-if (given) tried(() => { sessionStorage.token = decodeURIComponent(given); });
+const decoded = (text) => tried(() => decodeURIComponent(text)) ?? text;
+if (given) tried(() => { sessionStorage.token = decoded(given); });
 
 const me = { name: "", mayDecide: false };
 let link, since, lastAnswer, announceTimer;
@@ -117,7 +118,7 @@ const banner = () => {
   const name = off ? "Offline" : "Reconnecting";
   const old = span((Date.now() - (link.heard || since)) / 1000);
   if (word.textContent !== name) word.textContent = name;
-  more.textContent = off ? `since ${time(since)}. Nothing is sent.` : `This is ${old} old. Read on; deciding waits.`;
+  more.textContent = off ? `since ${time(link.at(since))}. Nothing is sent.` : `This is ${old} old. Read on; deciding waits.`;
 };
 
 const counted = () => {
@@ -177,8 +178,7 @@ const route = () => {
   if (here === "history") past.load();
   if (here === "grants") grants.load();
   if (here !== "inbox") return;
-  const wanted = /^#r\/(.+)$/.exec(location.hash)?.[1];
-  const id = wanted && decodeURIComponent(wanted);
+  const id = decoded(/^#r\/(.+)$/.exec(location.hash)?.[1] ?? "");
   if (id && queue.get(id) && id !== card.id) show(id, false);
   else if (!card.open) show(queue.next(0), false);
   else arming.restart();
@@ -209,7 +209,7 @@ $("#waiting").addEventListener("click", (event) => {
   if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   document.body.classList.remove("list");
-  show(decodeURIComponent(row.hash.slice(3)));
+  show(decoded(row.hash.slice(3)));
 });
 
 // -- notifications: asked for by a click, and no more in them than the tool's name --
@@ -291,5 +291,5 @@ addEventListener("hashchange", () => { if (link) route(); });
 document.addEventListener("visibilitychange", tick);
 
 tellable();
-const token = given ? decodeURIComponent(given) : tried(() => sessionStorage.token);
+const token = given ? decoded(given) : tried(() => sessionStorage.token);
 if (token) begin(token); else gate();

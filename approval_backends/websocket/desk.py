@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from approval_backends.editing import BadArguments
 from approval_backends.lifecycle import Record, sees
 from approval_backends.wire import Malformed, parsed
 from approval_backends.wire.messages import (
@@ -18,6 +19,8 @@ from approval_backends.wire.messages import (
     More,
     Nothing,
     Pong,
+    Preview,
+    Previewed,
     Revoke,
     Revoked,
     Show,
@@ -31,6 +34,7 @@ from approval_backends.wire.records import (
     grant_row,
     history_row,
     part,
+    previewed,
     refused,
     rights,
     row,
@@ -84,6 +88,16 @@ class Desk:
         if found is None:
             raise Malformed(-32002, "no such view")
         return found
+
+    async def preview(self, by: Decider, wanted: Preview) -> Previewed:
+        """What other arguments would make of a request."""
+        record = await self._record(by, wanted.request_id)
+        if wanted.digest != record.request.digest:
+            raise Malformed(-32602, "digest: this is another action")
+        try:
+            return previewed(record, wanted.arguments, self._waiting.now)
+        except BadArguments as problem:
+            raise Malformed(-32602, str(problem)) from None
 
     async def decide(self, by: Decider, wanted: Decide) -> Decided:
         """Put an answer to the store, and say what came of it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import time
 from contextlib import suppress
@@ -139,7 +140,7 @@ class Gateway:
             return self
         await self._waiting.refresh()
         host, port = self._address
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = _listening(host, port)
         self._address = (host, listening.getsockname()[1])
         self._gate = Gate(self._known, self._own_names())
         try:
@@ -354,10 +355,10 @@ class Gateway:
         asset = self._assets.find(path)
         if asset is None:
             return _response(404, "There is nothing here.")
-        known = request.headers.get("If-None-Match") == asset.tag
-        content = b"" if known or method == "HEAD" else asset.content
-        headers = {"Content-Type": asset.kind, "ETag": asset.tag}
-        return _response(304 if known else 200, content, headers, length=None if known else len(asset.content))
+        known = asset.tag in request.headers.get_all("If-None-Match")
+        body, headers = asset.sent(",".join(request.headers.get_all("Accept-Encoding")))
+        content = b"" if known or method == "HEAD" else body
+        return _response(304 if known else 200, content, headers, length=None if known else len(body))
 
     def _own_names(self) -> set[str]:
         """The hosts of a request that mean this gateway."""
@@ -373,6 +374,23 @@ class _Seat:
     connection: ServerConnection
     sender: asyncio.Task[None]
     leaving: bool = False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the port is known before anybody can connect.
+
+    Its protocol is named, because asyncio only then sends small messages at once.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _is_loopback(host: str) -> bool:

@@ -3,9 +3,18 @@
 line          one record as one line of bytes            pure
 chain         what ties each line to all before it       pure
 checkpoint    signed statements about the head           pure
-key           the key that signs them
-log           the file that is written
+redact        secrets are taken out …
+values        … and what JSON cannot hold
+encoding      a record's kind and facts as bytes
+strand        where a log stands, and its next line
+files         what a log asks of the file system
+segments      how the last writer ended, and how to go on
+writer        the one thread that writes
+log           the record as a session has it: an `AuditSink`
 recorder      the front of one session to its record
+sinks         two records in two failure domains
+heads         the head of the chain, in a database
+key           the key that signs
 reader        a file of the log as lines
 walk          one segment as it is read
 verify        whether a log is what was written

@@ -31,23 +31,26 @@ class NoRecord:
 class Recorder:
     """Writes to a sink on behalf of one session: who, when, and in which order."""
 
-    def __init__(self, sink: AuditSink, clock: Clock, session: str, tenant: str) -> None:
+    def __init__(self, sink: AuditSink, clock: Clock, session: str, tenant: str, *, required: bool = True) -> None:
         self._sink = sink
         self._clock = clock
         self._session = session
         self._tenant = tenant
+        self._required = required
         self._number = 0
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
         """Put a decision on record before it takes effect. Without `durable`, a later durable one carries it along.
 
-        Raises `RecordUnavailable`, whatever the sink raised: what was to follow is then denied.
+        Raises `RecordUnavailable`, whatever the sink raised: what was to follow is then denied. Where the record is not
+        required, that is only logged.
         """
         try:
             await self._append(kind, facts, durable=durable)
         except Exception as error:
             log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
-            raise RecordUnavailable(error) from error
+            if self._required:
+                raise RecordUnavailable(error) from error
 
     async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Put on record what is so already. A failure is logged: there is nothing left to hold back."""

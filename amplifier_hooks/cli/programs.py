@@ -1,0 +1,307 @@
+"""`amplifier-hooks import`, `install` and `uninstall`: other agent programs' settings."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import tempfile
+from enum import StrEnum
+from pathlib import Path  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from amplifier_hooks.escape import for_terminal
+
+if TYPE_CHECKING:
+    from amplifier_hooks.dialects.dialect import Dialect
+    from amplifier_hooks.dialects.settings import Settings
+    from amplifier_hooks.dialects.trust import TrustStore
+
+__all__ = ["IMPORT", "INSTALL", "UNINSTALL", "import_hooks", "install", "uninstall"]
+
+IMPORT: Final = """Read another program's hooks, show what they would run, and trust them.
+
+\b
+Examples:
+  amplifier-hooks import claude-code .claude/settings.json
+  amplifier-hooks import codex ~/.codex/hooks.json --yes
+  amplifier-hooks import gemini .gemini/settings.json --json
+
+Nothing is run. What is trusted is the content, scripts included: after a change it is not trusted any more.
+"""
+INSTALL: Final = """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
+
+\b
+Examples:
+  amplifier-hooks install claude-code
+  amplifier-hooks install codex --user --when-down allow
+  amplifier-hooks install claude-code --http http://127.0.0.1:8642
+
+The change is shown first, and the settings as they were are kept beside them.
+"""
+UNINSTALL: Final = """Take our hook out of another program's settings again.
+
+\b
+Examples:
+  amplifier-hooks uninstall claude-code
+  amplifier-hooks uninstall codex --user
+"""
+
+KEPT: Final = ".before-amplifier-hooks"
+"""What the copy of the settings as they were is called besides."""
+
+
+class ProgramName(StrEnum):
+    """The programs there is a dialect of."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    GEMINI = "gemini"
+
+
+class WhenDown(StrEnum):
+    """What happens at a gate when no server answers."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+
+
+Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
+Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
+User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
+HERE: Final = Path()
+
+
+def dialect_of(program: ProgramName) -> Dialect:
+    """The dialect by the name it has here."""
+    from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
+    from amplifier_hooks.dialects.codex import CODEX
+    from amplifier_hooks.dialects.gemini import GEMINI
+
+    return {ProgramName.CLAUDE_CODE: CLAUDE_CODE, ProgramName.CODEX: CODEX, ProgramName.GEMINI: GEMINI}[program]
+
+
+# -- import ------------------------------------------------------------------------------------------------------------
+
+
+def import_hooks(
+    program: Program,
+    settings: Annotated[Path, typer.Argument(metavar="FILE", help="The program's settings.")],
+    *,
+    project: Project = HERE,
+    yes: Yes = False,
+    no_input: NoInput = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and trust nothing.")] = False,
+) -> None:
+    """Show what a file would run, and trust it."""
+    from amplifier_hooks.dialects.settings import read_settings
+    from amplifier_hooks.dialects.trust import TrustStore
+    from amplifier_hooks.errors import SettingsError
+
+    try:
+        found = read_settings(settings, dialect_of(program), project=project.resolve())
+    except SettingsError as error:
+        stop(str(error))
+    trust = TrustStore.default()
+    if as_json:
+        print(json.dumps(described(found, trust), indent=1))
+        return
+    show(found, trust)
+    new = {hook.digest: f"{hook.dialect.name} {hook.where}: {hook.runs}" for hook in found.hooks}
+    new = {digest: what for digest, what in new.items() if not trust.trusts(digest)}
+    if not new:
+        print("Nothing here has to be trusted." if not found.hooks else "All of it is trusted already.")
+        return
+    confirm(f"Trust {'these hooks' if len(new) > 1 else 'this hook'} to run as shown?", yes=yes, no_input=no_input)
+    trust.add(new)
+    print(f"Trusted: {len(new)}. Kept in {trust.path}.")
+
+
+def described(found: Settings, trust: TrustStore) -> dict[str, Any]:
+    """What a file holds, for programs."""
+    return {
+        "program": found.dialect.name,
+        "hooks": [
+            {
+                "event": hook.spelling.theirs,
+                "where": hook.where,
+                "matcher": hook.matcher.spec,
+                "runs": hook.runs,
+                "timeout": hook.timeout,
+                "when_it_fails": hook.when_it_fails,
+                "digest": hook.digest,
+                "trusted": trust.trusts(hook.digest),
+            }
+            for hook in found.hooks
+        ],
+        "skipped": [{"where": skipped.where, "why": skipped.why} for skipped in found.skipped],
+        "differs": [{"what": what, "here": here} for what, here in found.dialect.differs],
+    }
+
+
+def show(found: Settings, trust: TrustStore) -> None:
+    """The same for people."""
+    print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
+    for hook in found.hooks:
+        state = "trusted" if trust.trusts(hook.digest) else "not trusted yet"
+        print(f"\n  {hook.spelling.theirs}  for {for_terminal(hook.matcher.spec)}  ({state})")
+        print(f"    runs           {for_terminal(hook.runs)}")
+        print(f"    when it fails  {hook.when_it_fails}; it has {hook.timeout:g} s")
+    if found.skipped:
+        print("\nNot run, or without effect:")
+    for skipped in found.skipped:
+        print(f"  {for_terminal(skipped.where)}: {for_terminal(skipped.why)}")
+    print(f"\nNot the same here as in {found.dialect.title}:")
+    for what, here in found.dialect.differs:
+        print(f"  {what}: {here}")
+    print()
+
+
+# -- install and uninstall ---------------------------------------------------------------------------------------------
+
+
+def install(
+    program: Program,
+    *,
+    project: Project = HERE,
+    user: User = False,
+    http: Annotated[
+        str | None, typer.Option(metavar="URL", help="Post to this server instead of running the bridge.")
+    ] = None,
+    when_down: Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")] = WhenDown.DENY,
+    socket: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The server's socket.", show_default=False)
+    ] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a person has.")] = 300.0,
+    yes: Yes = False,
+    no_input: NoInput = False,
+) -> None:
+    """Add the hook."""
+    from amplifier_hooks import bridge as bridge_module
+    from amplifier_hooks.dialects.install import Bridge, with_bridge
+    from amplifier_hooks.errors import InvalidRegistration
+    from amplifier_hooks.server.place import default_socket
+
+    dialect = dialect_of(program)
+    if http:
+        bridge = Bridge(url=http, waits=wait, when_down=when_down.value)
+    else:
+        bridge = Bridge(
+            python=sys.executable,
+            file=bridge_module.__file__,
+            socket=os.fspath(socket or default_socket()),
+            waits=wait,
+            when_down=when_down.value,
+        )
+    path = settings_of(dialect, project, user=user)
+    before, text = read(path)
+    try:
+        after = with_bridge(before, dialect, bridge)
+    except InvalidRegistration as error:
+        stop(f"{path}: {error}")
+    if after == before:
+        print(f"{path} has the hook already.")
+        return
+    kept = path.with_name(path.name + KEPT)
+    changed = written(after)
+    difference(path, text, changed)
+    confirm(f"Change {path}?", yes=yes, no_input=no_input)
+    if text and not kept.exists():
+        replace(kept, text)
+    replace(path, changed)
+    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve")
+
+
+def uninstall(
+    program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
+) -> None:
+    """Take the hook out."""
+    from amplifier_hooks.dialects.install import without_bridge
+    from amplifier_hooks.errors import InvalidRegistration
+
+    dialect = dialect_of(program)
+    path = settings_of(dialect, project, user=user)
+    before, text = read(path)
+    try:
+        after = without_bridge(before)
+        if after == before:
+            print(f"{path} has no hook of ours.")
+            return
+        kept = path.with_name(path.name + KEPT)
+        original = kept.read_text("utf-8") if kept.exists() else ""
+        same = original and without_bridge(json.loads(original)) == after
+    except (InvalidRegistration, ValueError) as error:
+        stop(f"{path}: {error}")
+    changed = original if same else written(after) if after else ""
+    difference(path, text, changed)
+    confirm(f"Change {path}?", yes=yes, no_input=no_input)
+    if changed:
+        replace(path, changed)
+    else:
+        path.unlink()
+    kept.unlink(missing_ok=True)
+    print(f"{dialect.title} decides for itself again.")
+
+
+def settings_of(dialect: Dialect, project: Path, *, user: bool) -> Path:
+    """Where the settings are."""
+    return (Path.home() if user else project.resolve()) / dialect.settings[0]
+
+
+def read(path: Path) -> tuple[dict[str, Any], str]:
+    """Settings, and their text; empty when there is no file."""
+    try:
+        text = path.read_text("utf-8")
+        value = json.loads(text) if text.strip() else {}
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError) as error:
+        stop(f"{path}: {error}")
+    if not isinstance(value, dict):
+        stop(f"{path}: it is no JSON object")
+    return value, text
+
+
+def written(settings: dict[str, Any]) -> str:
+    """Settings as those programs write them."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+def difference(path: Path, before: str, after: str) -> None:
+    """What changes, line by line."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
+    for line in lines:
+        print(for_terminal(line))
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole, or not at all. What it may be read by stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(name).chmod(mode)
+    Path(name).replace(path)
+
+
+def confirm(question: str, *, yes: bool, no_input: bool) -> None:
+    """Go on only if somebody says so."""
+    if yes:
+        return
+    if no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        stop(f"{question} Nobody can be asked here; say --yes.")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
+
+
+def stop(problem: str) -> NoReturn:
+    """It cannot go on."""
+    typer.echo(for_terminal(problem), err=True)
+    raise typer.Exit(1)

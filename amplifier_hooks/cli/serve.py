@@ -1,0 +1,179 @@
+"""`amplifier-hooks serve`."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from attrs import define
+
+from amplifier_hooks.cli.state import state_folder
+
+if TYPE_CHECKING:
+    from amplifier_hooks.cli.hosting import Host
+    from approval_backends.stores.base import ApprovalStore
+    from approval_backends.websocket import Gateway
+
+__all__ = ["serve"]
+
+PORT: Final = 8437
+
+HELP: Final = """Serve other agent programs, the page where people approve, or both, over one store.
+
+\b
+Examples:
+  amplifier-hooks serve                            other programs' tool calls, through the hooks of your plugins
+  amplifier-hooks serve --hooks guards:registry    the same, through a registry of your own
+  amplifier-hooks serve --programs --web           with the page where people approve, in one process
+  amplifier-hooks serve --web --open               the page alone
+
+It listens on this machine only. The link that is printed holds a token: whoever has it may decide.
+"""
+
+
+class Asking(StrEnum):
+    """Where a person decides what another program's hooks ask."""
+
+    INBOX = "inbox"
+    NATIVE = "native"
+    BOTH = "both"
+
+
+def serve(
+    *,
+    web: Annotated[bool, typer.Option("--web", help="Serve the approval page and its WebSocket.")] = False,
+    programs: Annotated[
+        bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
+    ] = False,
+    hooks: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="The registry to answer with.", show_default=False)
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
+    ] = None,
+    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Where programs ask.", show_default=False)] = None,
+    approve: Annotated[Asking, typer.Option(help="In our inbox, at the program's own prompt, or there after here.")] = (
+        Asking.INBOX
+    ),
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a program waits for a person.")] = 300.0,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AMPLIFIER_HOOKS_STORE",
+            metavar="STORE",
+            help="A SQLite file, or postgresql://…; otherwise a file of your own.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Under which name a proxy in front is reached; repeatable."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who decides with this link; otherwise you.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Say where it is in one line of JSON.")] = False,
+) -> None:
+    """Check what can be checked beforehand, then serve until told to stop."""
+    import asyncio
+
+    from amplifier_hooks.errors import HookError
+    from amplifier_hooks.storage import StoreUnavailable
+    from approval_backends.broker import Broker
+    from approval_backends.errors import UnknownStore
+    from approval_backends.stores.address import store_at
+    from approval_backends.websocket import Approver, Gateway
+
+    try:
+        there = store_at(store)
+        if store is None:
+            state_folder()  # made for its owner alone
+        broker = Broker(there)
+        gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
+    except (ValueError, UnknownStore) as problem:
+        raise typer.BadParameter(str(problem)) from None
+    serving = Serving(as_json=as_json, in_browser=open_)
+    try:
+        if programs or not web:
+            from amplifier_hooks.cli.hosting import host_programs
+
+            serving.programs = host_programs(
+                broker, hooks=hooks, rules=rules, record=record, socket=socket, asking=approve.value, waits=wait
+            )
+        serving.page = gateway if web else None
+        asyncio.run(serving.until_stopped(there))
+    except (OSError, StoreUnavailable, HookError) as problem:
+        typer.echo(f"It cannot be served: {problem}", err=True)
+        raise typer.Exit(1) from None
+
+
+@define
+class Serving:
+    """What is served, until somebody stops it."""
+
+    as_json: bool
+    in_browser: bool
+    programs: Host | None = None
+    page: Gateway | None = None
+
+    async def until_stopped(self, store: ApprovalStore) -> None:
+        """Serve until SIGINT or SIGTERM; then tell every client to come again later, and be gone."""
+        import asyncio
+        import signal
+
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows: an interrupt ends the loop instead
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with AsyncExitStack() as stack:
+            await store.open()
+            stack.push_async_callback(store.close)
+            if self.programs is not None:
+                await stack.enter_async_context(self.programs.serving())
+                typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
+            if self.page is not None:
+                await self._page(self.page, stack)
+            typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)
+            await stop.wait()
+
+    async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
+        import webbrowser
+
+        from amplifier_hooks.cli.handover import handed_over
+
+        await stack.enter_async_context(gateway)
+        handed = handed_over(state_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
+        there = stack.enter_context(handed)
+        announce(gateway, there.file, as_json=self.as_json)
+        if self.in_browser:
+            # A file, because the arguments of a process can be read by everybody on this machine.
+            webbrowser.open(there.page.as_uri())
+
+
+def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
+    """Say where it is. The token goes to a terminal, and nowhere else: not into a pipe, not into a log."""
+    import json
+    import sys
+
+    if as_json:
+        typer.echo(json.dumps({"address": gateway.address, "token_file": str(file)}))
+    link = gateway.link() if sys.stderr.isatty() else gateway.address
+    typer.echo(f"Approvals are at {link}", err=True)
+    if link == gateway.address:
+        typer.echo(f"The token is in {file}, which only you can read.", err=True)
+
+
+def login() -> str:
+    """Who runs this."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "web user"

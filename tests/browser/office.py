@@ -1,0 +1,222 @@
+"""Where people approve: a gateway over a store whose clock is moved by hand, and the browsers in front of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.ports import ApprovalRequest, Option, Question
+from approval_backends.broker import Broker
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.base import Limits
+from approval_backends.stores.memory import MemoryStore
+from approval_backends.testing import MovableClock
+from approval_backends.websocket import Approver, Gateway
+from approval_backends.websocket.tail import Tails
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+    from datetime import datetime
+
+    from playwright.async_api import Browser, Locator, Page, Request, WebSocket
+
+    from approval_backends.lifecycle import Record
+
+__all__ = ["ALLOW", "ALWAYS", "DENY", "Browsers", "Office", "button", "is_off", "press", "see", "spot", "still"]
+
+ALLOW: Final = Option(id="once", label="Allow once", kind="allow_once")
+ALWAYS: Final = Option(id="always", label="Allow always", kind="allow_always")
+DENY: Final = Option(id="no", label="Deny", kind="reject_once")
+
+SOON: Final = 5_000
+"""Milliseconds. Nothing here takes that long unless it is broken."""
+
+
+class Office:
+    """A gateway and the store behind it. Mara and Jun may decide, Ines may look."""
+
+    def __init__(self) -> None:
+        self.clock = MovableClock()
+        self.store = MemoryStore(Limits(per_session=1_000, per_tenant=1_000), clock=self.clock)
+        self.broker = Broker(self.store)
+        self.people = {
+            "Mara": Approver(name="Mara"),
+            "Jun": Approver(name="Jun"),
+            "Ines": Approver(name="Ines", may_decide=False),
+        }
+        self.tails = Tails()
+        self.gateway = self._gateway(0)
+
+    async def __aenter__(self) -> Self:
+        await self.broker.__aenter__()
+        await self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.gateway.stop()
+        await self.store.close()
+
+    def _gateway(self, port: int) -> Gateway:
+        return Gateway(self.broker, self.people.values(), port=port, tails=self.tails)
+
+    @property
+    def address(self) -> str:
+        """Where the page is, without its last slash."""
+        return self.gateway.address.rstrip("/")
+
+    async def stop(self) -> None:
+        """Nobody is connected any more."""
+        await self.gateway.stop()
+
+    async def restart(self) -> None:
+        """A new gateway where the old one was."""
+        await self.gateway.stop()
+        self.gateway = self._gateway(self.gateway.port)
+        await self.gateway.start()
+
+    async def submit(self, name: str = "r1", /, **changes: Any) -> Record:
+        """Ask, as an agent's session would."""
+        return await self.broker.submit(self.request(name, **changes))
+
+    def request(self, name: str, /, **changes: Any) -> ApprovalRequest:
+        """A request to run a command; `changes` are its fields, and `seconds` how long it waits."""
+        created = self.clock().wall
+        fields: dict[str, Any] = {
+            "tenant": "",
+            "session": "release",
+            "agent": "coder",
+            "event": "tool:pre",
+            "tool": "Bash",
+            "arguments": {"command": f"make {name}"},
+            "questions": (Question(hook="guard", prompt="Go on?", version="2"),),
+            "options": (ALLOW, ALWAYS, DENY),
+            "default": "deny",
+            "cwd": "~/shop",
+        } | changes
+        lifetime = timedelta(seconds=fields.pop("seconds", 300))
+        frozen = freeze(dict(fields["arguments"]))
+        action = Action(fields["tenant"], fields["session"], fields["event"], fields["tool"], frozen)
+        return ApprovalRequest(id=name, digest=action.digest, created=created, expires=created + lifetime, **fields)
+
+    async def record(self, name: str = "r1") -> Record:
+        """What the store has of a request."""
+        record = await self.store.get(name)
+        assert record is not None
+        return record
+
+    async def decide(self, name: str, option: Option, by: str = "Jun", **said: Any) -> None:
+        """Somebody answers, in the terminal."""
+        record = await self.record(name)
+        decider = Decider(name=by, channel="terminal")
+        assert (await self.broker.decide(name, record.request.digest, option.id, decider, **said)).accepted
+
+
+class Browsers:
+    """Opens pages, each in a profile of its own, and keeps what they complain about and whom they talk to."""
+
+    def __init__(self, browser: Browser, stack: AsyncExitStack) -> None:
+        self._browser = browser
+        self._stack = stack
+        self.complaints: list[str] = []
+        self.requests: list[tuple[str, str]] = []
+        self.sockets: list[str] = []
+
+    async def __call__(
+        self,
+        office: Office,
+        who: str = "Mara",
+        *,
+        width: int = 1280,
+        height: int = 800,
+        dark: bool = False,
+        query: str = "",
+        token: str | None = None,
+        clock: bool = False,
+        now: datetime | None = None,
+        script: str = "",
+    ) -> Page:
+        """The page of one person, once it is connected and shows what there is."""
+        page = await self.blank(width=width, height=height, dark=dark)
+        if clock:
+            await page.clock.install()
+        if now is not None:
+            await page.clock.set_fixed_time(now)
+        if script:
+            await page.add_init_script(script)
+        secret = office.people[who].token if token is None else token
+        await page.goto(f"{office.address}/{query}#t={secret}")
+        await page.locator("#live:visible, #gate:visible").wait_for()
+        await page.locator("#nothing:visible, .seg button:visible, #gate:visible").first.wait_for()
+        return page
+
+    async def blank(self, *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
+        """An empty page."""
+        context = await self._browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            timezone_id="UTC",
+            reduced_motion="reduce",
+        )
+        self._stack.push_async_callback(context.close)
+        context.set_default_timeout(SOON)
+        page = await context.new_page()
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda message: self._said(message.type, message.text))
+        page.on("request", self._asked)
+        page.on("websocket", self._opened)
+        return page
+
+    def _said(self, kind: str, text: str) -> None:
+        # A connection that fails while there is no gateway is no fault of the page's.
+        if kind in ("error", "warning") and not re.search(r"WebSocket connection .* failed", text):
+            self.complaints.append(text)
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append((request.url, request.headers.get("referer", "")))
+
+    def _opened(self, socket: WebSocket) -> None:
+        self.sockets.append(socket.url)
+
+
+async def see(page: Page, selector: str, text: str) -> None:
+    """Wait until this text is there to be seen."""
+    from playwright.async_api import expect
+
+    await expect(page.locator(selector).first).to_contain_text(text, timeout=SOON)
+
+
+async def still(page: Page) -> None:
+    """Wait until what is shown has been there long enough to be answered."""
+    await page.locator("#card .decide.arming").wait_for(state="detached")
+
+
+def button(page: Page, name: str) -> Locator:
+    """A button that is there to be pressed."""
+    return page.get_by_role("button", name=name, exact=True).locator("visible=true").first
+
+
+async def is_off(page: Page, name: str) -> bool:
+    """Whether this button would do nothing."""
+    return bool(await button(page, name).is_disabled())
+
+
+async def spot(page: Page, name: str) -> tuple[float, float]:
+    """Where to press this button; waits until it would count."""
+    from playwright.async_api import expect
+
+    await expect(button(page, name)).to_be_enabled(timeout=SOON)
+    await still(page)
+    box = await button(page, name).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+async def press(page: Page, name: str) -> None:
+    """Press a button, as a person would: once the card has been still."""
+    from playwright.async_api import expect
+
+    await expect(button(page, name)).to_be_enabled(timeout=SOON)
+    await still(page)
+    await button(page, name).click()

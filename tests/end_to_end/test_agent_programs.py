@@ -1,0 +1,341 @@
+"""Real agent programs with a scripted model: their tool calls pass through us, with one line in their settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from attrs import define, frozen
+
+from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks import bridge as bridge_module
+from amplifier_hooks.dialects.install import Bridge, with_bridge
+from amplifier_hooks.dialects.settings import read_settings
+from amplifier_hooks.dialects.trust import TrustStore
+from amplifier_hooks.effects.audit import AuditLog
+from amplifier_hooks.effects.audit.checkpoint import VerifierKey
+from amplifier_hooks.effects.audit.report import LogVerdict
+from amplifier_hooks.effects.audit.verify import verify
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+from tests.conftest import require
+
+try:
+    import claude_agent_sdk
+    import uvicorn
+
+    from amplifier_hooks.server.app import create_app
+    from amplifier_hooks.server.guests import DIALECTS, Guests
+    from tests.scripted_models import Say, ScriptedModel, Use, serving
+except ImportError as missing:
+    require("agents", f"{missing.name} is not installed: uv sync --all-extras")
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]
+
+INSTALLED: Final = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
+CLAUDE: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+Started = tuple[list[str], dict[str, str]]
+"""A command line and its environment."""
+TENANT: Final = Decider(name="ada", channel="test")
+
+
+@frozen
+class Program:
+    """How a program is run without an account, and what its shell tool is called."""
+
+    dialect: str
+    tool: str
+    argument: str
+
+    def command(self, line: str) -> Use:
+        """A call of its shell."""
+        more = {} if self.dialect == "codex" else {"description": "a step"}
+        return Use(self.tool, {self.argument: line, **more})
+
+    def settled(self, home: Path, project: Path, settings: Mapping[str, Any], url: str) -> Started:
+        """Write its settings, and say what is run."""
+        return SETUPS[self.dialect](home, project, dict(settings), url)
+
+
+def claude_code(home: Path, project: Path, settings: dict[str, Any], url: str) -> Started:
+    """The CLI inside the claude-agent-sdk wheel."""
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text(json.dumps(settings))
+    argv = [os.fspath(CLAUDE), "-p", "do it", "--output-format", "json", "--allowedTools", "Bash,Write"]
+    quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
+    return argv, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "x", **dict.fromkeys(quiet, "1")}
+
+
+def codex(home: Path, project: Path, settings: dict[str, Any], url: str) -> Started:
+    """The CLI from the npm registry."""
+    folder = home / ".codex"
+    folder.mkdir()
+    (folder / "hooks.json").write_text(json.dumps(settings))
+    (folder / "config.toml").write_text(
+        'model = "m"\nmodel_provider = "fake"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
+        f'[model_providers.fake]\nname = "fake"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "FAKE_KEY"\n'
+    )
+    argv = [found("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "do it"]
+    return argv, {"CODEX_HOME": os.fspath(folder), "FAKE_KEY": "x"}
+
+
+def gemini(home: Path, project: Path, settings: dict[str, Any], url: str) -> Started:
+    """The CLI from the npm registry."""
+    folder = home / ".gemini"
+    folder.mkdir()
+    quiet = {"telemetry": {"enabled": False}, "privacy": {"usageStatisticsEnabled": False}}
+    account = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (folder / "settings.json").write_text(json.dumps({**settings, **quiet, **account}))
+    argv = [found("gemini"), "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p", "do it"]
+    return argv, {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "x"}
+
+
+SETUPS: Final = {"claude_code": claude_code, "codex": codex, "gemini": gemini}
+PROGRAMS: Final = {
+    "claude_code": Program("claude_code", "Bash", "command"),
+    "codex": Program("codex", "exec_command", "cmd"),
+    "gemini": Program("gemini", "run_shell_command", "command"),
+}
+
+
+def found(name: str) -> str:
+    """Where a program is; skips where it is not."""
+    path = INSTALLED / name
+    if not path.exists():
+        require("agents", f"{name} is not installed: bash scripts/agents.sh")
+    return os.fspath(path)
+
+
+@pytest.fixture(params=list(PROGRAMS.values()), ids=list(PROGRAMS))
+def program(request: pytest.FixtureRequest) -> Program:
+    """One after the other."""
+    chosen: Program = request.param
+    if chosen.dialect == "claude_code" and not CLAUDE.exists():
+        require("agents", "the claude-agent-sdk wheel here has no program in it")
+    if chosen.dialect != "claude_code":
+        found(chosen.dialect)
+    return chosen
+
+
+@define
+class World:
+    """A home, a project, a server with a record, and the inbox."""
+
+    folder: Path
+    registry: HookRegistry
+    approvals: DeferredApprovals
+    store: Path
+    record: Path
+    key: str
+
+    @property
+    def project(self) -> Path:
+        """Where the agent works."""
+        return self.folder / "project"
+
+    def bridge(self, program: Program) -> dict[str, Any]:
+        """The one line in a program's settings, for every event it has."""
+        how = Bridge(
+            python=sys.executable, file=bridge_module.__file__, socket=os.fspath(self.folder / "hooks.sock"), waits=60
+        )
+        return with_bridge({}, DIALECTS[program.dialect], how)
+
+    async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel) -> str:
+        """Run the program to its end, and return what it printed."""
+        home = self.folder / "home"
+        home.mkdir()
+        self.project.mkdir()
+        argv, env = program.settled(home, self.project, settings, model.url)
+        basic = {"PATH": os.environ["PATH"], "HOME": os.fspath(home), "TERM": "dumb", "NO_COLOR": "1"}
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=self.project,
+            env={**basic, **env},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        assert process.returncode == 0, output.decode()[-2000:]
+        return output.decode()
+
+
+def public_half(folder: Path) -> str:
+    """Of the key that signs the record here."""
+    return next(folder.glob("*.pub")).read_text()
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[World]:
+    """Everything, with a server that answers; its record is closed in the end."""
+    registry = HookRegistry()
+    store = folder / "approvals.db"
+    log = AuditLog.open(folder / "record.jsonl")
+    async with DeferredApprovals(SqliteStore(store)) as approvals:
+        here = World(folder, registry, approvals, store, folder / "record.jsonl", public_half(folder))
+        guests = Guests(registry, waits=60.0, options={"approvals": approvals, "audit": log})
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.fspath(folder / "hooks.sock"))
+        server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+        task = asyncio.create_task(server.serve([listener]))
+        try:
+            yield here
+        finally:
+            server.should_exit = True
+            await task
+            await guests.close()
+            await log.close()
+            listener.close()
+
+
+async def decide_elsewhere(here: World, verb: str, *arguments: str) -> None:
+    """Another process decides what waits in the inbox, as a person at another terminal does."""
+    with here.approvals.broker.watch() as watch:
+        while not (waiting := await here.approvals.pending(TENANT)):
+            await watch.wait(1.0)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "amplifier_hooks", "approvals", verb, waiting[0].id, "--store", os.fspath(here.store),
+        *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, errors = await process.communicate()
+    assert process.returncode == 0, (output + errors).decode()
+
+
+@pytest.mark.rule("DIA-2")
+async def test_its_calls_are_asked_denied_and_answered(program: Program, tmp_path: Path) -> None:
+    """A call approved in the inbox runs, a denied one does not and the model reads why, and the record verifies."""
+    async with world(tmp_path) as here:
+
+        @here.registry.gate("tool:pre", name="guard", priority=10)
+        async def guard(event: str, data: Any) -> HookResult | None:
+            line = json.dumps(data["tool_input"])
+            if "production" in line:
+                return HookResult.ask("Write to production?")
+            return HookResult.deny("that is never done here") if "forbidden" in line else None
+
+        @here.registry.on("tool:post", name="lint")
+        async def lint(event: str, data: Any) -> HookResult:
+            return HookResult.inject("E501 in line 42")
+
+        script: list[Use | Say] = [
+            program.command("echo hello > production.txt"),
+            program.command("echo hello > forbidden.txt"),
+            Say("finished"),
+        ]
+        async with serving(*script) as model:
+            person = asyncio.create_task(decide_elsewhere(here, "allow", "--yes"))
+            await here.run(program, here.bridge(program), model)
+            await person
+        assert (here.project / "production.txt").read_text() == "hello\n"
+        assert not (here.project / "forbidden.txt").exists()
+        after_first, after_second = json.dumps(model.requests[1]), json.dumps(model.requests[2])
+        assert "E501 in line 42" in after_first
+        assert "that is never done here" in after_second
+    report = verify({1: here.record}, keys=[VerifierKey.parse(here.key)])
+    assert report.verdict is LogVerdict.INTACT, report
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "record.jsonl").read_text().splitlines()]
+    assert {"approval.decided", "tool.done", "tool.denied"} <= set(kinds)
+
+
+@pytest.mark.rule("DIA-2")
+async def test_a_refusal_in_the_inbox_is_read_by_the_model(program: Program, tmp_path: Path) -> None:
+    """What a person refuses does not run, and the model reads that a person refused it."""
+    async with world(tmp_path) as here:
+        here.registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write to production?"))
+        async with serving(program.command("echo hello > production.txt"), Say("finished")) as model:
+            person = asyncio.create_task(decide_elsewhere(here, "deny", "--message", "not before the release"))
+            await here.run(program, here.bridge(program), model)
+            await person
+        assert not (here.project / "production.txt").exists()
+        assert "Write to production?" in json.dumps(model.requests[1])
+
+
+@pytest.mark.rule("DIA-2")
+async def test_without_a_server_nothing_runs(program: Program, tmp_path: Path) -> None:
+    """When the server is away, a tool call does not run, and the model reads how to start it."""
+    async with world(tmp_path) as here:
+        settings = here.bridge(program)
+        tool_events = {name: groups for name, groups in settings["hooks"].items() if "Tool" in name}
+    here.folder.joinpath("hooks.sock").unlink(missing_ok=True)
+    async with serving(program.command("echo hello > production.txt"), Say("finished")) as model:
+        await here.run(program, {"hooks": tool_events}, model)
+    assert not (here.project / "production.txt").exists()
+    assert "amplifier-hooks serve" in json.dumps(model.requests[1])
+
+
+GUARD: Final = """\
+import json, sys
+question = json.load(sys.stdin)
+line = json.dumps(question["tool_input"])
+if "deny-by-exit" in line:
+    print("no, by exit", file=sys.stderr)
+    sys.exit(2)
+if "deny-by-json" in line:
+    said = {"permissionDecision": "deny", "permissionDecisionReason": "no, by json"}
+    print(json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}))
+if "crash" in line:
+    raise RuntimeError("broken")
+if "rewrite" in line:
+    changed = {**question["tool_input"], "command": "echo rewritten > result.txt"}
+    said = {"permissionDecision": "allow", "updatedInput": changed}
+    print(json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}))
+"""
+
+CASES: Final = ["deny-by-exit", "deny-by-json", "crash", "rewrite", "nothing"]
+
+
+@pytest.mark.rule("DIA-1")
+@pytest.mark.parametrize("case", CASES)
+async def test_the_same_script_has_the_same_outcome_there_and_here(case: str, tmp_path: Path) -> None:
+    """Settings with a command hook come to the same in the real Claude Code and here."""
+    guard = tmp_path / "guard.py"
+    guard.write_text(GUARD)
+    hook = {"type": "command", "command": f"{sys.executable} {guard}", "timeout": 30}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}}
+    call = PROGRAMS["claude_code"].command(f"echo {case} > result.txt")
+
+    there = tmp_path / "there"
+    there.mkdir()
+    async with world(there) as elsewhere, serving(call, Say("finished")) as model:
+        await elsewhere.run(PROGRAMS["claude_code"], settings, model)
+        result = elsewhere.project / "result.txt"
+        ran_there = result.read_text() if result.exists() else None
+        read_there = json.dumps(model.requests[1])
+
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(settings))
+    imported = read_settings(path, DIALECTS["claude_code"], project=tmp_path)
+    trust = TrustStore(tmp_path / "state" / "trust.json")
+    trust.add({one.digest: one.runs for one in imported.hooks})
+    registry = HookRegistry()
+    imported.register(registry, trust)
+    outcome = await registry.emit(
+        "tool:pre", {"session_id": "s", "tool_name": "Bash", "tool_call_id": "c", "tool_input": dict(call.input)}
+    )
+    ran_here = None
+    if not outcome.denied:
+        process = await asyncio.create_subprocess_shell(outcome.data["tool_input"]["command"], cwd=tmp_path)
+        await process.wait()
+        ran_here = (tmp_path / "result.txt").read_text()
+    assert ran_here == ran_there
+    assert (ran_here is None) is case.startswith("deny")
+    if outcome.denied:
+        assert (outcome.reason or "") in read_there
+    shutil.rmtree(there, ignore_errors=True)

@@ -1,0 +1,190 @@
+"""Models that say what a script says, on loopback, spoken to by real agent programs in their own wire formats.
+
+A script is a list of steps: `Use(tool, input)` calls a tool, `Say(text)` ends the turn. Requests are kept, so that a
+test can see what the model read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from attrs import define, field, frozen
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from starlette.requests import Request
+
+
+@frozen
+class Use:
+    """A tool call."""
+
+    tool: str
+    input: dict[str, Any]
+
+
+@frozen
+class Say:
+    """Text, after which the model has nothing more to do."""
+
+    text: str
+
+
+def events(parts: Iterable[tuple[str, Any]]) -> Response:
+    """Server-sent events."""
+    body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in parts)
+    return Response(body, media_type="text/event-stream")
+
+
+@define
+class ScriptedModel:
+    """The model's side of one conversation."""
+
+    script: list[Use | Say]
+    port: int = 0
+    requests: list[dict[str, Any]] = field(factory=list)
+    _next: int = 0
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def read(self) -> str:
+        """Everything the model was sent, as one text."""
+        return json.dumps(self.requests)
+
+    def step(self) -> Use | Say:
+        """The next step; once the script is through, nothing more."""
+        number, self._next = self._next, self._next + 1
+        return self.script[number] if number < len(self.script) else Say("done")
+
+    # -- Claude Code -------------------------------------------------------------------------------------------------
+
+    async def messages(self, request: Request) -> Response:
+        """`POST /v1/messages`."""
+        body = await request.json()
+        step = self.step() if body.get("tools") else Say("ok")
+        if body.get("tools"):
+            self.requests.append(body)
+        number = self._next
+        if isinstance(step, Use):
+            block: dict[str, Any] = {"type": "tool_use", "id": f"toolu_{number:04}", "name": step.tool, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(step.input)}
+            stop = "tool_use"
+        else:
+            block, delta, stop = {"type": "text", "text": ""}, {"type": "text_delta", "text": step.text}, "end_turn"
+        message = {
+            "id": f"msg_{number}", "type": "message", "role": "assistant", "model": body.get("model", "m"),
+            "content": [], "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
+        }  # fmt: skip
+        if not body.get("stream"):
+            content = (
+                [{**block, "input": step.input}] if isinstance(step, Use) else [{"type": "text", "text": step.text}]
+            )
+            return JSONResponse({**message, "content": content, "stop_reason": stop})
+        ends = {
+            "type": "message_delta",
+            "delta": {"stop_reason": stop, "stop_sequence": None},
+            "usage": {"output_tokens": 1},
+        }
+        return events(
+            [
+                ("message_start", {"type": "message_start", "message": message}),
+                ("content_block_start", {"type": "content_block_start", "index": 0, "content_block": block}),
+                ("content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}),
+                ("content_block_stop", {"type": "content_block_stop", "index": 0}),
+                ("message_delta", ends),
+                ("message_stop", {"type": "message_stop"}),
+            ]
+        )
+
+    # -- Codex -------------------------------------------------------------------------------------------------------
+
+    async def responses(self, request: Request) -> Response:
+        """`POST /v1/responses`."""
+        self.requests.append(await request.json())
+        step, number = self.step(), self._next
+        if isinstance(step, Use):
+            item: dict[str, Any] = {
+                "type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": step.tool,
+                "arguments": json.dumps(step.input), "status": "completed",
+            }  # fmt: skip
+        else:
+            content = [{"type": "output_text", "text": step.text, "annotations": []}]
+            item = {
+                "type": "message",
+                "id": f"msg_{number}",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+        usage = {
+            "input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2,
+        }  # fmt: skip
+        answer = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": [item], "usage": usage}
+        return events(
+            [
+                ("response.created", {"type": "response.created", "response": {**answer, "status": "in_progress"}}),
+                ("response.output_item.added", {"type": "response.output_item.added", "output_index": 0, "item": item}),
+                ("response.output_item.done", {"type": "response.output_item.done", "output_index": 0, "item": item}),
+                ("response.completed", {"type": "response.completed", "response": answer}),
+            ]
+        )
+
+    # -- Gemini CLI --------------------------------------------------------------------------------------------------
+
+    async def generate(self, request: Request) -> Response:
+        """`POST /v1beta/models/NAME:streamGenerateContent`, and the same without stream."""
+        body = await request.json()
+        step = self.step() if body.get("tools") else Say("ok")
+        if body.get("tools"):
+            self.requests.append(body)
+        part = (
+            {"functionCall": {"name": step.tool, "args": step.input}} if isinstance(step, Use) else {"text": step.text}
+        )
+        answer = {
+            "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+        }
+        if request.path_params["call"].endswith(":streamGenerateContent"):
+            return Response(f"data: {json.dumps(answer)}\n\n", media_type="text/event-stream")
+        return JSONResponse(answer)
+
+    async def rest(self, request: Request) -> Response:
+        """Probes, token counts and the like."""
+        return JSONResponse({"input_tokens": 1, "totalTokens": 1, "data": [], "models": []})
+
+
+@asynccontextmanager
+async def serving(*script: Use | Say) -> AsyncIterator[ScriptedModel]:
+    """A model with this script, for as long as the block lasts."""
+    model = ScriptedModel(list(script))
+    app = Starlette(
+        routes=[
+            Route("/v1/messages", model.messages, methods=["POST"]),
+            Route("/v1/responses", model.responses, methods=["POST"]),
+            Route("/v1beta/models/{call:path}", model.generate, methods=["POST"]),
+            Route("/{rest:path}", model.rest, methods=["GET", "POST", "HEAD"]),
+        ]
+    )
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # it has no event for that
+    model.port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield model
+    finally:
+        server.should_exit = True
+        await task
