@@ -8,6 +8,7 @@
     audit/      `amplifier-hooks audit`: the same
     serve       `amplifier-hooks serve`
     hosting     what it answers other programs with
+    state       where this user's state is kept
     handover    its token, for programs of the same user
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from amplifier_hooks.cli.serve import state_folder
+from amplifier_hooks.cli.state import state_folder
 from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.registry import HookRegistry

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
-from pathlib import Path  # typer reads the annotations
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from attrs import define
+
+from amplifier_hooks.cli.state import state_folder
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.hosting import Host
@@ -165,16 +167,6 @@ def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
     typer.echo(f"Approvals are at {link}", err=True)
     if link == gateway.address:
         typer.echo(f"The token is in {file}, which only you can read.", err=True)
-
-
-def state_folder() -> Path:
-    """Where this user's state is kept; made for its owner alone."""
-    import os
-
-    base = os.environ.get("XDG_STATE_HOME")
-    folder = (Path(base) if base else Path.home() / ".local" / "state") / "amplifier-hooks"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 def login() -> str:

@@ -83,8 +83,6 @@ def test_rules_decide_without_a_person(tmp_path: Path) -> None:
     """A file of rules decides before anybody is asked."""
     rule = {"id": "no-removal", "effect": "deny", "tool": "Bash", "reason": "not here"}
     (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
-        "version: 1\nrules:\n  - id: no-removal\n    effect: deny\n    tool: Bash\n    reason: not here\n"
-    )
     with served(tmp_path, "--rules", os.fspath(tmp_path / "rules.yaml")) as path:
         assert bridged(path, "ls")["hookSpecificOutput"]["permissionDecision"] == "deny"
 
