@@ -374,6 +374,10 @@ def test_clock(tmp_path: Path) -> None:
     book.add().add()
     report = verify(book.close().files(tmp_path), keys=[pinned()])
     assert (report.verdict, said(report)) == (LogVerdict.INTACT, [f"{FIRST}, line 3: the clock went back, once"])
+    assert report.findings[0].details == {"times": "once", "bytes": 0, "why": ""}
+    book = Book().add()
+    book.minute -= 1
+    assert verify(book.add().close().files(tmp_path), keys=[pinned()]).findings == ()
     book = Book().end("segment.closed", {"next": 2})
     for number in range(1000):
         book.minute = number % 2 - 1
@@ -563,6 +567,17 @@ def test_first_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
+def test_first_number(tmp_path: Path) -> None:
+    """The first line of a log is line 1, and that of a later segment goes on with the number that is due."""
+    book = Book()
+    book.segments, book.seq, book.head = [], 1, b""
+    assert wrong(tmp_path, book.begin().close()) == f"{FIRST}, line 1: the line has the number 2, and 1 is due"
+    book = Book().end("segment.closed", {"next": 2})
+    book.seq += 1
+    assert wrong(tmp_path, book.begin().close()) == f"{SECOND}, line 1: the line has the number 5, and 4 is due"
+
+
+@pytest.mark.rule("AUD-2", "AUD-5")
 def test_other_segments(tmp_path: Path) -> None:
     """A segment of another log, another segment of this one, and one that was begun anew do not fit."""
     one, other = Book().rotate().rotate().close(), Book(log="00" * 16).rotate().rotate().close()
@@ -653,7 +668,7 @@ def test_endless_line(tmp_path: Path) -> None:
     path = tmp_path / FIRST
     path.write_bytes(hundred().segments[0][0])
     with path.open("ab") as file:
-        file.write(b"{" * 70_000)
+        file.write(b"X" * 70_000)
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
     assert report.verdict is LogVerdict.TAMPERED
