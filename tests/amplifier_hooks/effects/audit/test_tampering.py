@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import combinations, islice, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -17,6 +16,7 @@ from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 LINES: Final = hundred().segments[0]
 WHOLE: Final = b"".join(LINES)
