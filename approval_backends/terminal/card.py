@@ -169,11 +169,12 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     if scene.height < ROOMY:
         risk = f" {sign} {risk}"
         who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
-    more = f" · {scene.more:,} more waiting" if scene.more else ""
+    more = f"{scene.more:,} more waiting" if scene.more else ""
+    title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
     verb = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
     return (
-        _rule(("class:strong", f" Approval{more} "), (hurry, f" {time_left(scene.left)} left "), width),
+        _rule(("class:strong", f" {title} "), (hurry, f" {time_left(scene.left)} left "), width),
         *who,
         (("class:accent", verb), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(verb)))),
         *([()] if scene.height >= ROOMY else []),

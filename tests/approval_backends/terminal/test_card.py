@@ -107,6 +107,7 @@ def test_whole_card() -> None:
     large, small = re.findall(r"```text\n(── Approval.*?)```", page, re.DOTALL)
     assert card(begin(request, 0.0), more=3)[1] == large.splitlines()
     assert card(begin(request, 0.0), 40, 12)[1] == small.splitlines()
+    assert card(begin(request, 0.0), 40, 12, more=3)[1][0].startswith("── 3 more waiting ──")
 
 
 @pytest.mark.rule("BCK-1")
