@@ -41,6 +41,9 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (BaseException, "error"),
 )
 
+CHANGES: Final = ("modify", "ask_user")
+"""Answers whose data changes the payload; a person is asked about what it has become."""
+
 MEMBER_ROOM: Final = 100
 """Characters for one member of a group of errors."""
 
@@ -214,7 +217,7 @@ class Run(msgspec.Struct, eq=False):
             silent = False
             try:
                 result = answer if type(answer) is HookResult else as_result(answer)
-                if result.action == "modify" and not self.recheck:
+                if result.data is not None and result.action in CHANGES and not self.recheck:
                     self._modify(hook, result)
             except KeyboardInterrupt:
                 raise

@@ -108,8 +108,9 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's answer. Impossible answers are refused when they are built; nothing can be assigned afterwards.
 
     Field names and defaults are those of the upstream kernel's model, so hooks written for it run unchanged. An
-    injection and a user message take effect with any action. `data` is read with `modify` (merged over the payload)
-    and by `emit_and_collect`. Mappings and lists are copied, so changing them later changes nothing here.
+    injection and a user message take effect with any action. `data` is read with `modify` and `ask_user` (merged over
+    the payload; a person is then asked about what it has become) and by `emit_and_collect`. Mappings and lists are
+    copied, so changing them later changes nothing here.
 
     Raises `InvalidResult` for what nobody could carry out, `TypeError` for a keyword that does not exist.
     """

@@ -1004,7 +1004,7 @@ def test_the_kind_of_loop_does_not_matter(kind: str) -> None:
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if kind == "uvloop":
         factory = pytest.importorskip("uvloop", reason="uvloop is not installed").new_event_loop
-    eager = getattr(asyncio, "eager_task_factory", None)
+    eager: Any = getattr(asyncio, "eager_task_factory", None)
     if kind == "eager tasks" and eager is None:
         pytest.skip("this Python has no eager tasks")
     registry, notes = mixed()
@@ -1195,3 +1195,21 @@ def test_any_chain_with_hooks_that_do_not_end(parts: tuple[list[Link], list[Link
     """The same holds when hooks hang, or swallow their cancellation until they are closed."""
     links = [link for part in parts for link in part]
     assert asyncio.run(observed(links)) == foretell(links)
+
+
+@pytest.mark.rule("RES-5")
+async def test_a_question_may_come_with_a_change() -> None:
+    """A hook that asks and answers with data changes the payload, and the person is asked about what it has become."""
+    registry = HookRegistry()
+    registry.on("tool:pre")(lambda event, data: HookResult.ask("Like this?", data={"tool_input": {"path": "b"}}))
+    outcome = await registry.emit("tool:pre", {"session_id": "s", "tool_name": "Write", "tool_input": {"path": "a"}})
+    assert (outcome.action, outcome.modified, outcome.data["tool_input"]) == ("ask_user", True, {"path": "b"})
+
+
+@pytest.mark.rule("RES-5")
+async def test_a_question_may_not_change_what_is_not_for_hooks() -> None:
+    """A question whose data changes an identity field is no answer."""
+    registry = HookRegistry()
+    registry.gate("tool:pre")(lambda event, data: HookResult.ask("Like this?", data={"tool_name": "Bash"}))
+    outcome = await registry.emit("tool:pre", {"session_id": "s", "tool_name": "Write", "tool_input": {}})
+    assert (outcome.action, outcome.cause) == ("deny", "hook_invalid_output")
