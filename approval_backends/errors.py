@@ -7,7 +7,9 @@ HookError
 │   ├── RequestMismatch       the same id was used for another action
 │   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
-│   └── RequestWithdrawn      the question was taken back before anybody answered
+│   ├── RequestWithdrawn      the question was taken back before anybody answered
+│   └── TokenRefused          the gateway does not know this token, or not any more
+├── GatewayRefusal            the gateway understood the client and does not do what it wants
 ├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
 ├── RulesUnreadable           a file of rules that is not there, or that others may write
 └── UnknownStore (ValueError)  an address that names no store there is here
@@ -89,6 +91,22 @@ class SessionTakenOver(BackendUnavailable):
 
 class RequestWithdrawn(BackendUnavailable):
     """The question was taken back before anybody answered."""
+
+
+class TokenRefused(BackendUnavailable):
+    """The gateway does not know this token, or not any more. Connecting again needs another."""
+
+    def __init__(self) -> None:
+        super().__init__("the gateway refuses this token; take the one it printed when it started")
+
+
+class GatewayRefusal(HookError):
+    """The gateway understood a client and does not do what it wants; `code` is that of the answer."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
 
 
 class InvalidRules(HookUsageError, ValueError):

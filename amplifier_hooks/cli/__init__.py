@@ -4,6 +4,8 @@
     demo        `amplifier-hooks demo`; one file for each command
     story       what the demo tells
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
+    serve       `amplifier-hooks serve`
+    handover    its token, for programs of the same user
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
 asked for goes to standard output, messages about it to standard error. Exit codes: 0 it worked, 1 it found something
@@ -16,7 +18,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import approvals, demo
+from amplifier_hooks.cli import approvals, demo, serve
 
 __all__ = ["main"]
 
@@ -27,6 +29,7 @@ Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks demo --no-input    the same tour, asking nobody
   amplifier-hooks approvals list     what waits for an answer
+  amplifier-hooks serve --web        the page where people approve
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
 
@@ -38,6 +41,7 @@ app = typer.Typer(
 )
 app.command(help=demo.HELP)(demo.demo)
 app.add_typer(approvals.app, name="approvals")
+app.command(help=serve.HELP)(serve.serve)
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position

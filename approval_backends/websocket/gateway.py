@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import time
 from contextlib import suppress
@@ -139,7 +140,7 @@ class Gateway:
             return self
         await self._waiting.refresh()
         host, port = self._address
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = _listening(host, port)
         self._address = (host, listening.getsockname()[1])
         self._gate = Gate(self._known, self._own_names())
         try:
@@ -373,6 +374,23 @@ class _Seat:
     connection: ServerConnection
     sender: asyncio.Task[None]
     leaving: bool = False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the port is known before anybody can connect.
+
+    Its protocol is named, because asyncio only then sends small messages at once.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _is_loopback(host: str) -> bool:

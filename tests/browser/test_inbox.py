@@ -558,12 +558,16 @@ async def test_the_token_goes_nowhere_else(office: Office, visit: Browsers) -> N
 
 @pytest.mark.rule("BCK-4")
 async def test_a_wrong_token(office: Office, visit: Browsers) -> None:
-    """Without a token that is known the page asks for one, shows nothing else, and does not go on trying."""
+    """Without a token that is known the page asks for one, shows nothing else, and does not go on trying by itself."""
     await office.submit()
     page = await visit(office, token="wrong")
     await see(page, "#gate", "The server does not know this token.")
     assert "make r1" not in await page.inner_text("body")
     assert len(visit.sockets) == 1
+    await page.fill("#token", office.people["Mara"].token)
+    await page.click("text=Go on")
+    await see(page, "#card", "make r1")
+    assert office.people["Mara"].token not in page.url
 
 
 @pytest.mark.rule("BCK-4")

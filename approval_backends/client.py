@@ -1,0 +1,354 @@
+"""A client for programs: the queue of a gateway, kept up to date over any number of connections.
+
+    async with ApprovalsClient("http://127.0.0.1:8000", token) as client:
+        async for news in client.news():
+            for row in client.queue: ...
+            await client.decide(row, "option-1")
+
+It connects again whenever the connection is lost, waiting longer from attempt to attempt. What was being asked then is
+asked again: every call can be sent twice, and a decision carries an id of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from uuid import uuid4
+
+from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
+from approval_backends.wire import (
+    ACP_VERSION,
+    META,
+    OURS,
+    Call,
+    Failure,
+    Malformed,
+    Note,
+    Result,
+    accept,
+    read,
+    written,
+)
+from approval_backends.wire.messages import (
+    NOTES,
+    Added,
+    Attached,
+    CardView,
+    Decided,
+    Grants,
+    History,
+    Resolved,
+    Revoked,
+    Rights,
+    Row,
+    Tailed,
+    ViewPart,
+    Wire,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+    from types import TracebackType
+
+    from websockets.asyncio.client import ClientConnection
+
+__all__ = ["ApprovalsClient", "Disconnected"]
+
+UNKNOWN_TOKEN: Final = 4401
+UNAUTHORIZED: Final = 401
+LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a message of the gateway: a queue of thousands."""
+PATIENCE: Final = 10.0
+"""Seconds that a call waits for its answer, over as many connections as there are."""
+STEADY: Final = 5.0
+"""Seconds after which a connection was a good one, so that the next attempt is the first again."""
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 15.0
+UNREAD: Final = 1_024
+"""News kept for whoever reads them; of more the oldest are dropped, and the queue is right all the same."""
+
+M = TypeVar("M", bound=Wire)
+T = TypeVar("T")
+
+
+class Disconnected(Wire):
+    """News: the connection is lost. What `queue` says may be old until the next `Attached`."""
+
+    reason: str
+
+
+class Lost(Exception):
+    """The connection is lost, and can be made again."""
+
+
+class ApprovalsClient:
+    """One approver's view of a gateway. Use it as an async context manager, which waits until it is attached.
+
+    Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `patience`
+    seconds. Leaving it ends the connection and everything that waits for it.
+    """
+
+    def __init__(self, address: str, token: str, *, patience: float = PATIENCE, proxy: str | None = None) -> None:
+        base = address.partition("#")[0].rstrip("/")
+        self._address = f"ws{base.removeprefix('http')}/acp"
+        self._token = token
+        self._patience = patience
+        self._proxy = proxy
+        self._number = 0
+        self._attaching = 0
+        self._connection: ClientConnection | None = None
+        self._answers: dict[int, asyncio.Future[Result | Failure]] = {}
+        self._attached = asyncio.Event()
+        self._queue: dict[str, Row] = {}
+        self._rights: Rights | None = None
+        self._news: asyncio.Queue[Wire] = asyncio.Queue(UNREAD)
+        self._tailing: str | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._chance = random.Random()  # noqa: S311  # it spreads attempts, and keeps no secret
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self._run())
+        try:
+            await self._ready()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection. Twice is harmless."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.wait({running})
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> list[Row]:
+        """What waits, oldest first, as far as it was heard of."""
+        return list(self._queue.values())
+
+    @property
+    def you(self) -> Rights:
+        """Who this client is to the gateway, and what it may do."""
+        if self._rights is None:
+            raise BackendUnavailable("not connected yet; use it as: async with ApprovalsClient(…) as client")
+        return self._rights
+
+    @property
+    def connected(self) -> bool:
+        """Whether the queue is as the gateway has it."""
+        return self._attached.is_set()
+
+    async def news(self) -> AsyncGenerator[Wire, None]:
+        """Everything the gateway says unasked, `Attached` after each new connection, and `Disconnected` before.
+
+        It never ends by itself. Raises `TokenRefused` when the token is not taken any more. Cancelling loses nothing.
+        """
+        while True:
+            yield await self._or_over(self._news.get)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+    # Each raises `GatewayRefusal` if the gateway refuses it, and `BackendUnavailable` without an answer in time. One
+    # that is cancelled has happened or has not.
+
+    async def show(self, request_id: str) -> CardView:
+        """One request as a card."""
+        return await self._call("show", CardView, requestId=request_id)
+
+    async def whole(self, request_id: str, view: ViewPart) -> ViewPart:
+        """A view with all its parts."""
+        while view.next is not None:
+            more = await self._call("more", ViewPart, requestId=request_id, view=view.name, start=view.next)
+            text = (view.text or "") + (more.text or "") if view.lines is None else None
+            lines = None if view.lines is None else [*view.lines, *(more.lines or ())]
+            view = view.model_copy(update={"text": text, "lines": lines, "next": more.next})
+        return view
+
+    async def decide(
+        self,
+        row: Row,
+        option_id: str,
+        *,
+        message: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Decided:
+        """Answer a request, for what was shown in this row. What it returns tells of one that does not count."""
+        wanted = {"requestId": row.request_id, "digest": row.digest, "optionId": option_id, "decisionId": uuid4().hex}
+        if message is not None:
+            wanted["message"] = message
+        if arguments is not None:
+            wanted["arguments"] = json.dumps(dict(arguments))
+        return await self._call("decide", Decided, **wanted)
+
+    async def history(self, limit: int = 100) -> History:
+        """What does not wait any more, newest first."""
+        return await self._call("history", History, limit=limit)
+
+    async def grants(self) -> Grants:
+        """Standing answers in force, oldest first."""
+        return await self._call("grants", Grants)
+
+    async def revoke(self, grant_id: str) -> bool:
+        """End a standing answer; whether there was one."""
+        return (await self._call("revoke", Revoked, grantId=grant_id)).revoked
+
+    async def tail(self, session_id: str | None) -> Tailed:
+        """Be told what happens in a session, after reconnecting as well; with None, no longer."""
+        before, self._tailing = self._tailing, session_id
+        return await self._call("tail", Tailed, sessionId=session_id or before or "-", on=session_id is not None)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _call(self, name: str, model: type[M], **params: Any) -> M:
+        """Ask until there is an answer; every call of ours may be sent twice."""
+        try:
+            async with asyncio.timeout(self._patience):
+                while True:
+                    await self._ready()
+                    with suppress(Lost):
+                        return accept(model, await self._ask(f"{OURS}{name}", params))
+        except TimeoutError:
+            raise BackendUnavailable(f"no answer from the gateway within {self._patience:g} s") from None
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        from websockets.exceptions import ConnectionClosed
+
+        connection = self._connection
+        if connection is None:
+            raise Lost
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            await connection.send(written(Call(number, method, params)))
+            frame = await answer
+        except ConnectionClosed:
+            raise Lost from None
+        finally:
+            del self._answers[number]
+        if isinstance(frame, Failure):
+            raise GatewayRefusal(frame.code, frame.reason)
+        return frame.value
+
+    async def _ready(self) -> None:
+        """Wait until attached, or until that cannot be any more."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._or_over(self._attached.wait)
+        except TimeoutError:
+            raise BackendUnavailable(f"no gateway was reached at {self._address}") from None
+
+    async def _or_over(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work` comes to, unless the connection is given up meanwhile; then why."""
+        running = self._running
+        if running is None:
+            raise BackendUnavailable("the client is closed")
+        task = asyncio.ensure_future(work())
+        try:
+            await asyncio.wait({task, running}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if not running.cancelled():
+                running.result()
+            raise BackendUnavailable("the client is closed")
+        finally:
+            task.cancel()
+
+    async def _run(self) -> None:
+        """Connect, again and again. It ends with `TokenRefused`, or never."""
+        loop, attempt = asyncio.get_running_loop(), 0
+        while True:
+            begun = loop.time()
+            try:
+                await self._once()
+            except Lost as lost:
+                self._tell(Disconnected(reason=str(lost)))
+            attempt = 0 if loop.time() - begun > STEADY else attempt + 1
+            await asyncio.sleep(self._pause(attempt))
+
+    def _pause(self, attempt: int) -> float:
+        """Twice as long from time to time, and not the same for everybody who lost the same gateway."""
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
+
+    async def _once(self) -> None:
+        """One connection, from its first word to its last. Raises `Lost` at its end, and `TokenRefused`."""
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+        headers = {"Authorization": f"Bearer {self._token}"}
+        options: dict[str, Any] = {"compression": None, "proxy": self._proxy, "max_size": LARGEST}
+        try:
+            async with connect(self._address, additional_headers=headers, **options) as connection:
+                self._connection = connection
+                greeting = asyncio.create_task(self._attach())
+                try:
+                    async for text in connection:
+                        self._heard(text)
+                finally:
+                    greeting.cancel()
+                    self._connection = None
+                    self._attached.clear()
+                    for answer in self._answers.values():
+                        if not answer.done():
+                            answer.set_exception(Lost())
+        except InvalidStatus as refused:
+            if refused.response.status_code == UNAUTHORIZED:
+                raise TokenRefused from None
+            raise Lost(f"the gateway answered {refused.response.status_code}") from None
+        except ConnectionClosed as closed:
+            if closed.rcvd is not None and closed.rcvd.code == UNKNOWN_TOKEN:
+                raise TokenRefused from None
+            raise Lost(str(closed)) from None
+        except (OSError, TimeoutError, WebSocketException) as problem:
+            raise Lost(f"{type(problem).__name__}: {problem}") from None
+        raise Lost("the gateway closed the connection")
+
+    async def _attach(self) -> None:
+        capabilities = {"_meta": {META: {"queue": True}}}
+        with suppress(Lost, GatewayRefusal, Malformed):
+            await self._ask("initialize", {"protocolVersion": ACP_VERSION, "clientCapabilities": capabilities})
+            self._attaching = self._number + 1
+            await self._ask(f"{OURS}attach", {})
+            if self._tailing is not None:
+                await self._ask(f"{OURS}tail", {"sessionId": self._tailing})
+            self._attached.set()
+
+    def _heard(self, text: str | bytes) -> None:
+        """One message. What is not understood is passed over: the gateway may be newer."""
+        with suppress(Malformed):
+            frame = read(text) if isinstance(text, str) else None
+            if isinstance(frame, Note) and frame.method in NOTES:
+                self._tell(accept(NOTES[frame.method], frame.params))
+            elif isinstance(frame, Result | Failure) and isinstance(frame.id, int):
+                if isinstance(frame, Result) and frame.id == self._attaching:
+                    self._tell(accept(Attached, frame.value))  # at once: what comes after it changes it
+                answer = self._answers.get(frame.id)
+                if answer is not None and not answer.done():
+                    answer.set_result(frame)
+
+    def _tell(self, news: Wire) -> None:
+        """Keep the queue as it is now, and pass the news on."""
+        match news:
+            case Attached():
+                self._rights = news.you
+                self._queue = {row.request_id: row for row in news.queue}
+            case Added():
+                self._queue[news.row.request_id] = news.row
+            case Resolved():
+                self._queue.pop(news.request_id, None)
+            case _:
+                pass
+        if self._news.full():
+            self._news.get_nowait()
+        self._news.put_nowait(news)
