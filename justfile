@@ -16,7 +16,7 @@ lint:
 
 # the everyday tests
 test *ARGS:
-    {{ uv }} run pytest -m "{{ everyday }}" {{ ARGS }}
+    {{ uv }} run pytest -n auto --dist worksteal -m "{{ everyday }}" {{ ARGS }}
 
 # every test, with coverage; a missing server, browser or agent program is skipped with its reason
 all:

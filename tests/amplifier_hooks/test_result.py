@@ -260,7 +260,7 @@ def test_texts_are_text(field: str, value: object) -> None:
 
 @pytest.mark.rule("RES-2")
 @pytest.mark.parametrize("field", FLAGS)
-@pytest.mark.parametrize("value", [1, 0, None, "False", Equal()], ids=repr)
+@pytest.mark.parametrize("value", [1, 0, None, "False", Equal()], ids=["one", "zero", "None", "text", "equal"])
 def test_flags_are_flags(field: str, value: object) -> None:
     """A flag takes True or False and nothing that merely counts as one."""
     with pytest.raises(InvalidResult, match=rf"^{field} .*: pass True or False$"):
