@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Mapping, Sequence  # noqa: TC003
 from datetime import datetime  # noqa: TC003
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
+import msgspec
 from attrs import frozen
 
-from amplifier_hooks.result import Default, Level, Role, Scope  # noqa: TC001
+from amplifier_hooks.result import Default, Level, Role, Scope
 
 __all__ = [
     "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
+    "ArgumentStore",
     "AuditSink",
     "Clock",
     "ContextManager",
@@ -51,8 +53,7 @@ Settlement = Literal["done", "failed", "unknown"]
 """What became of an action: it returned, it raised or was kept from running, or nobody knows whether it happened."""
 
 
-@frozen(kw_only=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One answer a person can give. Its kind says what it means; the label is what they read."""
 
     id: str
@@ -70,8 +71,7 @@ class Option:
         return self.kind in ("allow_always", "reject_always")
 
 
-@frozen(kw_only=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a person is asked: one hook and its words.
 
     `scope` and `key` say what an "allow always" would cover for this hook: its prompt, this very action, or the key.
@@ -371,6 +371,14 @@ class Head:
     size: int
     head: str
     note: str = ""
+
+
+class ArgumentStore(Protocol):
+    """Where the arguments of tool calls are kept beside the record, which has only their digests."""
+
+    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
+        """Keep them, as canonical JSON. Raises when it cannot; that is logged, and the call goes on."""
+        ...
 
 
 class HeadStore(Protocol):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+import msgspec
 from attrs import evolve, frozen
 
 from amplifier_hooks.claims import answered_digest
@@ -116,8 +117,7 @@ def follow(status: Status, change: Change, *, over: bool) -> Status | None:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-@frozen
-class Moment:
+class Moment(msgspec.Struct, frozen=True, gc=False):
     """An instant on two clocks: the one on the wall, and one that only goes forward while the machine is up.
 
     `boot` names the machine's start; readings of different starts cannot be compared. Without it, only the wall counts.

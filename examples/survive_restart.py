@@ -1,17 +1,17 @@
 """A program asks and is killed. Somebody decides meanwhile. It starts again, gets that decision, and acts once.
 
-The question, the decision and the claim live in a file. Its id is the same after a restart, so the same question is
-not asked a second time; a decision is claimed before the action and settled after it, so the action is not run twice.
+The question, the decision and the claim live in a file. The call has an id of the program's own, so after a restart the
+same call is the same question: it is not asked a second time, and what was approved once runs once.
 
 Run it: python examples/survive_restart.py
 
 Prints:
-    worker: may I deploy build 7?
+    worker: may I deploy build 7? Nobody has answered yet
     worker: killed
     Robin sees: Deploy to production? deploy {'build': 7}
-    worker: allowed by Robin (on call, go ahead)
-    worker: deployed build 7
-    worker: that was done already
+    worker: deploying build 7
+    worker: deployed
+    worker: Operation denied by production: Approval unavailable: this call has run already; it is not run again
 """
 
 import asyncio
@@ -19,62 +19,39 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.ports import ApprovalRequest, Option, Question
-from approval_backends.deferred import DeferredApprovals
-from approval_backends.errors import BackendUnavailable
-from approval_backends.lifecycle import Decider
-from approval_backends.stores.sqlite import SqliteStore
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from approval_backends import Decider, DeferredApprovals, SqliteStore
 
-ARGUMENTS = {"build": 7}
-ACTION = Action("acme", "release-train", "tool:pre", "deploy", freeze(ARGUMENTS))
+registry = HookRegistry()
 
 
-def question() -> ApprovalRequest:
-    """The question, with an id that stays the same: made of the session and the step, not of chance."""
-    now = datetime.now(UTC)
-    return ApprovalRequest(
-        id="release-train/deploy/1",
-        tenant=ACTION.tenant,
-        session=ACTION.session,
-        agent="release bot",
-        event=ACTION.event,
-        tool=ACTION.tool,
-        arguments=ARGUMENTS,
-        digest=ACTION.digest,
-        questions=(Question(hook="production", prompt="Deploy to production?"),),
-        options=(
-            Option(id="allow", label="Allow once", kind="allow_once"),
-            Option(id="deny", label="Deny", kind="reject_once"),
-        ),
-        default="deny",
-        created=now,
-        expires=now + timedelta(hours=24),
-    )
+@registry.gate("tool:pre", match="deploy")
+async def production(event: str, data: Mapping[str, Any]) -> HookResult:
+    """Ask about every deployment; the question may be answered for a day."""
+    return HookResult.ask("Deploy to production?", options=["Allow once", "Deny"], timeout=24 * 3600)
+
+
+def deploy(given: Any) -> None:
+    """What must not happen unasked, and not twice."""
+    print(f"worker: deploying build {given['build']}", flush=True)
 
 
 async def worker(file: str) -> None:
-    """Ask, wait, and act on the answer. The first time, it is killed while it waits."""
-    async with DeferredApprovals(SqliteStore(file)) as approvals:
-        await approvals.resume(ACTION.tenant, ACTION.session)
-        first = await approvals.broker.store.get(question().id) is None
-        if first:
-            print("worker: may I deploy build 7?", flush=True)
-            await approvals.broker.submit(question())
+    """Make one call. While nobody has decided it is pending; calling again with the same id goes on from there."""
+    async with (
+        DeferredApprovals(SqliteStore(file)) as approvals,
+        SessionCoordinator("release-train", registry, approvals=approvals, approval_wait=0.2) as session,
+    ):
+        outcome = await session.call_tool("deploy", {"build": 7}, deploy, call_id="deploy-7")
+        if outcome.pending:
+            print("worker: may I deploy build 7? Nobody has answered yet", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            decision = await approvals.request(question())
-        except BackendUnavailable:
-            print("worker: that was done already")
-            return
-        print(f"worker: allowed by {decision.by} ({decision.message})")
-        if await approvals.claim(question().id, ACTION.digest):
-            print("worker: deployed build 7")
-            await approvals.settle(question().id, "done")
+        print(f"worker: {'deployed' if outcome.ok else outcome.reason}")
 
 
 async def robin(file: str) -> None:
@@ -84,7 +61,7 @@ async def robin(file: str) -> None:
         for record in await approvals.pending(me):
             request = record.request
             print(f"Robin sees: {request.prompt} {request.tool} {dict(request.arguments)}", flush=True)
-            await approvals.decide(request.id, request.digest, "allow", me, message="on call, go ahead")
+            await approvals.decide(request.id, request.digest, request.options[0].id, me)
 
 
 def main() -> None:

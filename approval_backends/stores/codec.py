@@ -15,7 +15,7 @@ import msgspec
 from attrs import evolve
 from attrs import fields as fields_of
 
-from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.storage import CorruptStore
 from approval_backends.lifecycle import Grant, GrantKey, Moment, Record
 from approval_backends.stores.base import Event
@@ -91,7 +91,7 @@ def micros(at: datetime) -> int:
 
 
 def _at(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
+    return EPOCH + timedelta(0, 0, value)
 
 
 def _json(value: Any) -> str:
@@ -102,7 +102,9 @@ def _json(value: Any) -> str:
 def _fields(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, ApprovalRequest | Decision | Option | Question):
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, ApprovalRequest | Decision):
         return {field.name: getattr(value, field.name) for field in fields_of(type(value))}
     if isinstance(value, Mapping):
         return dict(value)

@@ -89,6 +89,16 @@ async def test_allowed_for_good() -> None:
     assert (grant.by, grant.allows, grant.key.cwd, grant.key.scope) == ("Robin", True, "/w", "prompt:Really?")
 
 
+@pytest.mark.rule("APR-5", "APR-7")
+async def test_which_grant_it_was() -> None:
+    """On record is the grant that covers the call, and no other of the session."""
+    desk = Desk("Allow always", "Allow always")
+    assert [(await desk.write(tool)).ok for tool in ("Read", "Write", "Write")] == [True] * 3
+    read, write = await desk.session.grants()
+    assert (read.key.tool, write.key.tool) == ("Read", "Write")
+    assert desk.audit.facts("approval.decided")[-1]["grants"] == [write.id]
+
+
 @pytest.mark.rule("APR-5")
 async def test_denied_for_good() -> None:
     """What was denied for good stays denied without a question."""
@@ -271,6 +281,27 @@ async def test_edits_that_a_hook_changes() -> None:
     assert (await desk.write(path="b")).ok
     assert [request.arguments for request in desk.approver.requests] == [{"path": "/b"}, {"path": "/a"}]
     assert desk.ran == [{"path": "/a"}]
+
+
+@pytest.mark.rule("APR-7", "COO-4")
+@pytest.mark.fault("F-APR-13")
+async def test_edits_that_a_hook_changes_and_nobody_asks_about() -> None:
+    """Also where no gate asks any more, what a hook makes of the approver's arguments is put to the approver."""
+    registry = HookRegistry()
+    desk = Desk(edits(path="a"), "Deny", registry=registry)
+
+    @registry.gate("tool:pre", name="guard")
+    def guard(event: str, data: Any) -> HookResult | None:
+        return HookResult.ask("Really?", options=LASTING) if data["tool_input"]["path"] == "b" else None
+
+    @registry.on("tool:pre", priority=-1)
+    def absolute(event: str, data: Any) -> HookResult | None:
+        return HookResult.modify({"tool_input": {"path": "/a"}}) if data["tool_input"]["path"] == "a" else None
+
+    assert not (await desk.write(path="b")).ok
+    assert [request.arguments for request in desk.approver.requests] == [{"path": "b"}, {"path": "/a"}]
+    assert [request.prompt for request in desk.approver.requests] == ["Really?"] * 2
+    assert desk.ran == []
 
 
 @pytest.mark.rule("APR-7")
@@ -563,3 +594,14 @@ async def test_clock_jumps_while_a_person_thinks(jump: float) -> None:
         assert not (await session.call_tool("Write", {}, desk.ran.append)).ok
     assert desk.ran == []
     assert desk.audit.facts("approval.decided")[0]["status"] == "expired"
+
+
+@pytest.mark.rule("APR-4")
+async def test_clock_put_back_before_anybody_is_asked() -> None:
+    """A clock that is put back before the question is shown gives it no more than its own time."""
+    desk = Desk(HANG)
+    desk.asks = {"timeout": 0.05}
+    desk.registry.on("approval:required", lambda event, data: desk.clock.advance(-86_400), name="jumps")
+    async with asyncio.timeout(5):
+        assert not (await desk.write()).ok
+    assert [facts["status"] for facts in desk.audit.facts("approval.decided")] == ["expired"]

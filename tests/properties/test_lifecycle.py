@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from approval_backends.lifecycle import (
     CLAIM_WITHIN,
@@ -77,7 +78,7 @@ class Life(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 3600.0]))
     def wall_clock_is_put_back(self, seconds: float) -> None:
         """It must not give a request more time."""
-        self.now = evolve(self.now, wall=self.now.wall - timedelta(seconds=seconds))
+        self.now = replace(self.now, wall=self.now.wall - timedelta(seconds=seconds))
 
     @rule(
         option=st.sampled_from([ALLOW, ALWAYS, DENY]),

@@ -105,6 +105,7 @@ class Approver:
         if approval.status == "pending":
             await self.recorder.note("approval.pending", about(request), durable=True)
             self.lease.waiting[request.id] = request
+            await self.lease.recorded(request)
             return approval
         return await self._ended(approval, call)
 
@@ -180,7 +181,8 @@ class Approver:
         self._open.add(stop)  # before anything is waited for: from here on it can be taken back
         try:
             await self.lease.begin()
-            await self.recorder.write("approval.requested", described(request))
+            resumed = {"resumed": True} if request.id in self.lease.waiting else {}
+            await self.recorder.write("approval.requested", described(request) | resumed)
             options = [option.label for option in request.options]
             log.info("approval_requested", hook=asking(request), prompt=request.prompt, options=options)
             return await self._refused(request, call) or await self._answer(self.backend, request, stop)

@@ -58,7 +58,7 @@ def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tup
 
     A rule's question stands beside those of the hooks, and is asked under the rule's name.
     """
-    if verdict is None or outcome.denied:
+    if verdict is None:
         return outcome, ()
     if verdict.effect == "deny":
         return forbidden(outcome, verdict), ()
