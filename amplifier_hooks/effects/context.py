@@ -102,8 +102,15 @@ class InMemoryContext:
         if call_id in self._missing:
             place = self._place_of(self._missing.pop(call_id))
             if place is not None:
-                replaced = {"content": content, "is_error": is_error, "metadata": dict(metadata or {})}
-                self.messages[place] = {**self.messages[place], **replaced}
+                given_up = self.messages[place]
+                behind = given_up["content"].removeprefix(NO_RESULT)  # what a hook has put there meanwhile
+                about = {name: value for name, value in given_up["metadata"].items() if name == "injections"}
+                replaced = {
+                    "content": f"{content}{behind}" if content else behind.lstrip("\n"),
+                    "is_error": is_error,
+                    "metadata": {**(metadata or {}), **about},
+                }
+                self.messages[place] = {**given_up, **replaced}
             return
         if call_id not in self._open:
             raise HookUsageError(f"no tool call {call_id!r} waits for a result; add it with add_tool_calls first")

@@ -228,6 +228,8 @@ TWO: Final = {"id": "c2", "name": "Bash", "input": {}}
 @example([("calls", ([ONE, TWO], "a")), ("append", ("a",)), ("result", ("c2", "b", False)), ("say", ("user", "a"))])
 @example([("calls", ([ONE], "")), ("say", ("user", "a")), ("result", ("c1", "late", False))])
 @example([("calls", ([ONE], "")), ("result", ("c1", "a", False)), ("calls", ([ONE], "")), ("compact", (0,))])
+@example([("calls", ([ONE, TWO], "")), ("say", ("system", "")), ("append", ("a",)), ("result", ("c2", "", False))])
+@example([("calls", ([ONE, TWO], "")), ("say", ("system", "")), ("append", ("a",)), ("result", ("c2", "b", False))])
 @example([("next", ("assistant", "a"))])
 def test_always_valid(happened: list[Operation]) -> None:
     """At every moment both exports are valid, hold every text once, and what is ephemeral only when asked."""
