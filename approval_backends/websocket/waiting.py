@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import evolve, frozen
 
-from approval_backends.lifecycle import FINAL, Moment, Record, is_over, seconds_left, sees
+from approval_backends.lifecycle import FINAL, Moment, Record, seconds_left, sees
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from datetime import datetime
 
     from approval_backends.lifecycle import Decider
@@ -44,6 +44,7 @@ class Waiting:
         self._followed: dict[str, int] = {}
         self._moment: Moment | None = None
         self._read = 0.0
+        self._left = RECHECK
 
     async def refresh(self) -> list[News]:
         """Read the store; what is new since the last time. What is over is expired on the way.
@@ -54,9 +55,11 @@ class Waiting:
             if self._moment is None or time.monotonic() - self._read > RECHECK:
                 self._moment, self._read = await self._store.now(), time.monotonic()
             found, moment = await self._store.pending(), self.moment
-            if any(is_over(record, moment) for record in found):
+            self._left = _least_left(found, moment)
+            if self._left <= 0:
                 await self._store.expire_due()
                 found = await self._store.pending()
+                self._left = _least_left(found, moment)
             pending = {record.id: record for record in found}
             news = [News("added", record) for record in found if record.id not in self._pending]
             for record in [record for record in self._pending.values() if record.id not in pending]:
@@ -100,11 +103,7 @@ class Waiting:
     @property
     def pause(self) -> float:
         """Seconds until the store has to be read again at the latest."""
-        if self._moment is None:
-            return RECHECK
-        now = self.moment
-        left = (seconds_left(record.created, record.lifetime, now) for record in self._pending.values())
-        return min(RECHECK, max(min(left, default=RECHECK), 0.0) + 0.01)
+        return min(RECHECK, max(self._left, 0.0) + 0.01)
 
     def seen_by(self, decider: Decider) -> Iterator[Record]:
         """What somebody may see of it, oldest first."""
@@ -113,3 +112,8 @@ class Waiting:
     def get(self, request_id: str) -> Record | None:
         """One that waits."""
         return self._pending.get(request_id)
+
+
+def _least_left(pending: Iterable[Record], moment: Moment) -> float:
+    """Seconds until the first of them is over."""
+    return min((seconds_left(one.created, one.lifetime, moment) for one in pending), default=RECHECK)
