@@ -83,33 +83,36 @@ class Programs:
         self, loop: asyncio.AbstractEventLoop, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
     ) -> Ended:
         program = _Program(loop)
+        starting = loop.create_task(
+            loop.subprocess_exec(lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True)
+        )
         try:
-            transport, _ = await loop.subprocess_exec(
-                lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True
-            )
-        except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
-        try:
+            # Waiting for these, unlike awaiting them, leaves them alone when we are cancelled.
+            await asyncio.wait([starting])
+            transport = _started(starting, argv, cwd)
             stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
             stdin.write(feed)
             stdin.write_eof()  # or the reader that ignores us would be waited for
-            try:
-                await asyncio.wait([program.over])  # unlike awaiting it, this leaves it alone when we are cancelled
-            except asyncio.CancelledError:
-                _signal(transport, signal.SIGTERM)
-                await asyncio.wait([program.exited], timeout=self.farewell)
-                _kill(transport)
-                await asyncio.wait([program.exited], timeout=DRAIN)
-                raise
+            await asyncio.wait([program.over])
             # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
             # names nobody, for numbers are handed out anew only after all others had their turn.
             _kill(transport)
             await asyncio.wait([program.exited])
             if program.excess is None:
                 await asyncio.wait([program.silent], timeout=DRAIN)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])  # half a start cannot be taken back
+            if starting.exception() is None:
+                _signal(starting.result()[0], signal.SIGTERM)
+                await asyncio.wait([program.exited], timeout=self.farewell)
+                _kill(starting.result()[0])
+                await asyncio.wait([program.exited], timeout=DRAIN)
+            raise
         finally:
-            _kill(transport)
-            transport.close()
+            if starting.done():
+                _put_away(starting)
+            else:
+                starting.add_done_callback(_put_away)
         if program.excess is not None:
             raise InvalidResult(program.excess)
         return Ended(
@@ -159,6 +162,24 @@ class _Program(asyncio.SubprocessProtocol):
         self.excess = f"the command wrote more than {limit:,} bytes to standard {stream}: keep it short"
         if not self.over.done():
             self.over.set_result(None)
+
+
+Starting = asyncio.Task[tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]]
+
+
+def _started(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.SubprocessTransport:
+    """The program that was started. Raises `HookUnavailable` when it was not."""
+    try:
+        return starting.result()[0]
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
+        raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
+
+
+def _put_away(starting: Starting) -> None:
+    """Whatever became of it, nothing of it goes on."""
+    if not starting.cancelled() and starting.exception() is None:
+        _kill(starting.result()[0])
+        starting.result()[0].close()
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:

@@ -890,3 +890,29 @@ def test_state_is_a_snapshot() -> None:
     lock = Lock()
     stubborn = filled(WorkflowContext, state={"lock": lock})
     assert stubborn.state["lock"] is lock
+
+
+@pytest.mark.rule("DSP-6", "REG-13")
+async def test_a_layer_that_hangs_after_a_cancelled_operation() -> None:
+    """The caller is cancelled, the operation cleans up and returns, and the layer around it hangs: it has its grace."""
+    registry, running, problems = HookRegistry(), asyncio.Event(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, problem: problems.append(problem))
+
+    async def layer(context: Any, call_next: Any) -> None:
+        await call_next()
+        await asyncio.Event().wait()
+
+    async def operation() -> str:
+        running.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.2)  # longer than a hook's grace
+        return "cleaned up"
+
+    registry.around("tool", layer)
+    task = asyncio.create_task(registry.wrap("tool", ToolContext(tool_name="Bash"), operation))
+    await running.wait()
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    assert task.cancelled()
+    assert problems == []

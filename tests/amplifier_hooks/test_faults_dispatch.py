@@ -368,6 +368,7 @@ class Unspeakable(Exception):
         raise RuntimeError("and this is another one")
 
 
+@pytest.mark.rule("AUD-7")
 @pytest.mark.fault("F-HD-12")
 @pytest.mark.parametrize(
     ("error", "text"),
