@@ -23,7 +23,7 @@ from __future__ import annotations
 import codecs
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, Token
 from itertools import count
 from types import MethodType
@@ -42,6 +42,8 @@ KEPT: Final = 64 * 1024
 
 _PRINTING: ContextVar[Output | None] = ContextVar("amplifier_hooks.printing", default=None)
 """Whose output the running code's prints are."""
+
+NOTHING: Final = nullcontext()
 
 _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
@@ -81,12 +83,13 @@ def keep(data: bytes) -> None:
         run.attend = True
 
 
-@contextmanager
-def outside() -> Iterator[None]:
+def outside() -> AbstractContextManager[None]:
     """What is printed in here is no hook's output: a tool's, say, that a hook had called, or a message for the user."""
-    if _PRINTING.get() is None:
-        yield
-        return
+    return NOTHING if _PRINTING.get() is None else _outside()
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
     token = _PRINTING.set(None)
     try:
         yield

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.operations import StepOutcome
     from amplifier_hooks.ports import (
         ApprovalBackend,
+        ArgumentStore,
         AuditSink,
         Clock,
         ContextManager,
@@ -132,6 +133,7 @@ class SessionCoordinator:
             outcome of the call is pending; with any other the question expires.
         grants: Where standing answers are kept; in the backend if it can, or in memory.
         audit_required: Whether what cannot be recorded is denied. Without it, that is only logged.
+        arguments: Where the arguments of tool calls are kept beside the record; nowhere unless it is given.
         audit_runs: Whether every run of hooks is put on record, with its start and its end; else only what they say.
     """
 
@@ -160,6 +162,7 @@ class SessionCoordinator:
         grants: GrantStore | None = None,
         audit_required: bool = True,
         audit_runs: bool = False,
+        arguments: ArgumentStore | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
         session_id = session_id or uuid4().hex
@@ -182,8 +185,10 @@ class SessionCoordinator:
         self._tools = dict(tools or {})
         self._closing: asyncio.Task[None] | None = None
         self._started = self._final = False
-        self._audited = {"audit_required": audit_required, "audit_runs": audit_runs}
-        recorder = Recorder(PunctualSink(self._audit), clock, session_id, tenant, required=audit_required)
+        self._audited = {"audit_required": audit_required, "audit_runs": audit_runs, "arguments": arguments}
+        recorder = Recorder(
+            PunctualSink(self._audit), clock, session_id, tenant, required=audit_required, arguments=arguments
+        )
         self._session: Session = Session(
             id=session_id,
             tenant=tenant,

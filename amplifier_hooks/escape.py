@@ -81,27 +81,47 @@ def for_terminal(text: str, *, max_run: int = 64) -> str:
 
     Spaces, tabs and newlines are one run, else they could take turns. A raw `⟨` is ours, as above. What order the
     blanks of a collapsed run had is not shown.
+
+    Where terminals do not agree how wide a text is, it could hide what comes after it. So what joins its neighbour is
+    shown by number: flags, skin tones, Korean vowels alone, and of combining marks all but the first three.
     """
-    return _collapse(_escape(text, keep="\n\t", also="⟨"), max_run)
+    return _collapse(_unstacked(_escape(text, keep="\n\t", also="⟨" + _JOINING)), max_run)
 
 
 def for_page(text: str, *, max_run: int = 64) -> str:
     r"""For a page, which shows `\u{202E}` and `⟨1,204 spaces⟩` as marks of its own: nothing else looks like them.
 
-    As `for_terminal`; and where more than three combining marks sit on one character, the others are shown by number,
-    so that no text is drawn over the lines above and below it. What comes out is text: a page sets it as such, never
-    as HTML.
+    Where more than three combining marks sit on one character, the others are shown by number, so that no text is drawn
+    over the lines above and below it. What comes out is text: a page sets it as such, never as HTML.
     """
-    shown = _escape(text, keep="\n\t", also="⟨")
-    marks = "".join(c for c in set(shown) if unicodedata.category(c).startswith("M"))
-    if marks:
-        shown = re.sub(f"([{marks}]{{3}})([{marks}]+)", lambda found: found[1] + "".join(map(_number, found[2])), shown)
-    return _collapse(shown, max_run)
+    return _collapse(_unstacked(_escape(text, keep="\n\t", also="⟨")), max_run)
 
 
 def invisible(text: str) -> frozenset[str]:
     """The characters that `visible` shows by their number."""
     return frozenset(c for c in set(text) if c not in "\n\t" and (not c.isprintable() or c in _BLANK))
+
+
+_JOINING: Final = "".join(
+    map(
+        chr,
+        [
+            *range(0x1160, 0x1200),  # Korean vowels and finals, for the syllable before them
+            *range(0xD7B0, 0xD800),
+            *range(0x1F1E6, 0x1F200),  # letters that are a flag in pairs
+            *range(0x1F3FB, 0x1F400),  # skin tones
+        ],
+    )
+)
+
+
+def _unstacked(text: str) -> str:
+    if text.isascii():
+        return text
+    marks = "".join(c for c in set(text) if unicodedata.category(c).startswith("M"))
+    if not marks:
+        return text
+    return re.sub(f"([{marks}]{{3}})([{marks}]+)", lambda found: found[1] + "".join(map(_number, found[2])), text)
 
 
 def _collapse(text: str, max_run: int) -> str:

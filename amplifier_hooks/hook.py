@@ -66,8 +66,6 @@ class Hook:
     budget: SharedTime | None = None
     timing: bool = False
     source: Source = "code"
-    origin: str = ""
-    """What it speaks for outside of this process: the address of a service, a program."""
 
     enabled: bool = True
     timed: bool = False
@@ -92,6 +90,12 @@ class Hook:
     def place(self) -> tuple[int, bool, int]:
         """Where it stands: lower priority first, then system before tenants, then in order of registration."""
         return (self.priority, bool(self.tenant), self.number)
+
+    @property
+    def origin(self) -> str:
+        """What it speaks for outside of this process: the address of a service, a program."""
+        origin = getattr(self.handler, "origin", "")
+        return origin if isinstance(origin, str) else ""
 
     @property
     def standing(self) -> VoiceStanding:

@@ -20,6 +20,7 @@ __all__ = [
     "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
+    "ArgumentStore",
     "AuditSink",
     "Clock",
     "ContextManager",
@@ -370,6 +371,14 @@ class Head:
     size: int
     head: str
     note: str = ""
+
+
+class ArgumentStore(Protocol):
+    """Where the arguments of tool calls are kept beside the record, which has only their digests."""
+
+    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
+        """Keep them, as canonical JSON. Raises when it cannot; that is logged, and the call goes on."""
+        ...
 
 
 class HeadStore(Protocol):

@@ -138,7 +138,6 @@ def make_hook(
         budget=None if shared == UNLIMITED else shared,
         timing=timing,
         source=source,
-        origin=getattr(handler, "origin", ""),
     )
 
 

@@ -142,10 +142,11 @@ class HookRegistry(Registrar):
         hooks emit in circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
-        if chain.silent and data.__class__ is dict:
+        plain = data.__class__ is dict
+        if plain and chain.silent:
             return Outcome(chain.name, data)
         # `_run` for the common case, written out: a call costs as much as half of what it does.
-        if data.__class__ is dict and not self._defaults and CURRENT.get() is None:
+        if plain and not chain.completed and CURRENT.get() is None:
             run = Run(chain.everybody or chain.pick(data), data, DataView(data))
         else:
             run = self._run(chain, data)

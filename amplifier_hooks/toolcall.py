@@ -179,6 +179,7 @@ class ToolCall:
         """Record that it is about to run, then claim the approval it has; without either it does not run."""
         session = self.session
         try:
+            await session.recorder.keep(action.digest, action.input_bytes)
             await session.recorder.write("tool.running", self._facts(action))
         except RecordUnavailable as error:
             await self._withdrawn("the record cannot be written")

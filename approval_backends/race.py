@@ -184,7 +184,7 @@ class RacingApprovals(AsUpstream):
         try:
             return await self._first(request.id, stored, asked)
         finally:
-            await _stop({stored, *asked})
+            await _stop({stored, *asked}, _elsewhere(stored))
 
     async def _first(self, request_id: str, stored: asyncio.Future[Record], asked: set[asyncio.Task[None]]) -> Record:
         running: set[asyncio.Future[Any]] = {stored, *asked}
@@ -238,13 +238,22 @@ def _nobody(problems: list[BaseException]) -> Exception:
     return BackendUnavailable("; ".join(str(problem) or type(problem).__name__ for problem in problems))
 
 
-async def _stop(tasks: set[asyncio.Future[Any]]) -> None:
+def _elsewhere(stored: asyncio.Future[Record]) -> str | None:
+    """What a channel can tell those who look at its card: what became of the request, and through whom."""
+    if not stored.done() or stored.cancelled() or stored.exception() is not None:
+        return None
+    record = stored.result()
+    decision = record.decision
+    return f"{record.status} by {decision.by} ({decision.channel})" if decision else record.status
+
+
+async def _stop(tasks: set[asyncio.Future[Any]], why: str | None) -> None:
     """Cancel what still runs, and give it a moment; being cancelled is how a channel learns to take its card away."""
     running = {task for task in tasks if not task.done()}
     for task in running:
         LEFT_BEHIND.add(task)
         task.add_done_callback(_forget)
-        task.cancel()
+        task.cancel(why)
     if running:
         await asyncio.wait(running, timeout=0.1)
     for task in tasks - running:

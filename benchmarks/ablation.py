@@ -36,7 +36,7 @@ class Ingredient(NamedTuple):
 
 
 NOWHERE: Final = "class Nowhere:\n    run = staticmethod(lambda how, *given: how(*given))\n\n\n"
-NOT_COMPARED: Final = {" and context == clean:": ":", "        if context != clean:": "        if False:"}
+NOT_COMPARED: Final = {"same = context == clean": "same = True"}
 
 INGREDIENTS: Final = (
     Ingredient("comparing contexts after each hook", NOT_COMPARED),
@@ -45,29 +45,38 @@ INGREDIENTS: Final = (
         {
             **NOT_COMPARED,
             "CURRENT: ContextVar": f"{NOWHERE}CURRENT: ContextVar",
-            "context = copy_context()": "context = Nowhere",
+            "context, todo = copy_context(), iter": "context, todo = Nowhere, iter",
             "context.run(next, walking, THROUGH)": "next(walking, THROUGH)",
-            "clean = run.clean = context.copy()": "clean = None",
+            "clean = context.copy()": "clean = None",
             "    CURRENT.set(run)\n": "",
-        },
-    ),
-    Ingredient("telling who runs: CURRENT.set", {"    CURRENT.set(run)\n": ""}),
-    Ingredient("asking who runs: CURRENT.get", {"outer = CURRENT.get()": "outer = None"}),
-    Ingredient("the read-only view", {"DataView(data)": "data"}),
-    Ingredient("a new view for every change", {"changed = DataView(view)": "changed = view"}),
-    Ingredient(
-        "reading the clock",
-        {
-            "from time import monotonic as clock": "clock = float",
-            "self.started = self.mark = clock()": "pass",
-            "clock() - self.started": "0.0",
         },
         waits=False,
     ),
-    Ingredient("writing down whose turn it is", {"        run.hook = hook\n": ""}, waits=False),
-    Ingredient("asking whether to look closely", {" and not run.attend": ""}),
+    Ingredient("telling who runs: CURRENT.set", {"    CURRENT.set(run)\n": ""}),
+    Ingredient("asking who runs: CURRENT.get", {" and CURRENT.get() is None:": ":"}),
+    Ingredient(
+        "asking whether a hook has cancelled the task", {"if chain.stoppable and cancelled_itself():": "if False:"}
+    ),
+    Ingredient("the read-only view", {"DataView(data)": "data"}),
+    Ingredient(
+        "a new view for every change",
+        {"changed = DataView(view | changes)": "changed = view; dict.update(changed, changes)"},
+    ),
+    Ingredient(
+        "reading the clock",
+        {
+            "self.started = self.mark = clock()": "self.started = self.mark = 0.0",
+            "now, picked, answers = clock(),": "now, picked, answers = 0.0,",
+            "now = clock()\n        duration = now - self.mark\n        limit": "now = duration = 0.0; limit",
+        },
+        waits=False,
+    ),
+    Ingredient("asking whether to look closely", {" and not run.attend": ""}, waits=False),
     Ingredient("asking whether the hook is plain", {"if hook.plain:": "if True:"}),
-    Ingredient("putting the answers on record", {"self._record(hook, result": "(lambda *_, **__: None)(hook, result"}),
+    Ingredient(
+        "putting the answers on record",
+        {'self._record(Answer(hook.name, result, "ok"': '(lambda _: None)((hook.name, result, "ok"'},
+    ),
     Ingredient("merging the answers", {"return merge(": "return (lambda e, d, *_, **__: Outcome(e, d))("}),
 )
 

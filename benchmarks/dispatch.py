@@ -33,6 +33,35 @@ PROFILED: Final = ("1 hook", "10 hooks", "100 hooks", "10 that suspend", "first 
 OURS: Final = Answers(nothing=CONTINUE, deny=lambda: HookResult.deny("not here"), modify=HookResult.modify)
 
 
+ONCE: Final = (
+    "what an emit does once, however many hooks there are, takes about 1.1 µs: a read-only copy of the data 0.1, a "
+    "context of its own that says who runs 0.2, two readings of the clock 0.1, asking whether a hook has cancelled the "
+    "task 0.2, the record of the run and its outcome 0.2, calls and branches the rest (`--profile` leaves out one at a "
+    "time)"
+)
+AGAIN: Final = "what an emit does once takes about 1.1 µs, as for one hook"
+WHY: Final[Mapping[str, str]] = {
+    "1 hook": f"{ONCE}; there is one hook to share it.",
+    "10 hooks": f"{AGAIN}, and a hook takes 0.10 µs instead of 0.06: contexts are compared, and two flags looked at.",
+    "100 hooks": "a hook takes 0.10 µs instead of 0.06: contexts are compared, and two flags looked at.",
+    "10 that suspend": (
+        "joining the watchdog takes 2 µs once. Each hook that waited has its time taken, held to its deadline and "
+        "kept (0.4 µs), and each step of the loop passes two more generators and enters a context (0.3 µs)."
+    ),
+    "first of 10 denies": (
+        f"{AGAIN}. The bare loop returns the result; ours also takes the time, keeps the answer with its hook,"
+        " and makes an outcome of all there are (0.9 µs)."
+    ),
+    "10 that modify": (
+        "for each hook the bare loop merges two dicts. Ours makes of that a read-only view, so that no earlier hook "
+        "sees it change (0.15 µs more), checks that no identity field is touched, takes the time, keeps the "
+        "answer with its hook (0.3 µs) and merges it into the outcome (0.1 µs)."
+    ),
+    "crowd": f"{AGAIN}; there are five hooks to share it.",
+    "crowd, 1 of 5 suspends": "as for hooks that suspend: the watchdog is joined in each emit, for one hook.",
+}
+
+
 def main(arguments: Sequence[str]) -> None:
     """Measure, print, and keep what was printed if wanted."""
     options = parser("dispatch", __doc__)
@@ -86,6 +115,8 @@ def show_ours(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> 
         rows.append([case.name, number(ratio), f"{low:.2f} to {high:.2f}", *verdict(ratio, case.target), *beside])
     report.text("Times the bare loop takes: median of the same-round ratios, and the span of the middle half of them.")
     report.table(["case", "`on`", "half within", *VERDICT, "`gate`", "`register`"], rows)
+
+    report.explain((row[0] for row in rows if "**missed**" in row), WHY)
 
     subjects = ("bare", *INTENTS)
     report.text("µs per emit, fastest / median.")

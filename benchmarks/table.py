@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["NOTHING", "RESULTS", "VERDICT", "Report", "number", "replaced", "verdict"]
 
@@ -49,6 +49,12 @@ class Report:
         """Add a table; the first column is text, the others are figures."""
         lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
         self.text("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+
+    def explain(self, missed: Iterable[str], why: Mapping[str, str]) -> None:
+        """Say of every target that was missed what the time goes into."""
+        reasons = [f"- {name}: {why[name]}" for name in missed if name in why]
+        if reasons:
+            self.text("What was missed, and why:\n\n" + "\n".join(reasons))
 
     def finish(self, *, write: bool) -> None:
         """Keep the section in RESULTS.md, if wanted; the other sections stay as they are."""

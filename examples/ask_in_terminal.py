@@ -1,5 +1,8 @@
 """A hook asks; whoever sits at the terminal decides. Try it in a terminal, and again with `< /dev/null`.
 
+In a terminal a card shows what would be written: `a` and Enter allow it, Enter alone denies it, `m` denies it with
+words for the agent, `e` edits the arguments.
+
 Nobody there to ask means no. What is printed below is that case.
 
 Run it: python examples/ask_in_terminal.py

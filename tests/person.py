@@ -13,9 +13,9 @@ import pexpect
 import pyte
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["SOON", "Person"]
+__all__ = ["SOON", "Person", "Screen"]
 
 SOON = 20
 """Seconds; nothing here takes that long unless it is broken."""
@@ -30,6 +30,7 @@ from approval_backends.testing import a_request
 
 given = json.loads(sys.argv[1])
 prompt = TerminalPrompt()
+told = []
 
 async def ask(number, asked):
     now = datetime.now(UTC)
@@ -45,14 +46,15 @@ async def ask(number, asked):
         said = f"{type(error).__name__} {error}"
     else:
         said = f"{choice.option.id} {choice.message!r} {json.dumps(choice.arguments)}"
+    told.append(said)
     print("RESULT", number, said, flush=True)
 
 async def main():
+    global asking
     async def others():
         __OTHERS__
     aside = asyncio.ensure_future(others())
     asking = [asyncio.ensure_future(ask(number, asked)) for number, asked in enumerate(given)]
-    globals().update(asking=asking)
     await asyncio.gather(*asking)
     await aside
 
@@ -94,14 +96,14 @@ class Person:
         others: str = "pass",
         before: str = "",
         program: str = ASKING,
-        **environment: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         source = program.replace("__OTHERS__", others.replace("\n", "\n        ")).replace("__BEFORE__", before)
         columns, rows = size
         self.child = pexpect.spawn(
             sys.executable,
             ["-c", source, json.dumps(requests)],
-            env={"PATH": "/usr/bin:/bin", "TERM": "xterm-256color", "LANG": "C.UTF-8", **environment},
+            env={"PATH": "/usr/bin:/bin", "TERM": "xterm-256color", "LANG": "C.UTF-8", **(environment or {})},
             dimensions=(rows, columns),
             echo=True,
         )
@@ -151,10 +153,20 @@ class Person:
     def leaves(self) -> None:
         """Find the terminal as it was, with its echo and its lines, and the program still running."""
         self.sees("LEFT")
-        assert termios.tcgetattr(self.child.child_fd) == self.modes
+        assert self.modes_are_back()
         self.types("bye\n")
         self.sees("READ 'bye\\n'")
         self.child.close()
+
+    def modes_are_back(self) -> bool:
+        """Whether the terminal takes and shows what is typed as it did before."""
+        return termios.tcgetattr(self.child.child_fd) == self.modes
+
+    @property
+    def pid(self) -> int:
+        """The program's number."""
+        assert self.child.pid is not None
+        return self.child.pid
 
     def resizes(self, columns: int, rows: int) -> None:
         """Make the window another size."""

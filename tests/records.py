@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, open_note
 from amplifier_hooks.effects.audit.line import Entry, read, unseal
+from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.effects.audit.segments import file_of, numbers_of
+from amplifier_hooks.effects.audit.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,9 @@ def entries(path: Path) -> list[Entry]:
         assert kept.endswith(b"\n"), "a torn line"
         more, head = segment(kept, number, head, len(found))
         found += more
+    report = verify({number: file_of(path, number) for number in numbers})
+    damaged = any(why and why["why"] == "damage" for why in left)
+    assert (report.verdict is LogVerdict.TAMPERED) == damaged, report.findings
     return found
 
 

@@ -5,6 +5,7 @@
     story       what the demo tells
     programs    `amplifier-hooks import`, `install` and `uninstall`
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
+    audit/      `amplifier-hooks audit`: the same
     serve       `amplifier-hooks serve`
     hosting     what it answers other programs with
     state       where this user's state is kept
@@ -21,7 +22,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import approvals, demo, programs, serve
+from amplifier_hooks.cli import approvals, audit, demo, programs, serve
 
 __all__ = ["main"]
 
@@ -32,6 +33,7 @@ Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks demo --no-input    the same tour, asking nobody
   amplifier-hooks approvals list     what waits for an answer
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
   amplifier-hooks install codex      put it in front of a program you already use
   amplifier-hooks serve --web        the page where people approve
 """
@@ -45,6 +47,7 @@ app = typer.Typer(
 )
 app.command(help=demo.HELP)(demo.demo)
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(audit.audit_app, name="audit")
 app.command("import", help=programs.IMPORT)(programs.import_hooks)
 app.command(help=programs.INSTALL)(programs.install)
 app.command(help=programs.UNINSTALL)(programs.uninstall)

@@ -97,11 +97,14 @@ class Programs:
                 await asyncio.wait([program.over])  # unlike awaiting it, this leaves it alone when we are cancelled
             except asyncio.CancelledError:
                 _signal(transport, signal.SIGTERM)
-                await asyncio.wait([program.over], timeout=self.farewell)
+                await asyncio.wait([program.exited], timeout=self.farewell)
+                _kill(transport)
+                await asyncio.wait([program.exited], timeout=DRAIN)
                 raise
             # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
             # names nobody, for numbers are handed out anew only after all others had their turn.
             _kill(transport)
+            await asyncio.wait([program.exited])
             if program.excess is None:
                 await asyncio.wait([program.silent], timeout=DRAIN)
         finally:
@@ -123,6 +126,7 @@ class _Program(asyncio.SubprocessProtocol):
         self.excess: str | None = None
         self.over: asyncio.Future[None] = loop.create_future()
         """It has exited, or has said too much."""
+        self.exited: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
         """Nobody holds its output open any more."""
         self._errors = 0
@@ -147,8 +151,9 @@ class _Program(asyncio.SubprocessProtocol):
             self.silent.set_result(None)
 
     def process_exited(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
+        for future in (self.exited, self.over):
+            if not future.done():
+                future.set_result(None)
 
     def _too_much(self, stream: str, limit: int) -> None:
         self.excess = f"the command wrote more than {limit:,} bytes to standard {stream}: keep it short"

@@ -5,7 +5,7 @@ of ``; & | < > ( ) $ ` \ ! ^ %`` in it, a new line, or a pattern of file names, 
 `git push` may end in `; rm -rf /`. That holds inside quotes too: not every shell has the same ones, and a command may
 be the argument of another shell.
 
-A deny or ask looks the other way: its words count wherever they stand in the command, quotes and paths of programs
+A deny or ask looks the other way: its words count wherever they stand in the arguments, quotes and paths of programs
 aside. It is a net and no wall, since a command can be spelt without any of its words.
 """
 
@@ -75,13 +75,17 @@ class Commands:
 
     def check(self, subject: Subject) -> Finding:
         """Whether the command of a call is one of these."""
-        found = subject.named((self.argument,) if self.argument else COMMAND_NAMES)
-        return self._allowed(found) if self.strict else self._caught(found, subject)
+        return self._allowed(subject) if self.strict else self._caught(subject)
 
-    def _allowed(self, found: dict[str, object]) -> Finding:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments in which an allow looks for it."""
+        return (self.argument,) if self.argument else COMMAND_NAMES
+
+    def _allowed(self, subject: Subject) -> Finding:
+        found = subject.named(self.names)
         if len(found) != 1:
-            names = self.argument or " or ".join(COMMAND_NAMES)
-            return Finding(met=False, why=f"there is not one argument {names} with the command")
+            return Finding(met=False, why=f"there is not one argument {' or '.join(self.names)} with the command")
         [command] = found.values()
         words = simple_words(command)
         if words is None:
@@ -90,9 +94,10 @@ class Commands:
             return Finding(met=True, why=f"the command is {self.spec}")
         return Finding(met=False, why=f"the command is not {self.spec}")
 
-    def _caught(self, found: dict[str, object], subject: Subject) -> Finding:
+    def _caught(self, subject: Subject) -> Finding:
+        arguments = subject.named(self.names) if self.argument else subject.facts.arguments
         try:
-            texts = texts_of(found or (None if self.argument else subject.facts.arguments))
+            texts = texts_of([*arguments.values()])
         except TooMuch:
             return Finding(met=None, why="there is too much in the arguments to look through")
         # A list is one command: its items are words already, and each may be a whole script.

@@ -141,13 +141,14 @@ class RuleModel(Strict):
     def compiled(self, line: int) -> Rule:
         """Ready to be held against calls."""
         strict = self.effect == "allow"
-        conditions: list[Arguments | Commands | Paths] = []
-        if self.arguments is not None:
-            conditions.append(Arguments(self.arguments, strict, others=self.other_arguments == "any"))
+        looks: list[Commands | Paths] = []
         if self.command is not None:
-            conditions.append(Commands(self.command, strict, self.command_argument))
+            looks.append(Commands(self.command, strict, self.command_argument))
         if self.path is not None:
-            conditions.append(Paths(self.path, strict, self.path_arguments))
+            looks.append(Paths(self.path, strict, self.path_arguments))
+        elsewhere = frozenset(name for condition in looks for name in condition.names)
+        others = self.other_arguments == "any"
+        values = [] if self.arguments is None else [Arguments(self.arguments, strict, others, elsewhere)]
         return Rule(
             id=self.id,
             effect=self.effect,
@@ -155,7 +156,7 @@ class RuleModel(Strict):
             event=self.event,
             tool=self.tool,
             risk=self.risk,
-            conditions=tuple(conditions),
+            conditions=(*values, *looks),
             hooks=self.hooks,
             reason=self.reason,
         )

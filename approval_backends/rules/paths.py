@@ -71,7 +71,12 @@ class Paths:
 
     patterns: tuple[PathPattern, ...]
     strict: bool
-    names: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments in which an allow looks for them."""
+        return self.named or PATH_NAMES
 
     @property
     def spec(self) -> str:
@@ -88,9 +93,9 @@ class Paths:
             return Finding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
 
     def _allowed(self, subject: Subject) -> Finding:
-        found = subject.named(self.names or PATH_NAMES)
+        found = subject.named(self.names)
         if not found:
-            return Finding(met=False, why=f"there is no argument {' or '.join(self.names or PATH_NAMES)} with a path")
+            return Finding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
         places = [place for one in self.patterns for place in one.places(subject, follow=False)]
         for name, value in found.items():
             texts = [value] if isinstance(value, str) else value
@@ -110,7 +115,7 @@ class Paths:
         unknown = [one.spec for one in self.patterns if one.root and one.root not in subject.roots]
         if unknown:
             return Finding(met=None, why=f"nobody knows the folder that {unknown[0]!r} begins at")
-        if not self.names:
+        if not self.named:
             candidates = subject.possible_paths
         else:
             texts = dict.fromkeys(text for value in subject.named(self.names).values() for text in texts_of(value))

@@ -110,6 +110,12 @@ class Rules:
         self.digest = hashlib.sha256(data).hexdigest()
         """Of the file's bytes: which rules these are."""
 
+    @property
+    def events(self) -> tuple[tuple[int, str], ...]:
+        """The events that rules name, each with its line; patterns are left out."""
+        names = ((rule.line, name) for rule in self._rules for name in rule.event.spec.split("|"))
+        return tuple((line, name) for line, name in names if not set(name) & set("*?["))
+
     def __len__(self) -> int:
         return len(self._rules)
 

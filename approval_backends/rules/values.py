@@ -50,13 +50,14 @@ class Value:
 class Arguments:
     """Conditions on several arguments, all of which have to hold.
 
-    With `strict`, as in an allow, a value has to be plain and there may be no other arguments unless `others`; without
-    it, a match anywhere inside a value counts.
+    With `strict`, as in an allow, a value has to be plain, and there may be no other arguments unless `others`, but for
+    those that other conditions look at; without it, a match anywhere inside a value counts.
     """
 
     values: Mapping[str, Value]
     strict: bool
     others: bool = False
+    elsewhere: frozenset[str] = frozenset()
 
     def check(self, subject: Subject) -> Finding:
         """Whether the arguments of a call are these."""
@@ -70,7 +71,7 @@ class Arguments:
                 return Finding(met=False, why=f"argument {name!r} is not {value.spec}")
             if met is None:
                 doubtful = f"nobody can say whether argument {name!r} is {value.spec}"
-        unnamed = sorted(arguments.keys() - self.values.keys())
+        unnamed = sorted(arguments.keys() - self.values.keys() - self.elsewhere)
         if self.strict and not self.others and unnamed:
             return Finding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
         return (

@@ -58,6 +58,7 @@ class MemoryStore:
         self._bells = Bells()
         self._open = True
         self._records: dict[str, Record] = {}
+        self._pending: dict[str, Record] = {}
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._events: dict[str, list[Event]] = {}
         self._grants: dict[str, Grant] = {}
@@ -137,7 +138,8 @@ class MemoryStore:
         self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
     ) -> list[Record]:
         """What waits for an answer, oldest first."""
-        found = [r for r in self._seen(tenant, sessions) if r.status == "pending"]
+        self._find("")
+        found = _among(self._pending.values(), tenant, sessions)
         return sorted(found, key=lambda r: r.created.wall)[:limit]
 
     async def history(
@@ -258,10 +260,7 @@ class MemoryStore:
         return list(self._records.values())
 
     def _seen(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[Record]:
-        wanted = None if sessions is None else frozenset(sessions)
-        for record in self._all():
-            if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
-                yield record
+        return _among(self._all(), tenant, sessions)
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
         """Count those that wait; what is over is expired first, so that it takes nobody's place."""
@@ -286,6 +285,10 @@ class MemoryStore:
             if not self._waiting[place]:
                 del self._waiting[place]
         self._records[record.id] = record
+        if record.status == "pending":
+            self._pending[record.id] = record
+        else:
+            self._pending.pop(record.id, None)
 
     def _moved(self, record: Record, change: Change, now: Moment, reason: str = "") -> Record | None:
         after = move(record, change, now, reason=reason)
@@ -330,6 +333,13 @@ class MemoryStore:
             note=note,
         )
         events.append(event)
+
+
+def _among(records: Iterable[Record], tenant: str | None, sessions: Iterable[str] | None) -> Iterator[Record]:
+    wanted = None if sessions is None else frozenset(sessions)
+    for record in records:
+        if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
+            yield record
 
 
 def _identity(request: ApprovalRequest) -> tuple[str, str, str]:

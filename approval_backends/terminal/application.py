@@ -139,6 +139,8 @@ class CardApplication:
             screen = Screen(file, lambda: self.end(BackendUnavailable("the terminal is gone")))
             source = Vt100Input(self._terminal.stdin)
             self._stack = stack
+            self._as_before = self._terminal.modes()
+            stack.callback(self._as_before)
             self._screen = screen
             stack.enter_context(create_app_session(input=source, output=screen))
             self._app = self._application(source, screen)
@@ -334,7 +336,12 @@ class CardApplication:
 
     def _stopped(self) -> None:
         """The program is to stop: with the terminal as it was, until it goes on."""
-        run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+        def stop() -> None:
+            self._as_before()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        run_in_terminal(stop)
 
     def _continued(self) -> None:
         """Whoever had the terminal meanwhile may have changed it, and what was typed was not for us."""

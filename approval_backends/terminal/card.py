@@ -12,7 +12,7 @@ from attrs import frozen
 
 from approval_backends.terminal.cells import PLAIN, Line, Script, clipped, lay, width_of
 from approval_backends.terminal.form import code_of
-from approval_backends.terminal.pages import action_page, changes_page, raw_page, reach_page, subject
+from approval_backends.terminal.pages import action_page, changes_page, raw_page, reach_page, subject_name
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,7 +47,7 @@ STYLES: Final = {
     "selected": "bold reverse",
     "dim": "#767676",
     "label": "#767676",
-    "accent": "bold #008787",
+    "accent": "bold #00875f",
     "good": "#008700",
     "mid": "bold #af5f00",
     "high": "bold #af5f5f",
@@ -140,7 +140,8 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     sign, risk, style = RISKS[request.risk]
     style = f"class:{style}" if style else ""
     agent, cwd = script.inline(request.agent), script.inline(request.cwd)
-    tool, what = script.inline(request.tool), script.inline(subject(request))
+    named = subject_name(request)
+    tool, what = script.inline(request.tool), script.inline(request.arguments[named]) if named else ""
     place = f", in {cwd}" if cwd else ""
     who: tuple[Line, ...] = (
         ((style, f" {sign} {risk}"),),
@@ -151,11 +152,11 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
         who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
     more = f" · {scene.more:,} more waiting" if scene.more else ""
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
-    named = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
+    verb = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
     return (
         _rule(("class:strong", f" Approval{more} "), (hurry, f" {time_left(scene.left)} left "), width),
         *who,
-        (("class:accent", named), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(named)))),
+        (("class:accent", verb), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(verb)))),
         *([()] if scene.height >= ROOMY else []),
     )
 
@@ -236,16 +237,19 @@ def _next(form: Form, scene: Scene) -> str:
         return HINTS[form.page]
     if form.page == "message":
         return f"{'Enter denies' if scene.ready else 'a moment'} · Esc goes back and keeps it"
-    if form.asleep:
-        return form.asleep
-    if form.wants_code:
-        wanted = f"write {code_of(form.digest)}, Enter: {form.code}"
-        unread = "not all read: " if scene.narrow else "Not all of it was shown. To allow it, "
-        return unread + wanted if form.unread else wanted
     enter = "Enter confirms" if scene.ready else "a moment"
-    if scene.narrow or form.note:
-        return f"letter chooses · {enter}"
+    code = code_of(form.digest)
+    if form.asleep or (form.wants_code and form.code != code):
+        return form.asleep or f"{_unread(form, scene)}write {code}, Enter: {form.code}"
+    if form.wants_code or scene.narrow or form.note:
+        return f"{code if form.wants_code else 'letter chooses'} · {enter}"
     return f"←→ or letter chooses · {enter} · PgDn reads on · v exact · Ctrl-C denies"
+
+
+def _unread(form: Form, scene: Scene) -> str:
+    if not form.unread:
+        return ""
+    return "not all read: " if scene.narrow else "Not all of it was shown. To allow it, "
 
 
 def _small(form: Form, scene: Scene) -> tuple[Line, ...]:

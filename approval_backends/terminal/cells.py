@@ -18,7 +18,7 @@ TAB: Final = "⇥"
 STOP: Final = 4
 """Columns from one tab stop to the next."""
 
-PLAIN: Final = str.maketrans(dict(zip("─│┊▸·…⇥○◆▲←→⟨⟩", "-|:>-~>o*!<><>", strict=True)))
+PLAIN: Final = str.maketrans(dict(zip("─│┊▸·…⇥○◆▲←→⟨⟩“”", '-|:>-~>o*!<><>""', strict=True)))
 """Our own signs where the terminal does not speak UTF-8: one character for one."""
 
 

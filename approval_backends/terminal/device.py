@@ -37,9 +37,28 @@ class Terminal:
         """Whether it was said to show more than ASCII."""
         return (self.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
-    def screen(self) -> TextIO:
-        """A way to the screen of its own, for whoever closes it: standard output may lead elsewhere meanwhile."""
-        return os.fdopen(os.dup(self.stdout.fileno()), "w", encoding=self.stdout.encoding)
+    @contextmanager
+    def screen(self) -> Iterator[TextIO]:
+        """A way to the screen of its own: standard output may lead elsewhere meanwhile."""
+        file = os.fdopen(os.dup(self.stdout.fileno()), "w", encoding=self.stdout.encoding)
+        try:
+            yield file
+        finally:
+            with contextlib.suppress(OSError):  # what could not be written to a terminal that is gone
+                file.close()
+
+    def modes(self) -> Callable[[], None]:
+        """What it takes to set the terminal's modes to what they are now."""
+        import termios
+
+        stream = self.stdin.fileno()
+        modes = termios.tcgetattr(stream)
+
+        def set_back() -> None:
+            with contextlib.suppress(termios.error, OSError):  # of a terminal that is gone nothing can be restored
+                termios.tcsetattr(stream, termios.TCSANOW, modes)
+
+        return set_back
 
     def forget_typed(self) -> None:
         """Drop what was typed before there was anything to answer, in the kernel's queue."""

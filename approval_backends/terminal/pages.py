@@ -7,40 +7,31 @@ here, once, and stands behind a mark of ours on every line.
 from __future__ import annotations
 
 import json
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from amplifier_hooks.action import freeze, thaw
+from approval_backends.card import reach
+from approval_backends.change import change, compare
 from approval_backends.terminal.cells import Strip, width_of
 from approval_backends.terminal.masks import names_secret, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Question
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.change import ChangeLine
     from approval_backends.terminal.cells import Script
 
-__all__ = ["action_page", "changes_page", "diff", "raw_page", "reach_page", "subject"]
+__all__ = ["action_page", "changes_page", "raw_page", "reach_page", "subject_name"]
 
 Page = tuple[Strip, ...]
 
 SUBJECTS: Final = ("file_path", "path", "notebook_path", "filename", "url", "uri", "pattern", "query")
 """Arguments that name what a tool works on; the first that is there stands beside the tool's name."""
-BEFORE_AFTER: Final = (
-    ("old_string", "new_string"),
-    ("old_str", "new_str"),
-    ("old_text", "new_text"),
-    ("oldText", "newText"),
-    ("old_source", "new_source"),
-)
 CLAIMS: Final = frozenset({"description", "explanation", "justification", "purpose", "rationale", "reason"})
 """Arguments in which agents say what they are about to do. Nothing checks that."""
-COMPARED: Final = 400
-"""Lines on either side that are compared with each other; of more, all are removed and all are added."""
-AROUND: Final = 3
-"""Unchanged lines shown on each side of a change."""
 NAMES: Final = 20
 """Columns for names on the left, at most."""
 HEADLINE: Final = 36
@@ -59,10 +50,11 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
-    changes, rest = _taken_apart({n: v for n, v in arguments.items() if n not in claims and n not in above})
+    changed = change(arguments)
+    told = {*claims, *above, *(changed.used - {subject_name(request)} if changed else ())}
     return (
-        *_table(_argument(name, value, script) for name, value in rest.items()),
-        *(row for number, change in enumerate(changes, start=1) for row in _change(number, changes, *change, script)),
+        *_table(_argument(name, value, script) for name, value in arguments.items() if name not in told),
+        *(_difference(changed.lines, script) if changed else ()),
         *([] if arguments else [Strip("no arguments", style="class:dim")]),
         Strip(""),
         *_table(
@@ -96,20 +88,18 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
     )
 
 
-def subject(request: ApprovalRequest) -> str:
-    """What the tool works on, as far as an argument names it."""
-    return next((v for name in SUBJECTS if isinstance(v := request.arguments.get(name), str)), "")
+def subject_name(request: ApprovalRequest) -> str | None:
+    """The argument that names what the tool works on."""
+    return next((name for name in SUBJECTS if isinstance(request.arguments.get(name), str)), None)
 
 
 def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
     """The argument that stands beside the tool's name, if it always does as a whole."""
-    for name in SUBJECTS:
-        value = request.arguments.get(name)
-        if isinstance(value, str):
-            whole = script.lines(value) == [value] == [_covered(value, script)] and not _reads_as_json(value)
-            if whole and width_of(script.inline(request.tool)) + width_of(value) <= HEADLINE:
-                yield name
-            return
+    name = subject_name(request)
+    value = request.arguments[name] if name else ""
+    whole = script.lines(value) == [value] == [_covered(value, script)] and not _reads_as_json(value)
+    if name and whole and width_of(script.inline(request.tool)) + width_of(value) <= HEADLINE:
+        yield name
 
 
 def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
@@ -189,100 +179,36 @@ def _reads_as_json(text: str) -> bool:
     return True
 
 
-def _taken_apart(arguments: dict[str, Any]) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-    """Texts before and after, as far as the arguments say them, and every argument that is in none of them."""
-    changes = []
-    rest = dict(arguments)
-    edits = rest.pop("edits") if _are_edits(rest.get("edits")) else []
-    for number, change in enumerate([arguments, *edits]):
-        left = rest if number == 0 else {f"edits[{number - 1}].{name}": value for name, value in change.items()}
-        for old, new in BEFORE_AFTER:
-            if _are_texts(change, old, new):
-                changes.append((change[old], change[new]))
-                left = {name: value for name, value in left.items() if name.rpartition(".")[2] not in (old, new)}
-        rest = left if number == 0 else rest | left
-    return changes, rest
-
-
-def _are_texts(change: Mapping[str, Any], *names: str) -> bool:
-    return all(isinstance(change.get(name), str) for name in names)
-
-
-def _are_edits(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(edit, dict) and any(_are_texts(edit, *pair) for pair in BEFORE_AFTER) for edit in value
-    )
-
-
-def _change(number: int, changes: list[tuple[str, str]], old: str, new: str, script: Script) -> Iterator[Strip]:
-    if len(changes) > 1:
-        yield Strip(f"change {number} of {len(changes)}", style="class:dim")
-    yield from diff(old, new, script)
-
-
 # -- what changes ------------------------------------------------------------------------------------------------------
 
-
-def diff(old: str, new: str, script: Script) -> Iterator[Strip]:
-    """What goes and what comes, line by line, and at the end how much of it. A gap says how long it is."""
-    before, after = script.lines(old) if old else [], script.lines(new) if new else []
-    added = removed = 0
-    for kind, lines in _blocks(before, after):
-        added += len(lines) * (kind == "+")
-        removed += len(lines) * (kind == "-")
-        style = {"+": "class:good", "-": "class:high"}.get(kind, "")
-        if kind == "~":
-            yield Strip(f"{len(lines):,} unchanged lines", style="class:dim", lead="   · ", follow="   · ")
-        else:
-            for line in lines:
-                yield Strip(_covered(line, script), style, f" {kind} │ ", f" {kind} ┊ ", lead_style=style)
-    yield Strip(f"{added:,} {_lines(added)} added, {removed:,} removed", style="class:dim")
+SIGNS: Final = {
+    "add": ("+", "class:good"),
+    "del": ("-", "class:high"),
+    "same": (" ", ""),
+    "skip": ("·", "class:dim"),
+    "part": ("·", "class:dim"),
+}
 
 
 def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest: str, script: Script) -> Page:
     """What the person's own arguments change, as JSON before and after."""
     old, new = (json.dumps(thaw(freeze(dict(a))), indent=2, ensure_ascii=False) for a in (request.arguments, arguments))
+    first = f"Your arguments instead of the agent's; digest {digest[:4]} {digest[4:8]}"
     return (
-        Strip(
-            f"Your arguments instead of the agent's; digest {digest[:4]} {digest[4:8]}",
-            style="class:strong",
-            words=True,
-        ),
-        *diff(old, new, script),
+        Strip(first, style="class:strong", words=True),
+        *_difference(tuple(compare(old, new)), script),
         Strip("They pass through the hooks again before anything runs.", style="class:dim", words=True),
     )
 
 
-def _blocks(before: list[str], after: list[str]) -> Iterator[tuple[str, list[str]]]:
-    start = next(
-        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
-    )
-    rest = min(len(before), len(after)) - start
-    end = next((n for n in range(rest) if before[-1 - n] != after[-1 - n]), rest)
-    old, new = before[start : len(before) - end], after[start : len(after) - end]
-    yield from _same(before[:start], head=0, tail=AROUND)
-    if max(len(old), len(new)) > COMPARED:
-        yield from (("-", old), ("+", new))
-    else:
-        for tag, i, j, m, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if tag == "equal":
-                yield from _same(old[i:j], head=AROUND, tail=AROUND)
-            else:
-                yield from (("-", old[i:j]), ("+", new[m:n]))
-    yield from _same(before[len(before) - end :], head=AROUND, tail=0)
-
-
-def _same(lines: list[str], *, head: int, tail: int) -> Iterator[tuple[str, list[str]]]:
-    if len(lines) <= head + tail + 1:
-        yield " ", lines
-        return
-    yield " ", lines[:head]
-    yield "~", lines[head : len(lines) - tail]
-    yield " ", lines[len(lines) - tail :]
-
-
-def _lines(count: int) -> str:
-    return "line" if count == 1 else "lines"
+def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip]:
+    """What goes and what comes, line by line, and at the end how much of it."""
+    for line in lines:
+        sign, style = SIGNS[line.kind]
+        for text in script.lines(line.text):
+            yield Strip(_covered(text, script), style, f" {sign} │ ", f" {sign} ┊ ", lead_style=style)
+    added, removed = (sum(line.kind == kind for line in lines) for kind in ("add", "del"))
+    yield Strip(f"{added:,} {'line' if added == 1 else 'lines'} added, {removed:,} removed", style="class:dim")
 
 
 # -- what "always" covers ----------------------------------------------------------------------------------------------
@@ -290,27 +216,11 @@ def _lines(count: int) -> str:
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
     """What a standing answer would answer from now on, what it would not, and when it ends."""
-    verb = "Allowed" if allows else "Denied"
+    told = reach(request, script.inline)
     return (
-        Strip(f"{verb} without asking again, from now on:", style="class:strong", words=True),
-        *(row for question in request.questions for row in _covers(request, question, script)),
+        Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
+        *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in told.covers),
         Strip(""),
-        Strip(
-            "Not covered: other agents, tools, directories or sessions, and another version of a hook that asks.",
-            words=True,
-        ),
-        Strip("It ends with this session, or when it is revoked. A deny from any hook or rule still wins.", words=True),
+        Strip(f"Not covered: {told.leaves[:1].lower()}{told.leaves[1:]}", words=True),
+        Strip(f"Ends: {told.ends[:1].lower()}{told.ends[1:]}", words=True),
     )
-
-
-def _covers(request: ApprovalRequest, question: Question, script: Script) -> Iterator[Strip]:
-    where = f"by {script.inline(request.agent)}" + (f" in {script.inline(request.cwd)}" if request.cwd else "")
-    tool, hook = script.inline(request.tool), script.inline(question.hook)
-    if question.key is not None:
-        what, said = f"Any {tool} {where} for which {hook} asks under the key", question.key
-    elif question.scope == "action" or not question.prompt:
-        what, said = f"{tool} {where} with exactly these arguments and nothing else; digest", request.digest[:12]
-    else:
-        what, said = f"Any {tool} {where} for which {hook} asks", question.prompt
-    yield Strip(what, lead=" · ", follow=" ┊ ", words=True)
-    yield from (Strip(line, lead="   │ ", follow="   ┊ ", words=True) for line in script.lines(said))

@@ -3,6 +3,8 @@
 const OURS = "_amplifier-hooks/";
 const META = "amplifier-hooks";
 const DELAYS = [250, 500, 1_000, 2_000, 5_000, 10_000];
+const LARGEST = 64 * 1024; // of a message; the server hangs up on more
+const TOO_LARGE = -32602;
 const UNKNOWN = -32000;
 const NOBODY = 4401;
 const PING = 20_000;
@@ -54,8 +56,10 @@ export class Link {
     return new Promise((resolve, reject) => {
       if (this.#socket?.readyState !== WebSocket.OPEN) { reject(new Failed(0, "not connected")); return; }
       const id = unique();
+      const text = JSON.stringify({ jsonrpc: "2.0", id, method, params });
+      if (new Blob([text]).size > LARGEST) { reject(new Failed(TOO_LARGE, "This is too large to be sent.")); return; }
       this.#waiting.set(id, { resolve, reject });
-      this.#socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+      this.#socket.send(text);
     });
   }
 

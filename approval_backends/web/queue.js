@@ -36,27 +36,24 @@ export class Queue {
       else if (!item.ending) gone.push(id);
     }
     this.#recent(recent);
-    this.#fill(rows.filter((row) => !this.#rows.has(row.requestId)));
+    for (const row of rows) if (!this.#rows.has(row.requestId)) this.#rows.set(row.requestId, { row });
+    never(this.#slices);
+    this.#draw(FIRST);
     return gone;
   }
 
   // Rows are known at once; their elements follow in slices, so that a long queue does not hold up the first look.
-  #fill(rows) {
-    for (const row of rows) this.#rows.set(row.requestId, { row });
-    never(this.#slices);
+  #draw(count) {
     const missing = [...this.#rows.values()].filter((item) => !item.node);
-    const slice = (count) => { this.list.append(...missing.splice(0, count).map((item) => this.#make(item))); };
-    slice(FIRST);
-    const more = () => { slice(SLICE); if (missing.length) this.#slices = later(more); };
-    if (missing.length) this.#slices = later(more);
+    this.list.append(...missing.slice(0, count).map((item) => this.#make(item)));
+    this.#slices = missing.length > count ? later(() => this.#draw(SLICE)) : undefined;
     this.#empty();
   }
 
   add(row) {
     if (this.#rows.has(row.requestId)) return false;
     this.#rows.set(row.requestId, { row });
-    this.list.append(this.#make(this.#rows.get(row.requestId)));
-    this.#empty();
+    if (!this.#slices) this.#draw(SLICE);
     return true;
   }
 

@@ -32,6 +32,12 @@ class BoundedConnection(ServerConnection):
         self._pieces = 0
         self._control = Pace(CONTROL_RATE, CONTROL_AT_ONCE)
 
+    def cut(self) -> None:
+        """Let go at once, whatever the other side does. Twice is harmless."""
+        transport = getattr(self, "transport", None)  # there is none before there is a peer
+        if transport is not None:
+            transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Give up on a peer that makes us write and does not read."""
         super().data_received(data)

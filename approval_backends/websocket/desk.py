@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from approval_backends.editing import BadArguments
@@ -132,6 +133,8 @@ class Desk:
             arguments=None if arguments is None else _object(arguments),
             decision_id=decision_id,
         )
+        if resolution.accepted:
+            await asyncio.sleep(0)  # whoever waits for this decision goes first
         if resolution.refusal is not None:
             await self._witness.refused(by, request_id, option, resolution.refusal)
         return self._decided(request_id, resolution)

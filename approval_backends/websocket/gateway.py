@@ -16,7 +16,8 @@ import socket
 import time
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 from attrs import define
 from websockets.asyncio.server import ServerConnection, serve
@@ -35,7 +36,7 @@ from approval_backends.websocket.tail import Tails, Watched
 from approval_backends.websocket.visitor import TOO_SLOW, UNKNOWN_TOKEN, Visitor
 from approval_backends.websocket.waiting import News, Waiting
 from approval_backends.websocket.witness import Witness
-from approval_backends.wire import MAX_MESSAGE, OURS, Note, encoded, fields, written
+from approval_backends.wire import MAX_MESSAGE, OURS, Note, encoded, fields, told, written
 from approval_backends.wire.messages import Added, Changed, Resolved, TailNote
 from approval_backends.wire.records import ending, permission, row
 
@@ -103,6 +104,7 @@ class Gateway:
         self._visitors: dict[Visitor, _Seat] = {}
         self._questions: dict[str, tuple[float, str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._connections: WeakSet[BoundedConnection] = WeakSet()
         self._server: Server | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -148,7 +150,7 @@ class Gateway:
                 self._handle,
                 sock=listening,
                 process_request=self._request,
-                create_connection=BoundedConnection,
+                create_connection=self._connected,  # type: ignore[arg-type]  # what it is called for is all it is
                 compression=None,
                 max_size=MAX_MESSAGE,
                 max_queue=4,
@@ -170,17 +172,19 @@ class Gateway:
         server, self._server = self._server, None
         if server is None:
             return
-        if self._watching is not None:
-            self._watching.cancel()
         server.close(close_connections=False)
         for visitor in list(self._visitors):
             self._dismiss(visitor, RESTARTS, "the gateway stops")
         gone = asyncio.ensure_future(server.wait_closed())
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
-        for connection in list(server.handlers):  # handshakes, and whoever does not close
-            connection.transport.abort()
+        for connection in list(self._connections):  # in their handshake, or not closing
+            connection.cut()
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
-        gone.cancel()
+        own = {task for task in (gone, *self._closing, self._watching) if task is not None}
+        for task in own:
+            task.cancel()
+        await asyncio.wait(own)
+        self._watching = None
 
     def watched(self, sink: AuditSink) -> Watched:
         """The same record, with what is written to it shown to those who look at its session."""
@@ -223,14 +227,17 @@ class Gateway:
 
     async def _watch(self) -> None:
         """Read the store whenever it changed, and now and then."""
+        trouble = False
         with self._broker.watch() as watch:
             while True:
                 pause = AFTER_TROUBLE
                 try:
                     self._tell(await self._waiting.refresh())
-                    pause = self._waiting.pause
+                    pause, trouble = self._waiting.pause, False
                 except StoreUnavailable as problem:
-                    log.warning("gateway_store_unavailable error=%s", problem)
+                    if not trouble:  # said once, not once a second
+                        log.warning("gateway_store_unavailable error=%s", problem)
+                    trouble = True
                 except Exception:
                     log.exception("gateway_failed")
                 await watch.wait(pause)
@@ -260,17 +267,23 @@ class Gateway:
             message = Resolved(
                 request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
             )
-        return written(Note(f"{OURS}{one.kind}", fields(message)))
+        return told(f"{OURS}{one.kind}", message)
 
     def _line(self, place: tuple[str, str], line: TailLine) -> None:
         if self._server is None or all(visitor.tailing is None for visitor in self._visitors):
             return
         note = TailNote(session_id=place[1], line=line, server_time=self._waiting.now)
-        text = written(Note(f"{OURS}line", fields(note)))
+        text = told(f"{OURS}line", note)
         for visitor in list(self._visitors):
             visitor.line(place, text)
 
     # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _connected(self, *arguments: Any, **options: Any) -> BoundedConnection:
+        """A connection, before its first word."""
+        connection = BoundedConnection(*arguments, **options)
+        self._connections.add(connection)
+        return connection
 
     async def _handle(self, connection: ServerConnection) -> None:
         """One client, until it or its time is gone."""

@@ -53,8 +53,8 @@ class Waiting:
         async with self._alone:
             if self._moment is None or time.monotonic() - self._read > RECHECK:
                 self._moment, self._read = await self._store.now(), time.monotonic()
-            found = await self._store.pending()
-            if any(is_over(record, self.moment) for record in found):
+            found, moment = await self._store.pending(), self.moment
+            if any(is_over(record, moment) for record in found):
                 await self._store.expire_due()
                 found = await self._store.pending()
             pending = {record.id: record for record in found}

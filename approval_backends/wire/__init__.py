@@ -22,7 +22,7 @@ from approval_backends.wire.frames import (
     read,
     written,
 )
-from approval_backends.wire.messages import ACP_VERSION, META, OURS, accept, fields
+from approval_backends.wire.messages import ACP_VERSION, META, OURS, accept, fields, told
 
 __all__ = [
     "ACP_VERSION",
@@ -42,5 +42,6 @@ __all__ = [
     "fields",
     "parsed",
     "read",
+    "told",
     "written",
 ]

@@ -74,6 +74,7 @@ __all__ = [
     "ViewPart",
     "accept",
     "fields",
+    "told",
 ]
 
 META: Final = "amplifier-hooks"
@@ -112,6 +113,12 @@ def accept(model: type[M], params: object) -> M:
 def fields(message: Wire) -> dict[str, Any]:
     """A message as JSON has it; what is None is left out."""
     return message.model_dump(by_alias=True, exclude_none=True)
+
+
+def told(method: str, message: Wire) -> str:
+    """A notification as text, at once: these go to everybody, while whoever asked waits."""
+    params = message.model_dump_json(by_alias=True, exclude_none=True, ensure_ascii=True)
+    return f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'
 
 
 Key = Annotated[str, Field(min_length=1, max_length=1_024)]

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
+from amplifier_hooks.errors import EmitTooDeep
 from amplifier_hooks.waiting import Watchdog
 
 TOOL_PRE: Final = "tool:pre"
@@ -827,37 +828,6 @@ async def test_a_definitions_own_limit(hook: Any) -> None:
     assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"slow": "timeout"}
 
 
-@pytest.mark.rule("DSP-9")
-async def test_a_hook_that_fails_has_used_its_time() -> None:
-    """What a definition took before it raised is taken from the time it shares."""
-    registry = HookRegistry()
-
-    async def fail(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0.06)
-        raise ValueError("broken")
-
-    for name in ("first", "second"):
-        registry.on(TOOL_PRE, fail, name=name, source="definition", budget=0.1)
-    assert statuses(await quick(registry.emit(TOOL_PRE, CALL))) == {"first": "error", "second": "timeout"}
-
-
-@pytest.mark.rule("DSP-9", "DSP-2")
-@pytest.mark.parametrize("limit", ["definitions", "chain"])
-async def test_a_second_look_has_what_is_left_of_the_time(limit: str) -> None:
-    """What was used up in the first round is not there again for the second look."""
-    registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
-
-    async def look(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0.06)
-
-    options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
-    registry.gate(TOOL_PRE, look, name="gate", **options)
-    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
-    outcome = await quick(registry.emit(TOOL_PRE, CALL))
-    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
-    assert [answer.recheck for answer in outcome.failures] == [True]
-
-
 @pytest.mark.rule("DSP-9", "DSP-4")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_code_does_not_use_up_the_time_of_definitions(waits: bool) -> None:
@@ -966,3 +936,201 @@ async def test_hooks_of_every_kind_at_once() -> None:
         ("quick", None),
         ("block", "hook_timeout"),
     ] * 2
+
+
+# -- to the digit, with a clock that hooks move ------------------------------------------------------------------------
+
+
+class Hands:
+    """A clock for the dispatcher, which stands still until a hook moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        """Read it."""
+        return self.now
+
+    def taking(self, seconds: float, answer: object = None) -> Callable[..., Any]:
+        """A hook that takes so long, without waiting."""
+
+        async def hook(event: str, data: Mapping[str, Any]) -> Any:
+            self.now += seconds
+            return answer
+
+        return hook
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    """The dispatcher's clock."""
+    hands = Hands()
+    monkeypatch.setattr("amplifier_hooks.dispatch.clock", hands)
+    return hands
+
+
+@pytest.mark.rule("DSP-8", "RES-8")
+async def test_durations(hands: Hands) -> None:
+    """A hook's time and that of its chain are in milliseconds, each from its beginning to its end."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, hands.taking(0.5, HookResult.proceed(user_message="m")), name="first")
+    registry.on(TOOL_PRE, hands.taking(0.25, HookResult.proceed(user_message="m")), name="second")
+    registry.on(TOOL_PRE, hands.taking(1.25), name="silent")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert [(one.hook_name, one.duration_ms) for one in outcome.answers] == [("first", 500), ("second", 250)]
+    assert outcome.total_duration_ms == 2_000
+    assert all(one.denies is False for one in outcome.answers)
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize(("seconds", "late"), [(0.99, False), (1.0, True), (1.01, True)])
+async def test_the_last_moment(seconds: float, late: bool, hands: Hands) -> None:
+    """A time that is up to the digit is up."""
+    registry = HookRegistry()
+    registry.gate(TOOL_PRE, hands.taking(seconds), timeout=1.0)
+    assert (await registry.emit(TOOL_PRE, CALL)).denied is late
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.fault("F-HD-10")
+@pytest.mark.parametrize("followed", [True, False])
+@pytest.mark.parametrize(("seconds", "named"), [(0.99, []), (1.0, ["a"]), (2.0, ["a", "b"])])
+async def test_who_may_have_been_late(
+    seconds: float, named: list[str], followed: bool, hands: Hands, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of hooks without a clock of their own those are named, and only those, whose time the chain's was as long as."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, hands.taking(seconds), name="a", timeout=1.0)
+    registry.on(TOOL_PRE, hands.taking(0), name="b", timeout=2.0)
+    registry.on(TOOL_PRE, hands.taking(0), name="c", timeout=50.0)
+    if followed:
+        registry.gate(TOOL_PRE, hands.taking(0), name="gate", timeout=0.5)
+    await registry.emit(TOOL_PRE, CALL)
+    told = [vars(record) for record in caplog.records if record.msg == "hooks_blocked_the_loop"]
+    assert [record["hooks"] for record in told] == ([named] if named else [])
+    assert {hook.name for hook in registry.hooks() if hook.timed} == {*named, *(["gate"] if followed else [])}
+
+
+@pytest.mark.rule("DSP-9")
+async def test_what_hooks_share_adds_up(hands: Hands) -> None:
+    """What each took of the time they share is gone for the others; where nothing is left, a hook is not run."""
+    registry, ran = HookRegistry(), []
+
+    def taking(seconds: float) -> Callable[..., Any]:
+        inner = hands.taking(seconds)
+
+        async def hook(event: str, data: Mapping[str, Any]) -> Any:
+            ran.append(seconds)
+            return await inner(event, data)
+
+        return hook
+
+    for number, seconds in enumerate([0.125, 0.125, 0.125, 0.125, 0.0625]):
+        registry.on(TOOL_PRE, taking(seconds), name=f"h{number}", source="definition")
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert ran == [0.125] * 4
+    failed = {one.hook_name: one.error for one in outcome.failures}
+    assert failed == {
+        "h3": "no answer within 0.125 s",
+        "h4": "the hooks before it used up the 0.5 s they share",
+    }
+
+
+@pytest.mark.rule("DSP-9")
+async def test_what_is_left_of_it(hands: Hands) -> None:
+    """The third of three hooks has what the first two have left."""
+    registry = HookRegistry()
+    for number in range(3):
+        registry.on(TOOL_PRE, hands.taking(0.2), name=f"h{number}", source="definition")
+    (failed,) = (await registry.emit(TOOL_PRE, CALL)).failures
+    assert (failed.hook_name, failed.error) == ("h2", "no answer within 0.1 s")
+
+
+@pytest.mark.rule("DSP-9")
+async def test_a_hook_that_fails_has_used_its_time(hands: Hands) -> None:
+    """What a definition took before it raised is taken from the time it shares."""
+    registry = HookRegistry()
+
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        hands.now += 0.0625
+        raise ValueError("broken")
+
+    for name in ("first", "second", "third"):
+        registry.on(TOOL_PRE, fail, name=name, source="definition", budget=0.125)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {"first": "error", "second": "error", "third": "timeout"}
+
+
+@pytest.mark.rule("DSP-9", "DSP-2")
+@pytest.mark.parametrize("limit", ["definitions", "chain"])
+async def test_a_second_look_has_what_is_left_of_the_time(limit: str, hands: Hands) -> None:
+    """What was used up in the first round is not there again for the second look."""
+    registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
+    options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
+    registry.gate(TOOL_PRE, hands.taking(0.0625), name="gate", **options)
+    registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert (outcome.denied_by, outcome.cause) == ("gate", "hook_timeout")
+    assert [answer.recheck for answer in outcome.failures] == [True]
+
+
+@pytest.mark.rule("DSP-4")
+async def test_how_a_limit_is_told(hands: Hands) -> None:
+    """A limit is told in seconds, to the millisecond."""
+    registry = HookRegistry()
+    registry.gate(TOOL_PRE, hands.taking(1), timeout=0.123456)
+    assert (await registry.emit(TOOL_PRE, CALL)).reason == "no answer within 0.123 s"
+
+
+# -- a gate's second look, somewhere inside ----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DSP-2", "DSP-5")
+@pytest.mark.parametrize("stays", [hang, swallow])
+async def test_second_look_inside_another_chain(stays: Callable[..., Any]) -> None:
+    """A gate whose second look hangs is given up, and the chain around it, which waits for it, notices nothing."""
+    registry, looks, reached = HookRegistry(), list[str](), list[str]()
+
+    async def looks_twice(event: str, data: Mapping[str, Any]) -> None:
+        looks.append(event)
+        if len(looks) > 1:
+            await stays(event, data)
+
+    registry.gate(TOOL_POST, looks_twice, name="gate", timeout=LIMIT)
+    registry.on(TOOL_POST, saying(HookResult.modify({"result": 2})), name="changes")
+
+    async def outer(event: str, data: Mapping[str, Any]) -> HookResult:
+        await asyncio.sleep(0)
+        inner = await registry.emit(TOOL_POST, {"result": 1})
+        return HookResult.proceed(user_message=str(inner.cause))
+
+    registry.on(TOOL_PRE, outer, name="outer")
+    registry.on(TOOL_PRE, lambda event, data: reached.append("after"), name="after")
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert [message.text for message in outcome.messages] == ["hook_timeout"]
+    assert reached == ["after"]
+    assert looks == [TOOL_POST] * 2
+
+
+@pytest.mark.rule("DSP-2", "REG-3")
+@pytest.mark.fault("F-HD-16")
+async def test_second_look_is_as_deep_as_the_first() -> None:
+    """What a gate emits on its second look is as deep as what it emits on its first."""
+    registry, deep = HookRegistry(max_depth=2), list[str]()
+
+    async def emits(event: str, data: Mapping[str, Any]) -> None:
+        try:
+            await registry.emit("third", {})
+        except EmitTooDeep:
+            deep.append(event)
+
+    registry.gate("second", emits)
+    registry.on("second", saying(HookResult.modify({"custom": 1})))
+    registry.on("third", saying(None))
+
+    async def first(event: str, data: Mapping[str, Any]) -> None:
+        await registry.emit("second", {})
+
+    registry.on("first", first)
+    await quick(registry.emit("first", {}))
+    assert deep == ["second"] * 2

@@ -1004,7 +1004,7 @@ def test_the_kind_of_loop_does_not_matter(kind: str) -> None:
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if kind == "uvloop":
         factory = pytest.importorskip("uvloop", reason="uvloop is not installed").new_event_loop
-    eager = getattr(asyncio, "eager_task_factory", None)
+    eager: Any = getattr(asyncio, "eager_task_factory", None)
     if kind == "eager tasks" and eager is None:
         pytest.skip("this Python has no eager tasks")
     registry, notes = mixed()

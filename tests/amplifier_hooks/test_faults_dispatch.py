@@ -884,6 +884,53 @@ async def test_context_variables_do_not_travel(waits: bool) -> None:
     assert colour.get() == "none"
 
 
+class Incomparable:
+    """A value that will not be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("no")
+
+    __hash__ = None  # type: ignore[assignment]  # nor looked up
+
+
+@pytest.mark.rule("DSP-7")
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_variable_that_cannot_be_compared(fails: bool) -> None:
+    """A context variable set to what cannot be compared has changed, and no other hook sees it."""
+    shade: ContextVar[Any] = ContextVar("shade", default="none")
+    shade.set(Incomparable())  # else nothing is compared: it was not set before
+    before, seen = shade.get(), list[Any]()
+    registry = HookRegistry()
+
+    async def paints(event: str, data: Mapping[str, Any]) -> None:
+        shade.set(Incomparable())
+        if fails:
+            raise ValueError
+
+    registry.on(TOOL_PRE, paints)
+    registry.on(TOOL_PRE, lambda event, data: seen.append(shade.get() is before))
+    await registry.emit(TOOL_PRE, CALL)
+    assert seen == [True]
+
+
+@pytest.mark.rule("DSP-7", "REG-10")
+def test_a_changed_context_makes_nobody_wait() -> None:
+    """Hooks after one that changed a context variable run in the same step, without a loop."""
+    shade: ContextVar[str] = ContextVar("shade", default="none")
+    registry, seen = HookRegistry(), list[str]()
+
+    async def paints(event: str, data: Mapping[str, Any]) -> None:
+        seen.append(shade.get())
+        shade.set("red")
+
+    registry.on(TOOL_POST, paints)
+    registry.on(TOOL_POST, paints)
+    with pytest.raises(StopIteration) as ended:
+        registry.emit(TOOL_POST, CALL).send(None)
+    assert ended.value.value.answers == ()
+    assert seen == ["none", "none"]
+
+
 def to_another_directory() -> None:
     """Change where relative paths begin."""
     os.chdir("/")

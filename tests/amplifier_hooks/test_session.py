@@ -243,10 +243,16 @@ async def test_cancel_ends_a_hanging_hook(event: str) -> None:
 @pytest.mark.parametrize("concurrent", [False, True])
 async def test_cancel_ends_a_hanging_observer(concurrent: bool) -> None:
     """Cancelling the session cancels observers; what they were told of stays as it is."""
-    registry, hook = HookRegistry(), Hanging()
+    registry, hook, begun = HookRegistry(), Hanging(), asyncio.Event()
     registry.observe("tool:*", hook, concurrent=concurrent)
     session = SessionCoordinator(hooks=registry)
-    task = asyncio.create_task(session.call_tool("Read", {}, lambda _: 1))
+
+    def tool(_given: Any) -> int:
+        begun.set()
+        return 1
+
+    task = asyncio.create_task(session.call_tool("Read", {}, tool))
+    await begun.wait()
     for ended in (1, 2):  # at tool:pre, and at tool:post
         await hook.running.wait()
         hook.running.clear()

@@ -125,6 +125,20 @@ async def test_edit(office: Office, visit: Browsers) -> None:
     assert record.digest == again.digest
 
 
+@pytest.mark.rule("BCK-3", "WIR-3")
+async def test_an_edit_that_cannot_be_sent(office: Office, visit: Browsers) -> None:
+    """Arguments too large for a message are refused here, where the text is, and the connection goes on."""
+    await office.submit("r1", arguments={"command": '"' * 20_000})
+    page = await visit(office)
+    await press(page, "Edit")
+    await page.fill("#args", (await page.input_value("#args")).replace("command", "other"))
+    await see(page, "#args-say", "This is too large to be sent.")
+    assert await is_off(page, "Allow edited")
+    await page.fill("#args", '{"command": "ls"}')
+    await see(page, "#args-say", "1 line added, 1 removed")
+    assert len(visit.sockets) == 1
+
+
 @pytest.mark.rule("BCK-3", "APR-5")
 async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     """Before "always" the page says what it would cover; afterwards it is among the grants, and can be revoked."""
@@ -472,6 +486,25 @@ async def test_the_queue_keeps_still(office: Office, visit: Browsers) -> None:
     await page.mouse.move(640, 300)
     await see(page, "#recent", "make r2")
     assert await page.locator("#waiting .qi").count() == 3
+
+
+@pytest.mark.rule("BCK-3")
+async def test_a_long_queue(office: Office, visit: Browsers) -> None:
+    """Every request has its row, oldest first, also one that comes while the others are still being drawn."""
+    from playwright.async_api import expect
+
+    names = [f"r{number}" for number in range(300)]
+    for name in names:
+        await office.submit(name)
+    page = await visit(office)
+    await office.submit("last")
+    rows = page.locator("#waiting .qi")
+    await expect(rows).to_have_count(301)
+    assert [text.removeprefix("make ") for text in await rows.locator(".u").all_text_contents()] == [*names, "last"]
+    assert await page.title() == "(301) Approvals"
+    await page.keyboard.press("k")
+    await page.keyboard.press("j")
+    await see(page, "#card", "make r1")
 
 
 # -- hostile things ----------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ async def alike(page: Page, *pictures: bytes) -> bool:
     await page.goto("about:blank")
     sources = [f"data:image/png;base64,{b64encode(picture).decode()}" for picture in pictures]
     differing: float = await page.evaluate(DIFFERING, sources)
-    return differing < 0.001
+    return differing < 0.0001
 
 
 DIFFERING: Final = """async (sources) => {

@@ -11,11 +11,15 @@ import pytest
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option
 from approval_backends.base import InProcessBackend
 from approval_backends.broker import Broker
+from approval_backends.client import ApprovalsClient
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import BACKEND_CHECKS, ROBIN, BackendCheck, BackendSubject, name_of
+from approval_backends.websocket import WebSocketApprovals
+from tests.gateways import MARA
+from tests.stores import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,6 +52,18 @@ async def subject(kind: str, folder: Path) -> AsyncIterator[BackendSubject]:
     script = Script()
     if kind == "in process":
         yield BackendSubject(script, script.answer)
+    elif kind == "websocket":
+        async with (
+            WebSocketApprovals(approvers=[MARA]) as web,
+            ApprovalsClient(web.gateway.address, MARA.token) as mara,
+        ):
+
+            async def at_the_page(request: ApprovalRequest, option: Option) -> None:
+                await until(lambda: any(row.request_id == request.id for row in mara.queue))
+                row = next(row for row in mara.queue if row.request_id == request.id)
+                await mara.decide(row, option.id)
+
+            yield BackendSubject(web, at_the_page)
     elif kind == "race":
         yield BackendSubject(RacingApprovals(Script(), script), script.answer)
     else:
@@ -65,7 +81,7 @@ async def subject(kind: str, folder: Path) -> AsyncIterator[BackendSubject]:
 
 @pytest.mark.rule("APR-3", "APR-6")
 @pytest.mark.parametrize("check", BACKEND_CHECKS, ids=name_of)
-@pytest.mark.parametrize("kind", ["in process", "race", "deferred, memory", "deferred, file"])
+@pytest.mark.parametrize("kind", ["in process", "race", "deferred, memory", "deferred, file", "websocket"])
 async def test_backend(kind: str, check: BackendCheck, tmp_path: Path) -> None:
     """Every backend keeps every promise of `ApprovalBackend`."""
     async with subject(kind, tmp_path) as one:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.escape import clip, for_terminal
 from approval_backends.lifecycle import seconds_left
+from approval_backends.terminal.masks import names_secret, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,9 +33,9 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
     """One request in a list: what, who and how long."""
     request = record.request
     label = short(record.id, ids)
-    said = sorted((f"{name}={_value(value)}" for name, value in request.arguments.items()), key=len)
+    said = sorted((f"{inline(name)}={_covered(name, value)}" for name, value in request.arguments.items()), key=len)
     arguments = ", ".join(said)  # the short ones first: a path tells more than the beginning of a text
-    yield f"{label}  {inline(request.tool)}  {clip(inline(arguments), ROOM)}"
+    yield f"{label}  {inline(request.tool)}  {clip(arguments, ROOM)}"
     blank = " " * len(label)
     who = f"{inline(request.agent)} in session {inline(request.session)}"
     yield f"{blank}  {who} · {standing_of(record, now)} · digest {record.digest[:12]}"
@@ -124,8 +125,11 @@ def short(given: str, ids: Iterable[str]) -> str:
     return inline(given[:length])
 
 
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _covered(name: str, value: object) -> str:
+    """A value in a list, where nobody decides by it: with a cover over what is known to be a secret."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    found = [(text, True)] if isinstance(value, str) and names_secret(name, value) else pieces(text)
+    return "".join(f"⟨secret, {len(one):,} characters⟩" if secret else inline(one) for one, secret in found)
 
 
 def _span(seconds: float) -> str:

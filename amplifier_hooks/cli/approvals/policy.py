@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import typer
 from amplifier_hooks.cli.approvals.desk import complain, say
 from amplifier_hooks.cli.approvals.pages import as_json as to_json
 from amplifier_hooks.escape import for_terminal
+from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.ports import ActionFacts
 from approval_backends.rules import Rules
 
@@ -23,8 +25,16 @@ __all__ = ["checked", "explained", "explained_request", "facts_of"]
 
 
 async def checked(file: Path, *, as_json: bool) -> None:
-    """Say that the file can be used. Raises what is wrong with it."""
+    """Say that the file can be used, and which events in it only a program of one's own could have.
+
+    Raises what is wrong with it.
+    """
     rules = Rules.load(file)
+    for line, name in rules.events:
+        if name not in {event.name for event in CATALOGUE}:
+            likely = get_close_matches(name, [event.name for event in CATALOGUE], 1)
+            meant = f"did you mean {likely[0]!r}?" if likely else "your program has to declare it."
+            complain(f"{file}:{line}: the catalogue has no event {name!r}; {meant}")
     if as_json:
         say(to_json({"file": str(file), "rules": len(rules), "digest": rules.digest}))
     else:

@@ -55,6 +55,8 @@ class Encoder:
         self._suspects = redactor.suspects if redactor is not None else None
         self._names: dict[str, bool] = {}
         self._kinds: dict[str, bytes] = {}
+        self._clean: set[str] = set()
+        """Texts that were looked at: names, events and reasons come again and again."""
 
     def encode(self, kind: str, facts: Mapping[str, Any], *, patient: bool = False) -> bytes:
         """The bytes. Raises `Heavy` for what would hold up a loop, unless told to be patient; nothing else."""
@@ -98,13 +100,16 @@ class Encoder:
     def _items(self, values: Iterable[Any], nodes: int, depth: int) -> int:  # noqa: C901, PLR0911, PLR0912  # one look each
         if depth > DEPTH or nodes > ITEMS:
             return -1
-        suspects = self._suspects
+        suspects, clean = self._suspects, self._clean
         for item in values:
             kind = type(item)
             if kind is str:
                 length = len(item)
-                if length > SHORT or (suspects is not None and length >= _SHORTEST_SECRET and suspects(item)):
-                    return -1
+                if length >= _SHORTEST_SECRET and item not in clean:
+                    if length > SHORT or (suspects is not None and suspects(item)):
+                        return -1
+                    if length <= LONGEST_KIND:
+                        self._is_clean(item)
             elif item is None or kind is bool:
                 pass
             elif kind is int:
@@ -135,6 +140,11 @@ class Encoder:
             self._names.clear()
         self._names[name] = usual
         return usual
+
+    def _is_clean(self, text: str) -> None:
+        if len(self._clean) >= MOST_NAMES:
+            self._clean.clear()
+        self._clean.add(text)
 
     # -- the long way --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ LogUnavailable (OSError)   base of what keeps a record from being written; gates
 ├── UnsafeLog              others could read or replace the file or its key, or it is no plain file
 └── LogCut                 the store knows of lines that the file does not have; the operator decides
 MalformedLine (ValueError) bytes that are no line of a log
+└── TornLine               a line without an end, as a crash leaves it
 HeadConflict               two hashes for one line; somebody has written a log anew
 BadNote (ValueError)       a checkpoint or key that is not what it has to be
 ```
@@ -29,6 +30,7 @@ __all__ = [
     "LogUnavailable",
     "MalformedLine",
     "RecordUnavailable",
+    "TornLine",
     "UnsafeLog",
 ]
 
@@ -81,6 +83,10 @@ class HeadConflict(HookError):
 
 class MalformedLine(HookError, ValueError):
     """Bytes that are no line of a log; the sentence goes on where `a line` begins it."""
+
+
+class TornLine(MalformedLine):
+    """A line without an end, as a crash leaves it."""
 
 
 class BadNote(HookError, ValueError):

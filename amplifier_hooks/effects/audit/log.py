@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from amplifier_hooks.effects.audit.files import Files
 from amplifier_hooks.effects.audit.key import AuditKey
 from amplifier_hooks.effects.audit.redact import Redactor
 from amplifier_hooks.effects.audit.segments import Segments, hash_at
-from amplifier_hooks.effects.audit.writer import Mark, Pace, Waiter, Writer
+from amplifier_hooks.effects.audit.writer import Mark, Pace, Writer
 from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Head
@@ -35,7 +36,13 @@ log = get_logger(__name__)
 PATIENCE: Final = 4.0
 """Seconds a record may wait for the disk."""
 
+LOOKS: Final = 8
+"""Times that whoever waits is looked after meanwhile."""
+
 LONGEST_NAME: Final = 256
+
+Waiting = deque[tuple[float, asyncio.Future[Mark]]]
+"""Until when somebody waits for the disk, the first one first."""
 
 
 class AuditLog:
@@ -64,7 +71,9 @@ class AuditLog:
         self._anchor = anchor
         self._accept_cut = accept_cut
         self._pool = DaemonPool(1, "audit-encoding")
+        self._elsewhere = heads is not None or anchor is not None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
         self._publishing: set[asyncio.Task[None]] = set()
         self._compared: asyncio.Task[None] | None = None
         self._closed = False
@@ -137,11 +146,11 @@ class AuditLog:
             piece = self._encode(kind, facts)
         except Heavy:
             piece = await self._pool.run(self._encode, kind, facts, patient=True)
-        if self._heads is not None or self._anchor is not None:
+        if self._elsewhere:
             self._loop = asyncio.get_running_loop()
             await self._comparison()
         if durable or self._writer.down:
-            await self._on_disk(lambda waiter: self._writer.append(piece, waiter))
+            await self._on_disk(self._writer.append, piece)
         else:
             self._writer.append(piece)
 
@@ -156,25 +165,36 @@ class AuditLog:
         try:
             await self._comparison()
         except LogUnavailable:
-            self._writer.abandon()
+            await self._on_disk(self._writer.abandon)
             raise
         await self._on_disk(self._writer.end)
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=self._patience)
 
-    async def _on_disk(self, begin: Callable[[Waiter], None]) -> None:
-        """Wait until the disk has it.
-
-        Raises `LogHangs` when that takes too long.
-        """
+    def _on_disk(self, begin: Callable[..., None], *given: Any) -> asyncio.Future[Mark]:
+        """Begin something, and what to wait on until the disk has it; that raises `LogHangs` when it takes too long."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Mark] = loop.create_future()
-        begin(Waiter(loop, future))
-        timer = loop.call_later(self._patience, _late, future, self._patience)
-        try:
-            await future
-        finally:
-            timer.cancel()
+        begin(*given, (loop, future))
+        waiting = self._waiting.get(loop)
+        if waiting is None:
+            waiting = self._waiting[loop] = deque()
+            loop.call_later(self._patience / LOOKS, self._look, loop, waiting)
+        while waiting and waiting[0][1].done():
+            waiting.popleft()
+        waiting.append((loop.time() + self._patience, future))
+        return future
+
+    def _look(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+        """One look for all who wait in a loop, instead of a timer for each."""
+        while waiting and (waiting[0][1].done() or waiting[0][0] <= loop.time()):
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_exception(LogHangs(f"the disk did not take it within {self._patience:g} s"))
+        if waiting:
+            loop.call_later(self._patience / LOOKS, self._look, loop, waiting)
+        else:
+            del self._waiting[loop]
 
     # -- elsewhere -----------------------------------------------------------------------------------------------------
 
@@ -224,13 +244,8 @@ class AuditLog:
                     "accept_cut=True to go on in a new segment"
                 )
             log.error("audit_cut_accepted", path=str(self.path), size=head.size)
-            await self._on_disk(lambda waiter: self._writer.leave("cut", waiter))
+            await self._on_disk(self._writer.leave, "cut")
         self._writer.release()
-
-
-def _late(future: asyncio.Future[Mark], patience: float) -> None:
-    if not future.done():
-        future.set_exception(LogHangs(f"the disk did not take it within {patience:g} s"))
 
 
 def _signer(path: Path, key: Signer | str | Path | None) -> Signer:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["Pages", "entry", "opened"]
+__all__ = ["Pages", "entry", "opened", "parts"]
 
 _BUFFER: Final = 1 << 18
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -36,16 +36,16 @@ class Pages:
         self.size: int = os.fstat(file.fileno()).st_size
         """Bytes it had when it was opened."""
 
-    def lines(self, limit: int | None = None) -> Iterator[bytes]:
-        """Each line with its newline, of the first `limit` bytes if one is given.
+    def lines(self, limit: int | None = None, start: int = 0) -> Iterator[bytes]:
+        """Each line with its newline, of the first `limit` bytes if one is given, and from `start` on.
 
         What has no newline comes without: the end of a torn file, and the first 64 KiB of what is too long for a line.
         Whoever meets that stops; what comes after it is not the beginning of a line. The last line may end behind
         `size`, when it was written meanwhile.
         """
         end = self.size if limit is None else min(limit, self.size)
-        self._file.seek(0)
-        position, most = 0, LONGEST_LINE
+        self._file.seek(start)
+        position, most = start, LONGEST_LINE
         while position < end:
             if limit is not None:
                 most = min(LONGEST_LINE, end - position)
@@ -99,14 +99,26 @@ def entry(body: bytes) -> Entry:
 
     Raises `MalformedLine` for what that one refuses, and for bytes that no line may have.
     """
+    return Entry(*parts(body))
+
+
+def parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
+    """The same without an object around it: number, kind, facts and time."""
     usual = _USUAL.match(body)
-    if usual is not None:
-        written = body[usual.end() :]
-        with suppress(msgspec.DecodeError, OverflowError, RecursionError):
-            facts = _decode(written)
-            if _encode(facts) == written:  # so no name stood twice, and nothing was left out
-                seq, time, kind = usual.groups()
-                return Entry(int(seq), kind.decode("ascii"), facts, None if time is None else time.decode("ascii"))
+    facts = None if usual is None else _plain(body[usual.end() :])
+    if usual is not None and facts is not None:
+        seq, time, kind = usual.groups()
+        return int(seq), kind.decode("ascii"), facts, None if time is None else time.decode("ascii")
     if body.translate(None, _ALLOWED):
         raise MalformedLine("has bytes that are not allowed in a line")
-    return read(body)
+    record = read(body)
+    return record.seq, record.kind, record.facts, record.time
+
+
+def _plain(written: bytes) -> dict[str, Any] | None:
+    """An object that is written as this encoder would write it: no name stands twice in it, and nothing is left out."""
+    try:
+        facts = _decode(written)
+        return facts if _encode(facts) == written else None
+    except (msgspec.DecodeError, OverflowError, RecursionError):
+        return None

@@ -11,7 +11,7 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from amplifier_hooks.ports import AuditSink, Clock
+    from amplifier_hooks.ports import ArgumentStore, AuditSink, Clock
 
 __all__ = ["NoRecord", "Recorder"]
 
@@ -31,12 +31,22 @@ class NoRecord:
 class Recorder:
     """Writes to a sink on behalf of one session: who, when, and in which order."""
 
-    def __init__(self, sink: AuditSink, clock: Clock, session: str, tenant: str, *, required: bool = True) -> None:
+    def __init__(
+        self,
+        sink: AuditSink,
+        clock: Clock,
+        session: str,
+        tenant: str,
+        *,
+        required: bool = True,
+        arguments: ArgumentStore | None = None,
+    ) -> None:
         self._sink = sink
         self._clock = clock
         self._session = session
         self._tenant = tenant
         self._required = required
+        self._arguments = arguments
         self._number = 0
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
@@ -58,6 +68,14 @@ class Recorder:
             await self._append(kind, facts, durable=durable)
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+
+    async def keep(self, digest: str, arguments: bytes) -> None:
+        """Keep the arguments beside the record, where somebody asked for that. A failure is logged."""
+        if self._arguments is not None:
+            try:
+                await self._arguments.keep(digest, self._tenant, arguments)
+            except Exception as error:  # noqa: BLE001  # a store may raise anything, and the digest is on record
+                log.error("arguments_not_kept", digest=digest, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
     def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
         self._number += 1

@@ -162,6 +162,8 @@ class Segments:
     tenant: str = ""
     session: str = ""
     sdk: str = ""
+    _second: tuple[int, ...] = ()
+    _until_second: str = ""
 
     def start(self) -> Start:
         """Go on where the last writer ended. The caller has the lock.
@@ -192,10 +194,10 @@ class Segments:
         """Whether that segment has a file."""
         return file_of(self.path, opening.segment).exists()
 
-    def first_line(self, strand: Strand, left: dict[str, Any] | None = None) -> bytes:
+    def first_line(self, strand: Strand, left: dict[str, Any] | None = None, time: str = "") -> bytes:
         """The line that opens a segment."""
         facts = strand.opening.facts()
-        return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), self.now())
+        return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), time or self.now())
 
     def after(self, opening: Opening, place: LineEnd) -> Strand:
         """The segment after that one, without a line; it goes on from that place."""
@@ -203,7 +205,11 @@ class Segments:
 
     def now(self) -> str:
         """The time as a line has it."""
-        return self.clock.now().isoformat()
+        now = self.clock.now()
+        second = now.second, now.minute, now.hour, now.day, now.month, now.year
+        if second != self._second:
+            self._second, self._until_second = second, now.isoformat(timespec="seconds")[: -len("+00:00")]
+        return f"{self._until_second}.{now.microsecond:06d}+00:00"
 
     def _opening(self, log: str, number: int, previous: str) -> Opening:
         opening = Opening(

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 
 from amplifier_hooks.effects.audit.chain import FORMAT
-from amplifier_hooks.effects.audit.errors import BadNote, MalformedLine
-from amplifier_hooks.effects.audit.line import LONGEST_LINE
+from amplifier_hooks.effects.audit.errors import BadNote, MalformedLine, TornLine
 from amplifier_hooks.effects.audit.reader import opened
 from amplifier_hooks.effects.audit.report import Compared, Finding, Observation, Report, SegmentReport, decide
-from amplifier_hooks.effects.audit.walk import CLOSED, GOES_ON, Walk, chained
+from amplifier_hooks.effects.audit.walk import CLOSED, GOES_ON, Walk, chained, is_torn
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey
@@ -126,8 +125,12 @@ class _Verification:
         try:
             with opened(walk.file) as pages:
                 walk.follow(before)
-                lines = pages.lines(left.get("bytes"))
-                self._lines(walk, self._untorn(walk, lines, pages.size) if is_last else lines)
+                try:
+                    self._lines(walk, pages.lines(left.get("bytes")))
+                except TornLine:
+                    if not is_last:
+                        raise
+                    self._find(Observation.TORN, walk, walk.lines + 1, bytes=pages.size + pages.grew - walk.size)
                 self._behind(walk, left, pages)
         except OSError as problem:
             self._broken(walk, Observation.UNREADABLE, problem, None)
@@ -152,14 +155,6 @@ class _Verification:
         if before is not None and before.key is not None and before.key.public != key.public:
             self._find(Observation.KEY_CHANGED, walk, key=key.fingerprint)
 
-    def _untorn(self, walk: Walk, lines: Iterator[bytes], size: int) -> Iterator[bytes]:
-        """The lines up to one that a crash may have torn."""
-        for line in lines:
-            if _is_torn(line):
-                self._find(Observation.TORN, walk, walk.lines + 1, bytes=max(size - walk.size, len(line)))
-                return
-            yield line
-
     def _lines(self, walk: Walk, lines: Iterable[bytes]) -> None:
         """Every line, beside the heads from elsewhere that are about this segment."""
         wanted: dict[int, list[_Known]] = {}
@@ -181,7 +176,8 @@ class _Verification:
                 self._find(Observation.FEWER, walk, bytes=left["bytes"], size=walk.size)
             if behind > 0:
                 self._find(Observation.EVIDENCE, walk, bytes=behind)
-            if left.get("digest", "") != (pages.digest(walk.size) if behind > 0 else ""):
+            stated = left.get("digest", None if left.get("why") == "failure" else "")  # a broken disk is not read
+            if stated is not None and stated != (pages.digest(walk.size) if behind > 0 else ""):
                 self._find(Observation.EVIDENCE_CHANGED, walk)
         elif pages.grew > 0:
             self._find(Observation.GREW, walk, bytes=pages.grew)
@@ -276,11 +272,6 @@ def _opening(number: int, file: Path, *, is_last: bool) -> Walk | Finding:
     except (MalformedLine, BadNote) as problem:
         if is_last and not line:
             return Finding(Observation.EMPTY, file.name)
-        if is_last and _is_torn(line):
+        if is_last and is_torn(line):
             return Finding(Observation.TORN, file.name, 1, {"bytes": max(size, len(line))})
         return Finding(Observation.LINE, file.name, 1, {"why": str(problem)})
-
-
-def _is_torn(line: bytes) -> bool:
-    """Whether a crash can have left it: no end, and short, or nothing but the NULs of a page never written."""
-    return not line.endswith(b"\n") and (len(line) < LONGEST_LINE or not line.strip(b"\0"))

@@ -13,16 +13,16 @@ from attrs import Factory, define
 
 from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.effects.audit.errors import BadNote, MalformedLine
-from amplifier_hooks.effects.audit.line import SEAL, Entry, read, seal, unseal
-from amplifier_hooks.effects.audit.reader import entry
+from amplifier_hooks.effects.audit.errors import BadNote, MalformedLine, TornLine
+from amplifier_hooks.effects.audit.line import LONGEST_LINE, SEAL, Entry, read, seal, unseal
+from amplifier_hooks.effects.audit.reader import parts
 from amplifier_hooks.effects.audit.report import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CLOSED", "GOES_ON", "Tally", "Walk", "chained"]
+__all__ = ["CLOSED", "GOES_ON", "Tally", "Walk", "chained", "is_torn"]
 
 CLOSED: Final = "log.closed"
 GOES_ON: Final = "segment.closed"
@@ -45,12 +45,14 @@ _LINES_OF_A_NOTE: Final = 5
 def chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The body and the hash of each line, as long as each follows the one before.
 
-    Raises `MalformedLine` at the first that does not.
+    Raises `MalformedLine` at the first that does not, and `TornLine` at one that a crash can have left.
     """
     for line in lines:
         body = line[:-SEAL]
         head = following(head, body)
         if line != seal(body, head):
+            if is_torn(line):
+                raise TornLine("does not end in a hash and a newline")
             unseal(line)
             raise MalformedLine("is not the one that was written here: its hash is another")
         yield body, head
@@ -145,8 +147,7 @@ class Walk:
 
         Raises `MalformedLine` or `BadNote` when it does not belong there.
         """
-        record = entry(body)
-        kind, seq, time = record.kind, record.seq, record.time
+        seq, kind, facts, time = parts(body)
         if seq != self.due and self.due is not None:
             raise MalformedLine(f"has the number {seq}, and {self.due} is due")
         if self.end and kind not in _MAY_FOLLOW[self.end]:
@@ -157,7 +158,7 @@ class Walk:
         if kind not in _KEEP_IT_CLOSED:
             self.closing = ""
         if kind in _MEANINGS:
-            _MEANINGS[kind](self, record, body)
+            _MEANINGS[kind](self, Entry(seq, kind, facts, time), body)
         if time is not None:
             if time < self.clock:
                 self.count(Observation.CLOCK)
@@ -222,6 +223,11 @@ def _resumed(walk: Walk, _record: Entry, _body: bytes) -> None:
 
 def _unsigned(walk: Walk, record: Entry, _body: bytes) -> None:
     walk.count(Observation.SIGNER, why=str(record.facts.get("error"))[:200])
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a crash can have left it: no end, and short, or nothing but the NULs of a page never written."""
+    return not line.endswith(b"\n") and (len(line) < LONGEST_LINE or not line.strip(b"\0"))
 
 
 def _statement(seq: int, note: str) -> bytes:

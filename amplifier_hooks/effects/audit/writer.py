@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.effects.audit.segments import Segments
     from amplifier_hooks.effects.audit.strand import LineEnd, Strand
 
-__all__ = ["Mark", "Pace", "Waiter", "Writer"]
+__all__ = ["Mark", "Pace", "Writer"]
 
 log = get_logger(__name__)
 
@@ -71,12 +71,9 @@ class Mark(NamedTuple):
     note: str = ""
 
 
-class Waiter(NamedTuple):
+if TYPE_CHECKING:
+    Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[Mark]]
     """Somebody who goes on when their record is on disk."""
-
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Mark]
-
 
 Piece = tuple[bytes, str]
 """Kind and facts of a record, encoded, and its time."""
@@ -191,7 +188,7 @@ class Writer:
             self._add(piece)
             if waiter is not None:
                 self._waiters.append(waiter)
-        if waiter is not None:
+        if waiter is not None and not self._urgent.is_set():
             self._urgent.set()
         if not self._something.is_set():
             self._something.set()
@@ -204,10 +201,11 @@ class Writer:
             self._waiters.append(waiter)
         self._wake()
 
-    def abandon(self) -> None:
-        """Let go of the log without another word. Once, and nothing may have been written."""
+    def abandon(self, waiter: Waiter) -> None:
+        """Let go of the log without another word, and tell the waiter. Once, and nothing may have been written."""
         with self._lock:
             self._ending = self._abandoned = True
+            self._waiters = [waiter]
         self._wake()
 
     def leave(self, why: str, waiter: Waiter) -> None:
@@ -264,6 +262,7 @@ class Writer:
         """Write what is there."""
         if self._abandoned:
             self._let_go()
+            tell(self._waiters, Mark("", 0, 0, ""))
             return
         waiters: list[Waiter] = []
         problem = self._down
@@ -409,12 +408,13 @@ class Writer:
         """Write everything since the last sync into a new segment; `waiters` are then all who wait for it."""
         self._swap(None)
         strand = self.segments.after(self._base, self._synced)
-        line = self.segments.first_line(strand, None if self._turned else left)
+        time = next((time for _, time in (*self._unsynced, *self._pieces[:1])), self.segments.now())
+        line = self.segments.first_line(strand, None if self._turned else left, time)
         self._move_to(Turn(strand.opening, line, strand.place))
         with self._lock:
             self._down, self._strand = None, strand
             if self._lost:
-                self._lines = [strand.add(own("log.lost", {"records": self._lost}), self.segments.now())]
+                self._lines = [strand.add(own("log.lost", {"records": self._lost}), time)]
             else:
                 self._lines = []
             self._pieces = self._unsynced + self._pieces

@@ -168,6 +168,19 @@ def test_hostile_text(store: Path) -> None:
     assert "⟨5,000 spaces⟩" in outputs[1].stdout
 
 
+@pytest.mark.rule("CLI-2")
+@pytest.mark.fault("F-CLI-13")
+def test_secrets(store: Path) -> None:
+    """A list has a cover over secrets, with their length; what is shown to decide by is whole."""
+    asked(store, id="6666", arguments={"header": "Bearer 0123456789abcdef"})
+    asked(store, id="7777", arguments={"api_key": "fedcba9876543210"})
+    listed = run("list").stdout
+    assert "6666  Write  header=Bearer ⟨secret, 16 characters⟩\n" in listed
+    assert "7777  Write  api_key=⟨secret, 16 characters⟩\n" in listed
+    assert "    | Bearer 0123456789abcdef\n" in run("show", "6666").stdout
+    assert "    | fedcba9876543210\n" in run("show", "7777").stdout
+
+
 # -- answering ---------------------------------------------------------------------------------------------------------
 
 
@@ -388,6 +401,15 @@ def test_rules_check(tmp_path: Path) -> None:
     assert (told.exit_code, told.stdout) == (1, "")
     assert [line.split(": ")[0] for line in told.stderr.splitlines()] == [f"{wrong}:3", f"{wrong}:4", f"{wrong}:4"]
     assert run("rules", "check", str(tmp_path / "none.yaml")).exit_code == 1
+    wrong.write_text("version: 1\nrules:\n- {id: a, effect: deny, tool: X, event: 'tool:prre|run:*|my:own'}\n")
+    told = run("rules", "check", str(wrong))
+    assert (told.exit_code, told.stderr.splitlines()) == (
+        0,
+        [
+            f"{wrong}:3: the catalogue has no event 'tool:prre'; did you mean 'tool:pre'?",
+            f"{wrong}:3: the catalogue has no event 'my:own'; your program has to declare it.",
+        ],
+    )
 
 
 @pytest.mark.rule("BCK-9", "CLI-2")

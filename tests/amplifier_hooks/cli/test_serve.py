@@ -46,7 +46,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
             process.wait(SOON)
 
 
-@pytest.mark.rule("CLI-1", "BCK-2", "WIR-1")
+@pytest.mark.rule("CLI-1", "BCK-2", "WIR-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_serve(tmp_path: Path) -> None:
     """A gateway over a file shows what another process asks; its token is the owner's alone, and gone at its end."""
@@ -83,7 +83,7 @@ async def answered(store: Path, address: str, token: str) -> tuple[str, str | No
         return record.status, record.decision.by if record.decision else None
 
 
-@pytest.mark.rule("CLI-1", "WIR-1")
+@pytest.mark.rule("CLI-1", "WIR-11")
 def test_serve_at_a_terminal(tmp_path: Path) -> None:
     """Somebody at a terminal is given the link with its token, and the store is a file of their own."""
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "BROWSER": "true", "COLUMNS": "200"}
@@ -124,7 +124,7 @@ def test_serve_called_wrongly(
     assert said in told.stderr
 
 
-@pytest.mark.rule("CLI-1")
+@pytest.mark.rule("CLI-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_hand_over_files(tmp_path: Path) -> None:
     """The files are new ones of the owner's, whatever was there, and a link that somebody left is not followed."""

@@ -151,6 +151,9 @@ def test_other_arguments() -> None:
     assert sql("main").judge(extra) is None
     assert effect(sql("main", more=", other_arguments: any"), extra) == "allow"
     assert effect(sql("main", "deny"), extra) == "deny"
+    both = sql("main", more=", command: ls, path: ./x")
+    assert effect(both, call("Sql", q="main", command="ls", path="x")) == "allow"
+    assert both.judge(call("Sql", q="main", command="ls", path="x", force=True)) is None
     assert sql("null").judge(call("Sql")) is None
     assert sql("null", "deny").judge(call("Sql")) is None
 
@@ -297,9 +300,9 @@ def test_commands_that_are_denied(command: object) -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_commands_in_other_arguments() -> None:
-    """A deny looks for a command in every argument where none has a name for one, or in the one that it names."""
+    """A deny looks for a command in every argument, or in the one that it names."""
     assert effect(rules(DENY_RM), call(script=["x", "rm -rf /"])) == "deny"
-    assert rules(DENY_RM).judge(call(command="ls", description="not rm -rf")) is None
+    assert effect(rules(DENY_RM), call(command="sh", stdin="rm -rf /")) == "deny"
     named = rules("- {id: no-rm, effect: deny, tool: Bash, command: rm -rf, command_argument: run}\n")
     assert effect(named, call(run="rm -rf /", command="ls")) == "deny"
     assert named.judge(call(command="rm -rf /")) is None

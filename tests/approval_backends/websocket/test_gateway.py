@@ -261,6 +261,8 @@ async def test_what_may_not_be_seen() -> None:
         for approver in bound:
             async with Caller(one, approver) as caller:
                 assert (await caller.attach())["queue"] == []
+                await served(one).submit(asked(4, tenant="other", session="theirs"))
+                await caller.call("ping")
                 await served(one).submit(here)
                 assert (await caller.note("added"))["row"]["requestId"] == here.id
                 unseen, nothing = [

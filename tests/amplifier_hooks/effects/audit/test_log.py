@@ -213,8 +213,8 @@ async def test_clock_jumps_back(tmp_path: Path) -> None:
     await log.close()
     found = entries(tmp_path / "record.jsonl")
     assert [(entry.seq, entry.time) for entry in found[1:3]] == [
-        (2, "2026-01-01T12:00:00+00:00"),
-        (3, "2025-12-31T12:00:00+00:00"),
+        (2, "2026-01-01T12:00:00.000000+00:00"),
+        (3, "2025-12-31T12:00:00.000000+00:00"),
     ]
 
 

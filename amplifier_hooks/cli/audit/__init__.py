@@ -1,0 +1,218 @@
+"""`amplifier-hooks audit`: the record for people, and for programs.
+
+    __init__    the commands and their options
+    record      the record they are given, and what it is compared with
+    words       the report, and lines of the record, as text and as JSON
+    page        the same as a page
+
+Nothing here writes to a record.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from amplifier_hooks.escape import for_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amplifier_hooks.cli.audit.record import RecordFiles
+    from amplifier_hooks.effects.audit.report import Report
+
+__all__ = ["audit_app"]
+
+HELP: Final = """Read the record, and find out whether it is what was written.
+
+\b
+Examples:
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
+  amplifier-hooks audit tail record.jsonl --follow
+  amplifier-hooks audit show record.jsonl --key audit.key.pub --html > record.html
+"""
+VERIFY: Final = """Find out whether the record is what was written.
+
+\b
+Examples:
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub --anchor note.txt --json
+
+A record is all its segments: name the first file. The key is the public half, kept where whoever can write the record
+cannot change it. Without a key, and without a head or anchor, nothing can be told.
+"""
+TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
+
+\b
+Examples:
+  amplifier-hooks audit tail record.jsonl
+  amplifier-hooks audit tail record.jsonl --lines 100 --json
+  amplifier-hooks audit tail record.jsonl --follow
+"""
+SHOW: Final = """Print every line of the record with all it says; the verdict goes to standard error.
+
+\b
+Examples:
+  amplifier-hooks audit show record.jsonl --key audit.key.pub
+  amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
+  amplifier-hooks audit show record.jsonl --last 200 --html > record.html
+"""
+VERDICTS: Final = (
+    "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
+    "truncated, or the record cannot be read; 2 it was called wrongly; 3 it is cannot tell."
+)
+READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
+
+FIRST_FILE: Final = typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)
+KEY: Final = typer.Option(
+    "--key",
+    metavar="KEY",
+    help="Pin this public key: a .pub file, or its text. May be given again.",
+    show_default=False,
+)
+LOG: Final = typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
+HEADS: Final = typer.Option(
+    "--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False
+)
+ANCHOR: Final = typer.Option(
+    "--anchor", metavar="FILE", help="Signed notes that were kept elsewhere. May be given again.", show_default=False
+)
+JSON: Final = typer.Option("--json", help="For programs.")
+HTML: Final = typer.Option("--html", help="A page that needs nothing else.")
+
+PAUSE: Final = 0.25
+"""Seconds between two looks at a record that is followed."""
+
+Keys = Annotated[list[str] | None, KEY]
+Anchors = Annotated[list[Path] | None, ANCHOR]
+
+audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
+
+
+@audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
+def verify(
+    record: Annotated[Path, FIRST_FILE],
+    *,
+    key: Keys = None,
+    heads: Annotated[Path | None, HEADS] = None,
+    anchor: Anchors = None,
+    log: Annotated[str | None, LOG] = None,
+    json: Annotated[bool, JSON] = False,
+    html: Annotated[bool, HTML] = False,
+) -> None:
+    """Print the report."""
+    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit.record import RecordFiles
+
+    one_form(json=json, html=html)
+    with readable():
+        found = RecordFiles(record)
+        report = verified(found, key, heads, anchor, log)
+        if html:
+            say(page.page(report, name=found.path.name))
+        else:
+            say(words.report_as_json(report) if json else words.told(report))
+    raise typer.Exit(words.EXITS[report.verdict])
+
+
+@audit_app.command("tail", help=TAIL, epilog=READING)
+def tail(
+    record: Annotated[Path, FIRST_FILE],
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    json: Annotated[bool, JSON] = False,
+) -> None:
+    """Print the last lines."""
+    from amplifier_hooks.cli.audit import words
+    from amplifier_hooks.cli.audit.record import RecordFiles
+
+    def pause() -> None:
+        sys.stdout.flush()
+        time.sleep(PAUSE)
+
+    with readable(), suppress(KeyboardInterrupt):
+        say(map(words.raw if json else words.brief, RecordFiles(record).tail(lines, pause if follow else None)))
+
+
+@audit_app.command("show", help=SHOW, epilog=READING)
+def show(
+    record: Annotated[Path, FIRST_FILE],
+    *,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.", show_default=False),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only this session.", show_default=False)
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
+    ] = None,
+    key: Keys = None,
+    heads: Annotated[Path | None, HEADS] = None,
+    anchor: Anchors = None,
+    log: Annotated[str | None, LOG] = None,
+    json: Annotated[bool, JSON] = False,
+    html: Annotated[bool, HTML] = False,
+) -> None:
+    """Print the lines that are wanted."""
+    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit.record import RecordFiles
+
+    one_form(json=json, html=html)
+    with readable():
+        found = RecordFiles(record)
+        report = verified(found, key, heads, anchor, log)
+        wanted = found.lines(kinds=kind or (), session=session, last=last)
+        if html:
+            say(page.page(report, name=found.path.name, entries=wanted))
+        else:
+            say(map(words.raw if json else words.whole, wanted))
+        typer.echo(words.verdict(report), err=True)
+
+
+def verified(
+    record: RecordFiles, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+) -> Report:
+    """What is found in the record, by what the options name."""
+    from amplifier_hooks.cli.audit.record import kept_heads, pinned, signed_notes
+
+    known = pinned(keys or ())
+    return record.verify(
+        known,
+        log,
+        None if heads is None else kept_heads(heads, record.log),
+        signed_notes(anchors or (), known),
+    )
+
+
+def one_form(*, json: bool, html: bool) -> None:
+    """Refuse two forms at once."""
+    if json and html:
+        raise typer.BadParameter("choose one of them", param_hint="--json and --html")
+
+
+def say(pieces: Iterable[str]) -> None:
+    """Print what was asked for, a line each."""
+    for piece in pieces:
+        typer.echo(piece)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """End with code 1 and one sentence when a file of the record cannot be read."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        typer.echo(f"The record cannot be read: {for_log(str(problem))}", err=True)
+        raise typer.Exit(1) from None

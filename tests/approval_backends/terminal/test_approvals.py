@@ -1,0 +1,150 @@
+"""The terminal as an approval backend: in a session, and against the promises of every backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import termios
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyte
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from approval_backends import TerminalApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.race import RacingApprovals
+from approval_backends.terminal import TerminalPrompt
+from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of
+from tests.person import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from amplifier_hooks.ports import ApprovalRequest, Option
+
+
+class Desk:
+    """Somebody at a pseudo-terminal in this very process, who answers the card that is on screen."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        os.set_blocking(self._ours, False)
+        self._files = (os.fdopen(os.dup(theirs), encoding="utf-8"), os.fdopen(theirs, "w", encoding="utf-8"))
+        self.prompt = TerminalPrompt(stdin=self._files[0], stdout=self._files[1])
+        self._screen = Screen(100, 40)
+        self._stream = pyte.ByteStream(self._screen)
+
+    async def sees(self, *texts: str) -> None:
+        """Wait until all of these can be read."""
+        while not all(text in "\n".join(self._screen.display) for text in texts):
+            try:
+                self._stream.feed(os.read(self._ours, 1 << 16))
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+
+    async def answer(self, request: ApprovalRequest, option: Option) -> None:
+        """Answer this request with this option, once it is on screen."""
+        digest = f"digest {request.digest[:4]} {request.digest[4:8]}"
+        await self.sees(digest, "▸ d Deny", "Enter confirms")
+        if option.allows:
+            self.types("a")
+            await self.sees(digest, "▸ a Allow", "Enter confirms")
+        self.types("\r")
+
+    def types(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._ours, keys.encode())
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self._ours)
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    """A desk for a while."""
+    one = Desk()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that can draw, whatever the tests run in."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.mark.rule("BCK-1", "APR-3", "APR-6")
+@pytest.mark.parametrize("check", BACKEND_CHECKS, ids=name_of)
+async def test_conformance(check: BackendCheck) -> None:
+    """The terminal keeps every promise of `ApprovalBackend`."""
+    async with desk() as one:
+        await check(BackendSubject(TerminalApprovals("Robin", prompt=one.prompt), one.answer))
+
+
+@pytest.mark.rule("BCK-1", "APR-4", "APR-7")
+async def test_in_a_session() -> None:
+    """In a session, what is allowed on the card runs, and what is refused there does not."""
+    registry = HookRegistry()
+
+    @registry.gate("tool:pre", name="guard")
+    async def ask(event: str, data: object) -> HookResult:
+        return HookResult.ask("Really?", options=["Allow once", "Deny"], timeout=60)
+
+    async with desk() as one:
+        approvals = TerminalApprovals("Robin", prompt=one.prompt)
+        async with SessionCoordinator(hooks=registry, approvals=approvals) as session:
+            calling = asyncio.ensure_future(session.call_tool("Write", {"path": "a.txt"}, lambda _: "it ran"))
+            await one.sees("Write  a.txt", "guard  Really?", "Enter confirms")
+            one.types("a")
+            await one.sees("▸ a Allow once", "Enter confirms")
+            one.types("\r")
+            assert (await calling).value == "it ran"
+            calling = asyncio.ensure_future(session.call_tool("Write", {"path": "b.txt"}, lambda _: "it ran"))
+            await one.sees("Write  b.txt", "Enter confirms")
+            one.types("\x03")
+            assert (await calling).reason == "Operation denied by guard: User denied: Really?"
+
+
+@pytest.mark.rule("BCK-1")
+async def test_withdrawn() -> None:
+    """A question that is withdrawn goes from the screen, with the reason in its place."""
+    async with desk() as one:
+        approvals = TerminalApprovals(prompt=one.prompt)
+        now = datetime.now(UTC)
+        request = a_request(created=now, expires=now + timedelta(minutes=1))
+        asking = asyncio.ensure_future(approvals.request(request))
+        await one.sees("Enter confirms")
+        await approvals.withdraw(request.id, "Jun allowed this in the page")
+        await one.sees("Jun allowed this in the page")
+        await asyncio.wait({asking})
+        assert str(asking.exception()) == "Jun allowed this in the page"
+
+
+@pytest.mark.rule("BCK-1", "BCK-7")
+@pytest.mark.fault("F-CLI-05")
+async def test_decided_elsewhere() -> None:
+    """When another channel of a race was quicker, the card goes, and says who it was."""
+    async with desk() as one:
+        race = RacingApprovals(TerminalApprovals(prompt=one.prompt))
+        now = datetime.now(UTC)
+        request = a_request(created=now, expires=now + timedelta(minutes=1))
+        asking = asyncio.ensure_future(race.request(request))
+        await one.sees("Enter confirms")
+        kim = Decider(name="Kim", channel="page")
+        assert (await race.broker.decide(request.id, request.digest, "allow", kim)).accepted
+        await one.sees("approved by Kim (page)")
+        assert (await asking).by == "Kim"
