@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.effects.audit.chain import Opening, following
@@ -11,10 +13,11 @@ from amplifier_hooks.effects.audit.key import AuditKey
 from amplifier_hooks.effects.audit.line import seal
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 KEY: Final = AuditKey(b"\x07" * 32)
 OTHER_KEY: Final = AuditKey(b"\x08" * 32)
+EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "verify_audit.py"
 LOG: Final = "5b" * 16
 
 
@@ -122,3 +125,14 @@ def hundred(key: AuditKey | None = KEY) -> Book:
     book.close()
     assert book.seq == 100
     return book
+
+
+def stranger() -> Callable[[Path, bytes], str]:
+    """The verifier of the examples."""
+    spec = importlib.util.spec_from_file_location("verify_audit", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    verifier: Callable[[Path, bytes], str] = module.verify
+    return verifier

@@ -68,18 +68,22 @@ print("READ", repr(sys.stdin.readline()), flush=True)
 class Screen(pyte.Screen):
     """A screen that goes back to what was there when a program leaves the other screen."""
 
+    other = False
+
     def set_mode(self, *modes: int, **options: Any) -> None:
         """Begin with an empty screen."""
         super().set_mode(*modes, **options)
         if 1049 in modes and options.get("private"):
             self.before = (copy.deepcopy(self.buffer), self.cursor.x, self.cursor.y)
             self.erase_in_display(2)
+            self.other = True
 
     def reset_mode(self, *modes: int, **options: Any) -> None:
         """Go back."""
         super().reset_mode(*modes, **options)
         if 1049 in modes and options.get("private"):
             self.buffer, self.cursor.x, self.cursor.y = self.before
+            self.other = False
 
 
 class Person:

@@ -29,7 +29,7 @@ from prompt_toolkit.styles import Style
 
 from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends.errors import BackendUnavailable
-from approval_backends.terminal.card import STYLES, Scene, Sheet, draw
+from approval_backends.terminal.card import STYLES, Pages, Scene, Sheet, draw
 from approval_backends.terminal.cells import Line, Script
 from approval_backends.terminal.device import signals_told
 from approval_backends.terminal.edits import NotUsable, read_back, typed, writable
@@ -121,7 +121,9 @@ class CardApplication:
         self._more = more_waiting
         self._script = Script(ascii=not terminal.utf8)
         self._form: Form = begin(request, 0.0)
+        self._pages = Pages()
         self._sheet = Sheet((), 0, ())
+        self._seen: object = None
         self._size: tuple[int, int] | None = None
         self._escape: asyncio.TimerHandle | None = None
         self._buffer = Buffer(multiline=Condition(lambda: self._form.page == "edit"))
@@ -196,13 +198,22 @@ class CardApplication:
             full_screen=True,
             erase_when_done=True,
             include_default_pygments_style=False,
-            before_render=lambda _: self._draw(),
+            before_render=lambda _: self._carefully(self._draw),
             input=source,
             output=screen,
         )
         app.ttimeoutlen = LONE
         app.timeoutlen = LONE
         return app
+
+    def _carefully(self, do: Callable[[], object]) -> None:
+        """Whatever goes wrong on the card ends it: one that stands still would still take an answer."""
+        try:
+            do()
+        except StopIteration as error:  # no future takes that one
+            self.end(RuntimeError(repr(error)))
+        except Exception as error:  # noqa: BLE001  # `run` raises it
+            self.end(error)
 
     def _draw(self) -> None:
         """The next sheet, to be drawn over everything that is there."""
@@ -222,26 +233,28 @@ class CardApplication:
             armed=self._form.armed(now),
             ready=self._form.ready(now),
         )
-        self._form, self._sheet = draw(self._form, scene)
+        self._form, self._sheet = draw(self._form, scene, self._pages)
         self._app.layout.focus(self._field if self._sheet.field else self._above)
         if self._screen.other:
             self._screen.cursor_goto(0, 0)
             self._app.renderer.reset(leave_alternate_screen=False)
 
     async def _tick(self) -> None:
-        """Draw again when time has changed something; at zero the card goes."""
-        shown: object = None
+        """Look at the clock again and again."""
         while True:
-            now = self._loop.time()
-            left = (self._until - self._clock()).total_seconds()
-            if left <= 0:
-                self.end(ApprovalTimeout("nobody answered in time"))
-                return
-            seen = (int(left), int(now), self._form.armed(now), self._form.ready(now), self._more())
-            if seen != shown:
-                shown = seen
-                self._app.invalidate()
+            self._carefully(self._look)
             await asyncio.sleep(FRAME)
+
+    def _look(self) -> None:
+        """Draw again when time has changed something; at zero the card goes."""
+        now = self._loop.time()
+        left = (self._until - self._clock()).total_seconds()
+        if left <= 0:
+            self.end(ApprovalTimeout("nobody answered in time"))
+        seen = (int(left), int(now), self._form.armed(now), self._form.ready(now), self._more())
+        if seen != self._seen:
+            self._seen = seen
+            self._app.invalidate()
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
@@ -269,7 +282,7 @@ class CardApplication:
         lost = self._escape is not None  # what a terminal reports begins with the same character
         self._forget_escape()
         if not lost:
-            self._go_on(press(self._form, key, self._loop.time()))
+            self._carefully(lambda: self._go_on(press(self._form, key, self._loop.time())))
 
     def _lone_escape(self) -> None:
         self._forget_escape()
@@ -277,7 +290,7 @@ class CardApplication:
 
     def _escaped(self) -> None:
         self._escape = None
-        self._go_on(press(self._form, "escape", self._loop.time()))
+        self._carefully(lambda: self._go_on(press(self._form, "escape", self._loop.time())))
 
     def _forget_escape(self) -> None:
         if self._escape is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from approval_backends.terminal.cells import Strip
     from approval_backends.terminal.form import Form, Verb
 
-__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "STYLES", "Scene", "Sheet", "draw", "time_left"]
+__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "STYLES", "Pages", "Scene", "Sheet", "draw", "time_left"]
 
 MIN_WIDTH: Final = 40
 MIN_HEIGHT: Final = 12
@@ -31,6 +31,8 @@ ROOMY: Final = 20
 """Lines from which on one is left for air, and risk and agent have one each."""
 FIELD: Final = {"message": 3, "edit": 100}
 """Lines of the field to write in, at most."""
+KEPT: Final = 8
+"""Pages that are kept laid out, of one card."""
 EDGE: Final = 2
 """Cells of a line across the screen before something stands in it."""
 MINUTE: Final = 60
@@ -93,7 +95,24 @@ class Sheet:
         return (*self.above, *self.below)
 
 
-def draw(form: Form, scene: Scene) -> tuple[Form, Sheet]:
+class Pages:
+    """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
+
+    def __init__(self) -> None:
+        self._laid: dict[object, tuple[Line, ...]] = {}
+
+    def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
+        """The lines of the page the person is on."""
+        of = (form.page, form.verb.allows) if form.page == "reach" else form.page
+        key = (of, scene.width, scene.script, form.digest)
+        if key not in self._laid:
+            if len(self._laid) >= KEPT:
+                self._laid.clear()
+            self._laid[key] = lay(page_of(form, scene.script), scene.width)
+        return self._laid[key]
+
+
+def draw(form: Form, scene: Scene, pages: Pages) -> tuple[Form, Sheet]:
     """The sheet, and the form as it is once that has been on screen."""
     fits = scene.width >= MIN_WIDTH and scene.height >= MIN_HEIGHT
     if not fits:
@@ -103,7 +122,7 @@ def draw(form: Form, scene: Scene) -> tuple[Form, Sheet]:
     room = scene.height - len(head) - len(_foot(form, scene, 0))
     field = min(FIELD.get(form.page, 0), room)
     rows = room - field
-    lines = lay(page_of(form, scene.script), scene.width) if rows else ()
+    lines = pages.lines(form, scene) if rows else ()
     if form.page not in FIELD:
         form = form.drawn(width=scene.width, rows=rows, length=len(lines), fits=True)
     top = 0 if form.page in FIELD else form.top
@@ -150,11 +169,12 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     if scene.height < ROOMY:
         risk = f" {sign} {risk}"
         who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
-    more = f" · {scene.more:,} more waiting" if scene.more else ""
+    more = f"{scene.more:,} more waiting" if scene.more else ""
+    title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
     verb = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
     return (
-        _rule(("class:strong", f" Approval{more} "), (hurry, f" {time_left(scene.left)} left "), width),
+        _rule(("class:strong", f" {title} "), (hurry, f" {time_left(scene.left)} left "), width),
         *who,
         (("class:accent", verb), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(verb)))),
         *([()] if scene.height >= ROOMY else []),

@@ -262,13 +262,13 @@ class _Verification:
 
 def _opening(number: int, file: Path, *, is_last: bool) -> Walk | Finding:
     """What the first line of a segment says, or what is wrong with it."""
-    line, size = b"", 0
     try:
         with opened(file) as pages:
             line, size = next(pages.lines(), b""), pages.size
-        return Walk.of(number, file, line)
     except OSError as problem:
         return Finding(Observation.UNREADABLE, file.name, details={"why": str(problem)})
+    try:
+        return Walk.of(number, file, line)
     except (MalformedLine, BadNote) as problem:
         if is_last and not line:
             return Finding(Observation.EMPTY, file.name)

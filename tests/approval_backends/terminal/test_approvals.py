@@ -59,6 +59,18 @@ class Desk:
             await self.sees(digest, "▸ a Allow", "Enter confirms")
         self.types("\r")
 
+    def modes(self) -> object:
+        """How the terminal takes what is typed."""
+        return termios.tcgetattr(self._files[0])
+
+    @property
+    def other_screen(self) -> bool:
+        """Whether it shows the screen that is only for the card."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._stream.feed(os.read(self._ours, 1 << 16))
+        return self._screen.other
+
     def types(self, keys: str) -> None:
         """Press keys."""
         os.write(self._ours, keys.encode())
@@ -148,3 +160,21 @@ async def test_decided_elsewhere() -> None:
         assert (await race.broker.decide(request.id, request.digest, "allow", kim)).accepted
         await one.sees("approved by Kim (page)")
         assert (await asking).by == "Kim"
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-03")
+async def test_what_goes_wrong_on_the_card() -> None:
+    """Whatever goes wrong while a card is shown ends it, and the terminal is as it was."""
+    async with desk() as one:
+        modes = one.modes()
+        now = datetime.now(UTC)
+        request = a_request(created=now, expires=now + timedelta(minutes=1))
+        counts = iter([0] * 20)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await one.prompt.ask(request, more_waiting=lambda: next(counts))
+        assert one.modes() == modes
+        with pytest.raises(ZeroDivisionError):
+            await one.prompt.ask(request, more_waiting=lambda: 1 // 0)
+        assert one.modes() == modes
+        assert not one.other_screen

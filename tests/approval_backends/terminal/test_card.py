@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.ports import Question
-from approval_backends.terminal.card import MIN_HEIGHT, MIN_WIDTH, STYLES, Scene, Sheet, draw, time_left
+from approval_backends.terminal.card import MIN_HEIGHT, MIN_WIDTH, STYLES, Pages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.cells import Script, text_of, width_of
 from approval_backends.terminal.form import Form, begin, changed, press
 from approval_backends.testing import a_request
@@ -32,7 +32,7 @@ def scene(width: int = 80, height: int = 24, **changes: Any) -> Scene:
 
 def card(form: Form, width: int = 80, height: int = 24, **changes: Any) -> tuple[Form, list[str]]:
     """The form after drawing, and the lines."""
-    form, sheet = draw(form, scene(width, height, **changes))
+    form, sheet = draw(form, scene(width, height, **changes), Pages())
     return form, texts(sheet)
 
 
@@ -61,10 +61,11 @@ def test_hostile_text(
         request = a_request(questions=questions, **fields)
     except ValueError:
         return  # a lone surrogate is in no frozen input
-    form, _ = draw(begin(request, 0.0), scene(width, height))
+    pages = Pages()
+    form, _ = draw(begin(request, 0.0), scene(width, height), pages)
     pressed = press(form, key, 10.0) if key else form
     assert isinstance(pressed, Form)
-    _, sheet = draw(pressed, evolve(scene(width, height), script=Script(ascii=ascii_only), more=12_345))
+    _, sheet = draw(pressed, evolve(scene(width, height), script=Script(ascii=ascii_only), more=12_345), pages)
     lines = [text_of(line) for line in sheet.lines]
     assert len(lines) + sheet.field <= height
     for line in lines:
@@ -106,6 +107,7 @@ def test_whole_card() -> None:
     large, small = re.findall(r"```text\n(── Approval.*?)```", page, re.DOTALL)
     assert card(begin(request, 0.0), more=3)[1] == large.splitlines()
     assert card(begin(request, 0.0), 40, 12)[1] == small.splitlines()
+    assert card(begin(request, 0.0), 40, 12, more=3)[1][0].startswith("── 3 more waiting ──")
 
 
 @pytest.mark.rule("BCK-1")
@@ -130,7 +132,7 @@ def test_long_text() -> None:
 @pytest.mark.rule("BCK-1", "APR-4")
 def test_default_that_allows() -> None:
     """When silence allows, the card says that, and not in passing."""
-    _, sheet = draw(begin(a_request(default="allow"), 0.0), scene())
+    _, sheet = draw(begin(a_request(default="allow"), 0.0), scene(), Pages())
     assert ("class:mid", "allowed.") in [part for line in sheet.lines for part in line]
 
 
@@ -170,3 +172,17 @@ def test_changes() -> None:
     assert ' - │   "path": "a"' in lines
     assert ' + │   "path": "b"' in lines
     assert f"{form.digest[:4]} {form.digest[4:8]} ──" in "\n".join(lines)
+
+
+@pytest.mark.rule("BCK-1")
+def test_pages_are_laid_out_once() -> None:
+    """A page is laid out once for each width, so that a card of a megabyte costs nothing while it waits."""
+    pages = Pages()
+    form = begin(a_request(), 0.0)
+    first = pages.lines(form, scene())
+    assert pages.lines(form, scene(height=10)) is first
+    assert pages.lines(form, scene(width=40)) is not first
+    allow, deny = (press(form, key, 10.0) for key in "wn")
+    assert isinstance(allow, Form)
+    assert isinstance(deny, Form)
+    assert pages.lines(allow, scene()) != pages.lines(deny, scene())

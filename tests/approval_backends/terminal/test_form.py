@@ -85,11 +85,11 @@ def test_what_can_allow(steps: list[tuple[str, float]], risk: str, length: int, 
 @pytest.mark.parametrize("key", [*KEYS, "enter", "a", "paste"])
 def test_nothing_counts_while_arming(key: str) -> None:
     """A key in the first half second is lost, and the half second begins anew."""
-    lost = press(form(), key, ARMING - 0.01)
+    lost = press(form(), key, 0.49)
     assert isinstance(lost, Form)
     assert (lost.selected, lost.page) == (0, "action")
-    assert not lost.armed(2 * ARMING - 0.02)
-    assert lost.ready(2 * ARMING)
+    assert not lost.armed(0.98)
+    assert lost.ready(1.0)
 
 
 @pytest.mark.rule("BCK-1")
@@ -107,10 +107,19 @@ def test_enter_right_after_a_key() -> None:
     card = press(form(), "a", LATER)
     assert isinstance(card, Form)
     assert card.verb.letter == "a"
-    back = press(card, "enter", LATER + PAUSE - 0.01)
+    back = press(card, "enter", LATER + 0.15)
     assert isinstance(back, Form)
-    assert (back.verb.letter, back.note, back.armed(LATER + PAUSE)) == ("d", "too quick", False)
+    assert (back.verb.letter, back.note, back.armed(LATER + 0.6)) == ("d", "too quick", False)
     assert isinstance(press(card, "enter", LATER + PAUSE), Chosen)
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-02")
+def test_pasted() -> None:
+    """Pasted text selects nothing, and puts a refusal back."""
+    back = press(after(form(), "a"), "paste", 1_000.0)
+    assert isinstance(back, Form)
+    assert (back.verb.letter, back.armed(1_000.4)) == ("d", False)
 
 
 @pytest.mark.rule("BCK-1")

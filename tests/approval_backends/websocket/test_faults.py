@@ -7,15 +7,19 @@ import logging
 import socket
 import struct
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from approval_backends.broker import Broker
+from approval_backends.stores.memory import MemoryStore
 from approval_backends.websocket import Bounds, Gateway
 from tests.gateways import MARA, SOON, WATCHER, Caller, asked, closed_with, gateway, http, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from approval_backends.lifecycle import Grant
 
 pytestmark = pytest.mark.rule("BCK-4")
 
@@ -295,3 +299,22 @@ async def test_one_odd_request_silences_nobody(one: Gateway, caplog: pytest.LogC
             "what"
         ] == "src/2.py"
         assert len((await mara.call("attach"))["queue"]) == 2
+
+
+class Faulty(MemoryStore):
+    """A store with a mistake in it."""
+
+    async def grants(self, **_what: Any) -> list[Grant]:
+        """Go wrong."""
+        raise RuntimeError("canary")
+
+
+@pytest.mark.rule("WIR-3")
+async def test_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake of ours is told without its details, which are logged, and the connection goes on."""
+    async with gateway(Broker(Faulty())) as one, Caller(one) as mara:
+        await mara.attach()
+        answer = await mara.ask("_amplifier-hooks/grants")
+        assert answer["error"] == {"code": -32603, "message": "Internal error: the gateway's log has the details"}
+        await mara.call("ping")
+    assert "RuntimeError: canary" in caplog.text

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from itertools import combinations, islice, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -14,29 +12,18 @@ from amplifier_hooks.effects.audit.chain import Opening, following
 from amplifier_hooks.effects.audit.line import SEAL, read, seal
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.effects.audit.verify import verify
-from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned
+from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+    from pathlib import Path
 
-EXAMPLE: Final = Path(__file__).parents[4] / "examples" / "verify_audit.py"
 LINES: Final = hundred().segments[0]
 WHOLE: Final = b"".join(LINES)
 STARTS: Final = [sum(map(len, LINES[:number])) for number in range(len(LINES) + 1)]
 
 Change = tuple[bytes, int | None]
 """The log as it is then, and the line that is the first wrong one; a cut between lines leaves none."""
-
-
-def stranger() -> Callable[[Path, bytes], str]:
-    """The verifier of the examples."""
-    spec = importlib.util.spec_from_file_location("verify_audit", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    verifier: Callable[[Path, bytes], str] = module.verify
-    return verifier
 
 
 def refuse(folder: Path, changes: Iterable[Change]) -> int:

@@ -114,6 +114,7 @@ def test_key(tmp_path: Path, book: Book, pins: list[VerifierKey], finding: str) 
     report = verify(book.files(tmp_path), keys=pins)
     assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [finding.removeprefix(": ")])
     assert not report.segments[0].pinned
+    assert report.segments[0].key == ("" if book.key is None else pinned(book.key).fingerprint)
 
 
 @pytest.mark.rule("AUD-2")
@@ -174,6 +175,7 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
             report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
             assert report.verdict is LogVerdict.TRUNCATED
             assert said(report)[-1] == f"the {source} knows a line 100 in segment 1, and it is not there"
+            assert [one.matches for one in report.compared] == [False]
 
 
 @pytest.mark.rule("AUD-2")
@@ -248,7 +250,9 @@ def test_head_behind_damage(tmp_path: Path) -> None:
     report = verify(book.files(tmp_path), keys=[pinned()], heads=[known, later])
     assert [one.matches for one in report.compared] == [None, True]
     book.segments[0][0] = b"{}\n"
-    assert [one.matches for one in verify(book.files(tmp_path), heads=[known]).compared] == [None]
+    report = verify({1: book.files(tmp_path)[1]}, heads=[known], log="other")
+    assert [one.matches for one in report.compared] == [None]
+    assert said(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
     files = Book().add().add().rotate().close().files(tmp_path)
     del files[2]
     report = verify(files, keys=[pinned()], heads=[known, later])
@@ -370,6 +374,10 @@ def test_clock(tmp_path: Path) -> None:
     book.add().add()
     report = verify(book.close().files(tmp_path), keys=[pinned()])
     assert (report.verdict, said(report)) == (LogVerdict.INTACT, [f"{FIRST}, line 3: the clock went back, once"])
+    assert report.findings[0].details == {"times": "once", "bytes": 0, "why": ""}
+    book = Book().add()
+    book.minute -= 1
+    assert verify(book.add().close().files(tmp_path), keys=[pinned()]).findings == ()
     book = Book().end("segment.closed", {"next": 2})
     for number in range(1000):
         book.minute = number % 2 - 1
@@ -421,6 +429,9 @@ def test_left(tmp_path: Path, why: str, verdict: LogVerdict, text: str) -> None:
         f"{FIRST}: {text}",
     ]
     assert [one.last for one in report.segments] == [3, 6]
+    report = verify(left(why, b"x").files(tmp_path), keys=[pinned()])
+    assert said(report)[0] == f"{FIRST}: 1 bytes behind the last line that counts are kept as evidence"
+    assert report.verdict is verdict
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
@@ -556,6 +567,17 @@ def test_first_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
+def test_first_number(tmp_path: Path) -> None:
+    """The first line of a log is line 1, and that of a later segment goes on with the number that is due."""
+    book = Book()
+    book.segments, book.seq, book.head = [], 1, b""
+    assert wrong(tmp_path, book.begin().close()) == f"{FIRST}, line 1: the line has the number 2, and 1 is due"
+    book = Book().end("segment.closed", {"next": 2})
+    book.seq += 1
+    assert wrong(tmp_path, book.begin().close()) == f"{SECOND}, line 1: the line has the number 5, and 4 is due"
+
+
+@pytest.mark.rule("AUD-2", "AUD-5")
 def test_other_segments(tmp_path: Path) -> None:
     """A segment of another log, another segment of this one, and one that was begun anew do not fit."""
     one, other = Book().rotate().rotate().close(), Book(log="00" * 16).rotate().rotate().close()
@@ -646,7 +668,7 @@ def test_endless_line(tmp_path: Path) -> None:
     path = tmp_path / FIRST
     path.write_bytes(hundred().segments[0][0])
     with path.open("ab") as file:
-        file.write(b"{" * 70_000)
+        file.write(b"X" * 70_000)
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
     assert report.verdict is LogVerdict.TAMPERED
@@ -696,18 +718,58 @@ def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.rule("AUD-5")
+@pytest.mark.fault("F-AUD-19")
+def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is being written while the file is read is torn, with all of it that is there by then."""
+    book = Book().add()
+    book.segments[0].append(b"{torn")
+    path = book.files(tmp_path)[1]
+
+    def take(walk: Walk, body: bytes, head: bytes) -> int:
+        with path.open("ab") as file:
+            file.write(b"abc")
+        return really(walk, body, head)
+
+    really = Walk.take
+    monkeypatch.setattr(Walk, "take", take)
+    report = verify({1: path}, keys=[pinned()])
+    assert said(report)[:2] == [
+        f"{FIRST}, line 3: the last 11 bytes are no whole line",
+        f"{FIRST}: the file grew by 6 bytes meanwhile, which were not looked at",
+    ]
+
+
+@pytest.mark.rule("AUD-5")
+def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails on the way leaves open what follows, and is said."""
+
+    def take(walk: Walk, body: bytes, head: bytes) -> int:
+        if walk.lines == 2:
+            raise OSError(5, "the disk fails")
+        return really(walk, body, head)
+
+    really = Walk.take
+    monkeypatch.setattr(Walk, "take", take)
+    book = hundred()
+    report = verify(book.files(tmp_path), keys=[pinned()], heads=[book.known])
+    assert report.verdict is LogVerdict.CANNOT_TELL
+    assert said(report) == [f"{FIRST}: the file cannot be read: [Errno 5] the disk fails"]
+    assert [one.matches for one in report.compared] == [None]
+
+
+@pytest.mark.rule("AUD-5")
 def test_no_file(tmp_path: Path) -> None:
     """What cannot be read, or is no file, leaves open what it holds, and is said."""
     os.mkfifo(tmp_path / "pipe")
     for name, problem in (
-        ("nothing", "[Errno 2]"),
+        ("nothing", f"[Errno 2] No such file or directory: '{tmp_path / 'nothing'}'"),
         ("pipe", f"{tmp_path / 'pipe'} is no plain file"),
-        (".", "is no plain file"),
     ):
         report = verify({1: tmp_path / name})
-        assert report.verdict is LogVerdict.CANNOT_TELL
-        assert problem in said(report)[0]
-        assert "the file cannot be read: " in said(report)[0]
+        assert (report.verdict, said(report)) == (
+            LogVerdict.CANNOT_TELL,
+            [f"{name}: the file cannot be read: {problem}"],
+        )
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
