@@ -17,15 +17,19 @@ Errors are `HookError`s; `HookAbortError` stops an operation from around it, and
 when its own time is up.
 """
 
+from typing import TYPE_CHECKING
+
 from amplifier_hooks.around import AgentContext, HookContext, ModelContext, RequestContext, ToolContext, WorkflowContext
 from amplifier_hooks.coordinator import SessionCoordinator
-from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
 from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
 from amplifier_hooks.registry import HookRegistry
 from amplifier_hooks.result import ContextInjection, HookResult, Outcome
 from amplifier_hooks.shapes import HookMatcher
 from amplifier_hooks.toolcall import ToolOutcome
+
+if TYPE_CHECKING:
+    from amplifier_hooks.effects.audit import AuditLog
 
 __all__ = [
     "AgentContext",
@@ -53,7 +57,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> object:
+    if name == "AuditLog":  # brings signatures and files, which not every session needs
+        from amplifier_hooks.effects.audit import AuditLog
+
+        return AuditLog
     if name == "__version__":
         from importlib.metadata import version  # as slow to import as all the rest
 

@@ -96,6 +96,7 @@ def question(name: str = "PreToolUse") -> bytes:
 def loopback() -> socket.socket:
     """A free port."""
     listener = socket.socket()
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a small answer waits for an acknowledgement
     listener.bind(("127.0.0.1", 0))
     return listener
 

@@ -23,11 +23,29 @@
     errors        why it cannot be written or read
 
 What is redacted is redacted before it is hashed; what is verified is verified from the bytes.
+
+The front of a session is all that is needed without a log; the log itself loads on first use.
 """
 
+from typing import TYPE_CHECKING
+
 from amplifier_hooks.effects.audit.errors import LogUnavailable, RecordUnavailable
-from amplifier_hooks.effects.audit.key import AuditKey
-from amplifier_hooks.effects.audit.log import AuditLog
 from amplifier_hooks.effects.audit.recorder import NoRecord, Recorder
 
+if TYPE_CHECKING:
+    from amplifier_hooks.effects.audit.key import AuditKey
+    from amplifier_hooks.effects.audit.log import AuditLog
+
 __all__ = ["AuditKey", "AuditLog", "LogUnavailable", "NoRecord", "RecordUnavailable", "Recorder"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "AuditLog":
+        from amplifier_hooks.effects.audit.log import AuditLog
+
+        return AuditLog
+    if name == "AuditKey":
+        from amplifier_hooks.effects.audit.key import AuditKey
+
+        return AuditKey
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
