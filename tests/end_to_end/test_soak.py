@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import random
 import threading
@@ -119,8 +120,9 @@ def open_files() -> int:
 
 
 @pytest.mark.fault("F-LC-05")
-async def test_nothing_adds_up() -> None:
+async def test_nothing_adds_up(caplog: pytest.LogCaptureFixture) -> None:
     """Random hooks, approvals, cancellations and faults: every call ends in one way, and nothing is left over."""
+    caplog.set_level(logging.CRITICAL, "amplifier_hooks")  # or every warning is kept until the test ends
     chance, ends = random.Random(7), Counter[str]()
     registry = HookRegistry()
     for event in ("tool:pre", "tool:post", "llm:pre", "prompt:submit"):
