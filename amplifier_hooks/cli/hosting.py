@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.server.guest import Asking
     from approval_backends.broker import Broker
 
-__all__ = ["Host", "host_programs"]
+__all__ = ["Host", "host_programs", "token_file"]
 
 
 @frozen
@@ -36,6 +37,8 @@ class Host:
     asking: Asking
     waits: float
     options: dict[str, Any]
+    port: int | None = None
+    """Where those may post that bear the token; nowhere if None."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -45,16 +48,36 @@ class Host:
         """
         from amplifier_hooks.server.app import create_app
         from amplifier_hooks.server.guests import Guests
-        from amplifier_hooks.server.listening import listening
+        from amplifier_hooks.server.listening import bound, listening, loopback
 
         log = AuditLog.open(self.record)
         guests = Guests(self.registry, self.asking, self.waits, {**self.options, "audit": log})
         try:
-            async with listening(create_app(guests), self.socket):
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(listening(create_app(guests), bound(self.socket)))
+                stack.callback(self.socket.unlink, missing_ok=True)
+                if self.port is not None:
+                    posting = create_app(guests, token=token())
+                    await stack.enter_async_context(listening(posting, loopback(self.port)))
                 yield
         finally:
             await guests.close()
             await log.close()
+
+
+def token_file() -> Path:
+    """Where the token is kept."""
+    return state_folder() / "programs.token"
+
+
+def token() -> str:
+    """What programs have to bear that post; made on first use, for its owner alone."""
+    path = token_file()
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(token_urlsafe(32))
+    return path.read_text("ascii").strip()
 
 
 def host_programs(
@@ -66,6 +89,7 @@ def host_programs(
     socket: Path | None,
     asking: Asking,
     waits: float,
+    port: int | None,
 ) -> Host:
     """What was asked for, checked. Raises `HookError`, `OSError` for what cannot be read."""
     from amplifier_hooks.server.place import default_socket
@@ -76,7 +100,7 @@ def host_programs(
 
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
-    return Host(registry_at(hooks), path, record or state_folder() / "record.jsonl", asking, waits, options)
+    return Host(registry_at(hooks), path, record or state_folder() / "record.jsonl", asking, waits, options, port)
 
 
 def registry_at(name: str | None) -> HookRegistry:

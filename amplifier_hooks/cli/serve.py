@@ -58,6 +58,10 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
     ] = None,
     socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Where programs ask.", show_default=False)] = None,
+    http: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="Also where programs post that bear the token.", show_default=False),
+    ] = None,
     approve: Annotated[Asking, typer.Option(help="In our inbox, at the program's own prompt, or there after here.")] = (
         Asking.INBOX
     ),
@@ -104,7 +108,14 @@ def serve(
             from amplifier_hooks.cli.hosting import host_programs
 
             serving.programs = host_programs(
-                broker, hooks=hooks, rules=rules, record=record, socket=socket, asking=approve.value, waits=wait
+                broker,
+                hooks=hooks,
+                rules=rules,
+                record=record,
+                socket=socket,
+                asking=approve.value,
+                waits=wait,
+                port=http,
             )
         serving.page = gateway if web else None
         asyncio.run(serving.until_stopped(there))
@@ -137,6 +148,11 @@ class Serving:
             if self.programs is not None:
                 await stack.enter_async_context(self.programs.serving())
                 typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
+                if self.programs.port is not None:
+                    from amplifier_hooks.cli.hosting import token_file
+
+                    address = f"http://127.0.0.1:{self.programs.port}"
+                    typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {token_file()}", err=True)
             if self.page is not None:
                 await self._page(self.page, stack)
             typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)

@@ -1,4 +1,4 @@
-"""Listening: a Unix socket that only its owner can use."""
+"""Listening: a Unix socket that only its owner can use, and a port of this machine for those who bear a token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-__all__ = ["listening"]
+__all__ = ["bound", "listening", "loopback"]
 
 
 BACKLOG: Final = 256
@@ -32,12 +32,8 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(app: FastAPI, path: Path) -> AsyncIterator[None]:
-    """Serve at this socket, for as long as the block lasts.
-
-    A socket that a server left behind when it was killed is replaced; one that answers is not. Raises `OSError`.
-    """
-    listener = bound(path)
+async def listening(app: FastAPI, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve at this socket, for as long as the block lasts; it is closed then."""
     server = Server(uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False))
     task = asyncio.create_task(server.serve([listener]))
     try:
@@ -46,7 +42,20 @@ async def listening(app: FastAPI, path: Path) -> AsyncIterator[None]:
         server.should_exit = True
         await task
         listener.close()
-        path.unlink(missing_ok=True)  # noqa: ASYNC240  # it is over
+
+
+def loopback(port: int) -> socket.socket:
+    """A port of this machine. Raises `OSError` when it is taken."""
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small answers would wait
+        listener.bind(("127.0.0.1", port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def answers(path: Path) -> bool:
@@ -60,7 +69,10 @@ def answers(path: Path) -> bool:
 
 
 def bound(path: Path) -> socket.socket:
-    """A socket in a folder that is its owner's alone. Raises `OSError`."""
+    """A socket in a folder that is its owner's alone.
+
+    One that a server left behind when it was killed is replaced; one that answers is not. Raises `OSError`.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = path.parent.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from amplifier_hooks import bridge as bridge_module
@@ -76,6 +78,31 @@ def test_programs_are_answered_with_a_registry_of_ones_own(tmp_path: Path) -> No
     assert "tool.denied" in kinds
     assert "log.closed" in kinds
     assert not path.exists()
+
+
+@pytest.mark.rule("DIA-2")
+def test_programs_may_post(tmp_path: Path) -> None:
+    """A program that posts is answered when it bears the token, and no page in a browser is."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    question = {
+        "session_id": "s",
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": "rm"},
+    }
+    with served(tmp_path, "--hooks", "guards:registry", "--http", str(port)):
+        kept = tmp_path / "state" / "amplifier-hooks" / "programs.token"
+        assert kept.stat().st_mode & 0o077 == 0
+        bearing = {"authorization": f"Bearer {kept.read_text()}"}
+        url = f"http://127.0.0.1:{port}/v1/bridge/claude_code"
+        answered = httpx2.post(url, json=question, headers=bearing)
+        assert answered.json()["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert httpx2.post(url, json=question).status_code == 401
+        assert httpx2.post(url, json=question, headers={**bearing, "origin": "http://evil.example"}).status_code == 403
+        assert httpx2.post(url, json=question, headers={**bearing, "host": "evil.example"}).status_code == 403
+        assert httpx2.post(url, content=b"[]", headers=bearing).status_code == 400
 
 
 @pytest.mark.rule("BCK-6")
