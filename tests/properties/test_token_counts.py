@@ -84,6 +84,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tiktoken.En
     return {name: read(name, folder) for name in ENCODINGS}
 
 
+@pytest.mark.slow
 @pytest.mark.rule("INJ-4")
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_ids_are_tiktokens(name: str, theirs: Mapping[str, tiktoken.Encoding], monkeypatch: pytest.MonkeyPatch) -> None:

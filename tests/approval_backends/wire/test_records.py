@@ -153,6 +153,7 @@ def _texts(name: str, value: Any) -> list[tuple[str, str]]:
     return [pair for inner in value for pair in _texts(name, inner)] if isinstance(value, list) else []
 
 
+@pytest.mark.slow
 @pytest.mark.rule("WIR-5")
 @settings(max_examples=15, deadline=None)
 @given(st.text(max_size=40), st.integers(0, 3))
