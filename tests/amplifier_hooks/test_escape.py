@@ -56,6 +56,7 @@ def test_visible(raw: str, shown: str) -> None:
     assert visible(raw) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F-CLI-07")
 def test_visible_knows_unicode() -> None:
     """No character that Unicode calls ignorable, control, format, separator, private or unassigned comes through."""

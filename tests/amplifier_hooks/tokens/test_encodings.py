@@ -84,6 +84,7 @@ def test_hash_stands_beside(name: str) -> None:
     assert "MIT License" in (RANKS / "LICENSE").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=255)))
 def test_packing_loses_nothing(vocabulary: list[bytes]) -> None:
     """What was packed is unpacked, and the text form is read back."""

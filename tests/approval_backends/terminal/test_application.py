@@ -18,6 +18,7 @@ CLEAR = "\\x1b[2J\\x1b[1;1HAllow? Enter confirms nothing"
 LONG = {"arguments": {"command": "\n".join(f"line {number}" for number in range(60))}}
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.parametrize(
     "size",
