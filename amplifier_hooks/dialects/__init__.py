@@ -5,6 +5,7 @@
     codex         nearly the same shape; stricter answers, fewer of them
     gemini        names, units and answers of its own
     settings      their settings files, read into hooks that can be registered
+    guest         a session of such a program, whose tool calls pass through a coordinator here
     trust         whether somebody has read what a project's files would run
 
 Each dialect is a table of events plus two functions, `read` and `write`, between its answers and a `Verdict`.

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from amplifier_hooks.action import freeze
 from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.storage.place import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -79,8 +80,7 @@ class TrustStore:
     def default(cls) -> TrustStore:
         """Where the desktop keeps such things, `AMPLIFIER_HOOKS_TRUST` if that is set."""
         named = os.environ.get("AMPLIFIER_HOOKS_TRUST")
-        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        return cls(Path(named) if named else state / "amplifier-hooks" / "trust.json")
+        return cls(Path(named) if named else state_folder() / "trust.json")
 
     def trusts(self, digest: str) -> bool:
         """Whether this very content was trusted. A file of others, or one others can write, trusts nothing."""

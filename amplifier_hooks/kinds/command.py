@@ -13,6 +13,7 @@ from attrs import field, frozen
 from amplifier_hooks import capture
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.kinds.codec import NATIVE, Codec
+from amplifier_hooks.kinds.hops import HOPS_VARIABLE, next_hop
 from amplifier_hooks.kinds.programs import Programs
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class CommandHook:
         problem = next(self.problems(), None)
         if problem is not None:
             raise HookUnavailable(problem)
-        env = self._environment(data.get("traceparent"))
+        env = {**self._environment(data.get("traceparent")), HOPS_VARIABLE: next_hop()}
         ended = await self.programs.run(self.argv, feed=question, env=env, cwd=self.cwd)
         capture.keep(ended.errors)
         return self.codec.answer(event, data, ended)

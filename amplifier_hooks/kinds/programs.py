@@ -22,7 +22,7 @@ from amplifier_hooks.kinds.codec import Ended
 from amplifier_hooks.kinds.messages import LARGEST_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["AT_ONCE", "ERRORS_KEPT", "Programs"]
 
@@ -46,22 +46,32 @@ class Programs:
     """Runs programs, so many at once; the others wait their turn, in order.
 
     `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is
-    how long one that is told to end may clean up.
+    how long one that is told to end may clean up, `longest` how many bytes it may write to its standard output.
     """
 
     at_once: int = AT_ONCE
     waiting: int = WAITING
     farewell: float = FAREWELL
+    longest: int = LARGEST_ANSWER
     _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
         factory=WeakKeyDictionary, init=False
     )
     _queued: int = field(default=0, init=False)
 
-    async def run(self, argv: Sequence[str], *, feed: bytes, env: Mapping[str, str], cwd: str) -> Ended:
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        feed: bytes,
+        env: Mapping[str, str],
+        cwd: str,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Ended:
         """Start it, write `feed` to its standard input, and wait until it ends.
 
-        Raises `HookUnavailable` when it cannot be started or too many wait, `InvalidResult` when it writes more than
-        it may. Cancelling it asks the group of processes to end, and kills it after a moment.
+        With `heard`, its standard output goes there as it comes, however much it is, and is not kept. Raises
+        `HookUnavailable` when it cannot be started or too many wait, `InvalidResult` when it writes more than it may.
+        Cancelling it asks the group of processes to end, and kills it after a moment.
         """
         if self._queued >= self.waiting:
             raise HookUnavailable(f"{self.waiting} commands wait for their turn already")
@@ -75,14 +85,14 @@ class Programs:
         finally:
             self._queued -= 1
         try:
-            return await self._run(loop, argv, feed, env, cwd)
+            return await self._run(_Program(loop, self.longest, heard), argv, feed, env, cwd)
         finally:
             turn.release()
 
     async def _run(
-        self, loop: asyncio.AbstractEventLoop, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
+        self, program: _Program, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
     ) -> Ended:
-        program = _Program(loop)
+        loop = asyncio.get_running_loop()
         starting = loop.create_task(
             loop.subprocess_exec(lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True)
         )
@@ -123,7 +133,9 @@ class Programs:
 class _Program(asyncio.SubprocessProtocol):
     """What one program has said so far."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, longest: int, heard: Callable[[bytes], None] | None) -> None:
+        self._longest = longest
+        self.heard = heard
         self.output = bytearray()
         self.errors = bytearray()
         self.excess: str | None = None
@@ -138,10 +150,12 @@ class _Program(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if self.excess is not None:
             return
-        if fd == 1:
+        if fd == 1 and self.heard is not None:
+            self.heard(data)
+        elif fd == 1:
             self.output += data
-            if len(self.output) > LARGEST_ANSWER:
-                self._too_much("output", LARGEST_ANSWER)
+            if len(self.output) > self._longest:
+                self._too_much("output", self._longest)
         else:
             self._errors += len(data)
             self.errors = (self.errors + data)[-ERRORS_KEPT:]

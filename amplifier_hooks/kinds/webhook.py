@@ -11,7 +11,7 @@ import asyncio
 import socket
 import time
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import HookResult
 
-__all__ = ["WEBHOOK_TIMEOUT", "WebhookHook"]
+__all__ = ["WEBHOOK_TIMEOUT", "WebhookHook", "resolve"]
 
 WEBHOOK_TIMEOUT: Final = 10.0
 """Seconds a service has if nobody says otherwise, all tries together."""
@@ -43,6 +43,9 @@ FIRST_WAIT: Final = 0.1
 """Seconds before a second try; before the third, four times as long."""
 
 WORTH_A_RETRY: Final = frozenset({429, 500, 502, 503, 504})
+
+MOST_RESOLVERS: Final = 256
+"""Tenants whose look-ups are kept apart at one time."""
 
 OURS: Final = ("host", "content-", "transfer-", "accept", "connection", "webhook-")
 """How headers begin that a definition cannot set."""
@@ -79,15 +82,15 @@ class Retryable(HookFailed):
         super().__init__(problem)
 
 
-@cache
-def _resolver() -> DaemonPool:
-    """Threads for looking up names, and nothing else: a look-up that hangs holds up no file and no other hook."""
+@lru_cache(maxsize=MOST_RESOLVERS)
+def _resolver(_tenant: str) -> DaemonPool:
+    """Threads for looking up one tenant's names, and nothing else: one that hangs holds up no file and nobody else."""
     return DaemonPool(4, "amplifier-hooks-resolver")
 
 
-async def resolve(host: str, port: int) -> list[str]:
-    """The addresses a name stands for. Raises `OSError` when there are none."""
-    found = await _resolver().run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+async def resolve(host: str, port: int, tenant: str = "") -> list[str]:
+    """The addresses a name stands for, looked up for this tenant. Raises `OSError` when there are none."""
+    found = await _resolver(tenant).run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -96,21 +99,23 @@ class WebhookHook:
     """One service as a handler: register it with a timeout, `WEBHOOK_TIMEOUT` if there is no better one.
 
     Redirects are not followed, and neither proxies nor netrc nor cookies of the environment are used. A service that
-    failed several times in a row is not asked for a while. Tries that are worth repeating are, within `retry_within`
-    seconds, under the same id.
+    failed several times in a row for a tenant is not asked for that tenant for a while. Tries that are worth repeating
+    are, within `retry_within` seconds, under the same id.
     """
 
     url: str
     secrets: tuple[str, ...] = field(default=(), converter=_checked_secrets, repr=False)
     headers: Mapping[str, str] = field(factory=dict, converter=_checked_headers, repr=False)
     reach: Reach = PUBLIC
+    method: str = "POST"
     codec: Codec = NATIVE
     retry_within: float = WEBHOOK_TIMEOUT
     verify: ssl.SSLContext | None = field(default=None, repr=False)
     """Whose certificates are trusted; those of the operating system if None."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-    resolve: Callable[[str, int], Awaitable[list[str]]] = resolve
+    resolve: Callable[[str, int], Awaitable[list[str]]] | None = None
+    """Looks names up; if None, the operating system, for every tenant in threads of its own."""
     parts: SplitResult = field(init=False, repr=False)
     circuit: Circuit = field(init=False, repr=False, default=Factory(lambda self: Circuit(self.clock), takes_self=True))
 
@@ -130,26 +135,30 @@ class WebhookHook:
         that is none or proves nothing, `HookFailed` for everything else. Cancelling it drops the connection.
         """
         request_id = f"msg_{uuid4().hex}"
-        body = self.codec.question(event, data, request_id)
-        self.circuit.enter()
-        try:
-            answer = await self._asked(request_id, body)
-        except HookError:
-            self.circuit.failed()
-            raise
-        except asyncio.CancelledError:
-            self.circuit.failed()  # nobody waited any longer
-            raise
-        self.circuit.worked()
+        answer = await self.exchange(request_id, self.codec.question(event, data, request_id), _tenant_of(data))
         return self.codec.reply(event, data, answer, request_id)
 
-    async def _asked(self, request_id: str, body: bytes) -> bytes:
+    async def exchange(self, request_id: str, body: bytes, tenant: str = "") -> bytes:
+        """The body of its answer to a body of one's own, under this id, for this tenant. Raises as a call does."""
+        self.circuit.enter(tenant)
+        try:
+            answer = await self._asked(request_id, body, tenant)
+        except HookError:
+            self.circuit.failed(tenant)
+            raise
+        except asyncio.CancelledError:
+            self.circuit.failed(tenant)  # nobody waited any longer
+            raise
+        self.circuit.worked(tenant)
+        return answer
+
+    async def _asked(self, request_id: str, body: bytes, tenant: str) -> bytes:
         """The body of its answer, after as many tries as are worth it."""
         end = self.clock() + self.retry_within
         wait = FIRST_WAIT
         for left in reversed(range(TRIES)):
             try:
-                return await self._once(request_id, body)
+                return await self._once(request_id, body, tenant)
             except Retryable as failure:
                 pause = max(wait, failure.after)
                 if not left or self.clock() + pause >= end:
@@ -158,13 +167,13 @@ class WebhookHook:
             wait *= 4
         raise AssertionError("unreachable")
 
-    async def _once(self, request_id: str, body: bytes) -> bytes:
+    async def _once(self, request_id: str, body: bytes, tenant: str) -> bytes:
         import httpx2
 
         host, scheme = self.parts.hostname or "", self.parts.scheme
         port = self.parts.port or (443 if scheme == "https" else 80)
         try:
-            found = await self.resolve(host, port)
+            found = await (partial(resolve, tenant=tenant) if self.resolve is None else self.resolve)(host, port)
         except OSError as error:
             raise Retryable(f"its name cannot be resolved ({type(error).__name__})") from None
         address = self.reach.choose(host, scheme, found)
@@ -179,7 +188,7 @@ class WebhookHook:
                     verify=self.verify or _trusted(),  # the chain's deadline holds for all of it
                 ) as client,
                 client.stream(
-                    "POST", target, content=body, headers=headers, extensions={"sni_hostname": host}
+                    self.method, target, content=body, headers=headers, extensions={"sni_hostname": host}
                 ) as response,
             ):
                 return await self._read(response, request_id)
@@ -228,6 +237,11 @@ class WebhookHook:
                 continue
             return
         raise InvalidResult("an answer that is not signed with our secret, or not recently: sign it like the request")
+
+
+def _tenant_of(data: Mapping[str, Any]) -> str:
+    tenant = data.get("tenant_id")
+    return tenant if isinstance(tenant, str) else ""
 
 
 def _webhook(secret: str) -> Any:

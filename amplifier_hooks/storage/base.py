@@ -36,9 +36,13 @@ class Statement:
 
 @frozen
 class Wake:
-    """Wake whoever watches this topic, once the transaction holds. A topic is short: a notification has 8,000 bytes."""
+    """Wake whoever watches this topic, once the transaction holds. A topic is short: a notification has 8,000 bytes.
+
+    `said`: a statement of the script has notified other machines itself.
+    """
 
     topic: str
+    said: bool = False
 
 
 Script = Generator[Statement | Wake, list[Row], T]
@@ -83,6 +87,10 @@ class Database(Protocol):
 
     async def close(self) -> None:
         """Let go of everything. Whoever waits is woken. Twice is harmless."""
+        ...
+
+    async def migrate(self, *migrations: Migrations) -> None:
+        """Bring the tables of further components up to date, made if they are not there. Raises as `open` does."""
         ...
 
     async def run(self, script: Script[T]) -> T:

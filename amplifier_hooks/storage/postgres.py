@@ -31,6 +31,7 @@ POLL: Final = 0.25
 """Seconds between two looks where nobody can listen."""
 AGAIN: Final = 0.25
 """Seconds before a lost listener connects again."""
+NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 LOCK: Final = 0x616D7068
 """The advisory lock under which tables are migrated."""
 
@@ -96,7 +97,8 @@ class PostgresDatabase:
                 )
             try:
                 await self._check()
-                await self._migrate()
+                await self._prepare()
+                await self.migrate(*self._migrations)
             except BaseException:
                 await self.close()
                 raise
@@ -122,6 +124,13 @@ class PostgresDatabase:
             with suppress(Exception):  # the server may be gone; there is nothing left to lose
                 closing.result()
 
+    async def migrate(self, *migrations: Migrations) -> None:
+        """Bring the tables of further components up to date."""
+        async with self._connection() as connection:
+            for migration in migrations:
+                while not await self._stepped(connection, migration):
+                    pass
+
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction; notifications go out with its commit."""
         topics: list[str] = []
@@ -136,16 +145,20 @@ class PostgresDatabase:
 
     async def _finished(self, connection: Any, script: Script[T], topics: list[str]) -> T:
         """What the script returns, having been given what it asked for."""
+        unsaid: dict[str, None] = {}
         try:
             step = next(script)
             while True:
                 if isinstance(step, Wake):
                     topics.append(step.topic)
-                    await connection.execute("SELECT pg_notify($1, $2)", self.schema, step.topic)
+                    if not step.said:
+                        unsaid[step.topic] = None
                     step = script.send([])
                 else:
                     step = script.send(await connection.fetch(self._sql(step.sql), *step.values))
         except StopIteration as stop:
+            if unsaid:  # all at once, for they go out with the commit anyway
+                await connection.execute(NOTIFY, self.schema, list(unsaid))
             result: T = stop.value
             return result
 
@@ -193,8 +206,10 @@ class PostgresDatabase:
             connection = await self._taken(pool)
             try:
                 yield connection
-            finally:
+            except BaseException:
                 await pool.release(connection)
+                raise
+            await self._given_back(pool, connection)
 
     async def _taken(self, pool: Any) -> Any:
         """A connection that is at hand, or one of the pool's. The pool makes a task for each that it gives or takes."""
@@ -227,18 +242,14 @@ class PostgresDatabase:
             if await connection.fetchval("SHOW synchronous_commit") == "off":
                 raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
 
-    async def _migrate(self) -> None:
-        async with self._connection() as connection:
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-                await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
-                await connection.execute(
-                    f"CREATE TABLE IF NOT EXISTS {self._quoted}.schema_version "
-                    "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-                )
-            for migration in self._migrations:
-                while not await self._stepped(connection, migration):
-                    pass
+    async def _prepare(self) -> None:
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
+            await connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._quoted}.schema_version "
+                "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+            )
 
     async def _stepped(self, connection: Any, migration: Migrations) -> bool:
         """Take one step in a transaction of its own, or say that there is none left."""
@@ -326,6 +337,7 @@ def meaning(problem: Exception) -> StoreUnavailable | None:
         return StoreBusy("the database did not answer in time")
     if isinstance(problem, asyncpg.exceptions.QueryCanceledError):
         return StoreBusy(f"the database gave up: {problem}")
-    if isinstance(problem, OSError | asyncpg.PostgresError | asyncpg.InterfaceError):
+    # The driver's own internal error is what it raises when the server vanishes between two of its steps.
+    if isinstance(problem, OSError | asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return StoreUnavailable(f"store_unavailable: {problem or type(problem).__name__}")
     return None

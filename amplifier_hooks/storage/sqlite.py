@@ -110,6 +110,10 @@ class SqliteDatabase:
         else:
             thread.end()
 
+    async def migrate(self, *migrations: Migrations) -> None:
+        """Bring the tables of further components up to date."""
+        await self._do(lambda: _migrate(self._open_connection, migrations))
+
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, in one go of the thread: no waiting in between."""
         result, topics = await self._do(lambda: _drive(self._open_connection, script))

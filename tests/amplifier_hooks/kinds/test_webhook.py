@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -18,7 +19,8 @@ from standardwebhooks import Webhook
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.errors import EndpointForbidden, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.kinds.address import PUBLIC, Reach
-from amplifier_hooks.kinds.webhook import WebhookHook
+from amplifier_hooks.kinds.circuit import MOST_TENANTS, Circuit
+from amplifier_hooks.kinds.webhook import WebhookHook, resolve
 from amplifier_hooks.result import HookResult, Outcome
 from amplifier_hooks.testing import RecordingContext
 
@@ -541,6 +543,60 @@ async def test_a_service_that_is_down_is_left_alone() -> None:
         results = await asyncio.gather(*(hook("tool:pre", CALL) for _ in range(20)), return_exceptions=True)
         assert len(service.seen) == 6
         assert sum(isinstance(result, HookUnavailable) for result in results) == 19
+
+
+@pytest.mark.fault("F-WH-12")
+@pytest.mark.rule("TEN-1", "DEF-5")
+async def test_one_tenants_failures_leave_a_service_to_the_others() -> None:
+    """A service that one tenant's payloads made fail is left alone for that tenant, and asked for the others."""
+
+    async def script(request: Request, writer: asyncio.StreamWriter) -> None:
+        bad = request.json["data"]["tenant_id"] == "acme"
+        await (saying(b"", status="404 Gone") if bad else saying({"action": "deny"}))(request, writer)
+
+    async with serving(script) as service:
+        hook = service.hook(clock=lambda: 0.0)
+        for _ in range(5):
+            with pytest.raises(HookFailed):
+                await hook("tool:pre", {**CALL, "tenant_id": "acme"})
+        with pytest.raises(HookUnavailable, match="failed 5 times"):
+            await hook("tool:pre", {**CALL, "tenant_id": "acme"})
+        assert (await hook("tool:pre", {**CALL, "tenant_id": "globex"})).action == "deny"
+        with pytest.raises(HookUnavailable):
+            await hook("tool:pre", {**CALL, "tenant_id": "acme"})
+
+
+@pytest.mark.rule("TEN-1", "DEF-5")
+async def test_a_name_that_hangs_holds_up_its_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While look-ups of one tenant's hang, others' go on: nobody's name server takes the threads of somebody else."""
+    release = threading.Event()
+
+    def look_up(host: str, port: int, *_: object) -> list[object]:  # the operating system, which nobody can ask to hang
+        if host == "hangs.example":
+            release.wait(10)
+        return [(0, 0, 0, "", ("192.0.2.1", port))]
+
+    monkeypatch.setattr("amplifier_hooks.kinds.webhook.socket.getaddrinfo", look_up)
+    hanging = [asyncio.create_task(resolve("hangs.example", 443, "acme")) for _ in range(20)]
+    try:
+        assert await asyncio.wait_for(resolve("quick.example", 443, "globex"), 5) == ["192.0.2.1"]
+        assert not any(task.done() for task in hanging)
+    finally:
+        release.set()
+        await asyncio.gather(*hanging)
+
+
+@pytest.mark.rule("TEN-1")
+def test_failures_of_many_tenants_do_not_fill_the_memory() -> None:
+    """However many tenants have failures, so many are remembered, and the last ones among them."""
+    circuit = Circuit(lambda: 0.0)
+    for number in range(3_000):
+        for _ in range(5):
+            circuit.failed(f"tenant{number}")
+    with pytest.raises(HookUnavailable):
+        circuit.enter("tenant2999")
+    circuit.enter("tenant0")
+    assert len(circuit) == MOST_TENANTS
 
 
 async def test_a_service_that_comes_back_is_asked_again() -> None:

@@ -1,0 +1,253 @@
+"""What each hook did, for a day: entries of the execution log, in a database.
+
+An entry is one event with every hook that was reached. It is there to look at; what has to be proved stands in the
+record.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from amplifier_hooks.result import Action, Status
+from amplifier_hooks.storage import Migrations, Script, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from amplifier_hooks.storage import Database, Row
+
+__all__ = [
+    "EXECUTION_TABLES",
+    "ExecutionStore",
+    "HookExecutionLog",
+    "HookRun",
+    "HookStatistics",
+    "LogPlace",
+    "new_log_id",
+]
+
+MOST_ENTRIES: Final = 10_000
+"""Entries of one tenant; the oldest go first, and nobody's push out another's."""
+
+EXECUTION_TABLES: Final = Migrations(
+    component="executions",
+    steps=(
+        (
+            """CREATE TABLE {schema}.hook_execution (
+                log_id TEXT PRIMARY KEY,
+                tenant TEXT NOT NULL,
+                event TEXT NOT NULL,
+                at BIGINT NOT NULL,
+                aborted INTEGER NOT NULL,
+                entry TEXT NOT NULL
+            )""",
+            "CREATE INDEX hook_execution_of ON {schema}.hook_execution (tenant, at)",
+            "CREATE INDEX hook_execution_at ON {schema}.hook_execution (at)",
+            """CREATE TABLE {schema}.hook_run (
+                log_id TEXT NOT NULL,
+                number INTEGER NOT NULL,
+                tenant TEXT NOT NULL,
+                hook TEXT NOT NULL,
+                event TEXT NOT NULL,
+                at BIGINT NOT NULL,
+                status TEXT NOT NULL,
+                aborted INTEGER NOT NULL,
+                duration BIGINT,
+                PRIMARY KEY (log_id, number)
+            )""",
+            "CREATE INDEX hook_run_of ON {schema}.hook_run (tenant, at)",
+            "CREATE INDEX hook_run_at ON {schema}.hook_run (at)",
+        ),
+    ),
+)
+
+
+def new_log_id() -> str:
+    """An id no other entry has."""
+    return f"log_{secrets.token_hex(12)}"
+
+
+class HookRun(BaseModel):
+    """What one hook did."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hook_name: str
+    success: bool = Field(description="Whether it ran to an answer, whatever the answer was.")
+    status: Status = Field(description="How it ended: ok, or why there is no answer.")
+    action: Action = Field(description="What its answer, or its failure, amounts to.")
+    data: dict[str, Any] | None = Field(None, description="What it answered with, without secrets.")
+    said: str | None = Field(None, description="Why it denied, or what it asked.")
+    error: str | None = None
+    duration_ms: float | None = Field(None, description="null where its own time was not worth measuring.")
+
+
+class HookExecutionLog(BaseModel):
+    """One event, and what its hooks did."""
+
+    model_config = ConfigDict(frozen=True)
+
+    log_id: str
+    event_type: str
+    tenant_id: str
+    hook_results: list[HookRun]
+    aborted: bool
+    abort_reason: str | None = None
+    total_duration_ms: float
+    timestamp: AwareDatetime
+    request_id: str = Field("", description="What it belongs to: the request's, run's or event's own id.")
+
+
+class HookStatistics(BaseModel):
+    """How one hook did at one event."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hook_name: str
+    event_type: str
+    runs: int
+    failures: int = Field(description="Those without an answer, timeouts among them.")
+    timeouts: int
+    aborts: int = Field(description="Those that denied.")
+    mean_ms: float | None = Field(description="null where no time was measured.")
+    p95_ms: float | None
+
+
+@frozen
+class LogPlace:
+    """Where a page of the log ends: the next one begins with what is older."""
+
+    at: int
+    log_id: str
+
+    @classmethod
+    def of(cls, entry: HookExecutionLog) -> LogPlace:
+        """The place of an entry."""
+        return cls(_micros(entry.timestamp), entry.log_id)
+
+
+class ExecutionStore:
+    """The execution log of a database. All methods raise `StoreUnavailable` when it cannot be used."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def add(self, entries: Iterable[HookExecutionLog]) -> None:
+        """Keep entries, all of them or none."""
+        await self.database.run(self._add(tuple(entries)))
+
+    async def get(self, log_id: str, tenant: str | None = None) -> HookExecutionLog | None:
+        """An entry, of this tenant or of any; None if there is none."""
+        rows = await self.database.fetch(GET, log_id, tenant)
+        return _entry(rows[0]) if rows else None
+
+    async def find(
+        self,
+        *,
+        tenant: str | None = None,
+        event: str | None = None,
+        aborted: bool | None = None,
+        hook: str | None = None,
+        after: LogPlace | None = None,
+        limit: int = 100,
+    ) -> list[HookExecutionLog]:
+        """Entries, newest first; of this tenant or all, of this event, that were stopped or not, with this hook."""
+        stopped = None if aborted is None else int(aborted)
+        start = (None, None) if after is None else (after.at, after.log_id)
+        rows = await self.database.fetch(FIND, tenant, event, stopped, hook, *start, limit)
+        return [_entry(row) for row in rows]
+
+    async def statistics(
+        self, *, tenant: str | None = None, hook: str | None = None, event: str | None = None
+    ) -> list[HookStatistics]:
+        """How each hook did at each event, over all that is kept."""
+        rows = await self.database.fetch(STATISTICS, tenant, hook, event)
+        return [
+            HookStatistics(
+                hook_name=name,
+                event_type=of,
+                runs=runs,
+                failures=failures,
+                timeouts=timeouts,
+                aborts=aborts,
+                mean_ms=None if mean is None else float(mean) / 1e3,
+                p95_ms=None if p95 is None else p95 / 1e3,
+            )
+            for name, of, runs, failures, timeouts, aborts, mean, p95 in rows
+        ]
+
+    async def purge(self, before: datetime, tenants: Iterable[str] = (), *, most: int = MOST_ENTRIES) -> None:
+        """Remove what is older, and of these tenants also what is beyond their `most` newest."""
+        await self.database.run(self._purge(_micros(before), tuple(tenants), most))
+
+    def _add(self, entries: Sequence[HookExecutionLog]) -> Script[None]:
+        for entry in entries:
+            at = _micros(entry.timestamp)
+            values = (entry.log_id, entry.tenant_id, entry.event_type, at, int(entry.aborted))
+            yield Statement(ADD, (*values, entry.model_dump_json()))
+            for number, run in enumerate(entry.hook_results):
+                spent = None if run.duration_ms is None else round(run.duration_ms * 1e3)
+                facts = (run.status, int(run.action == "deny"), spent)
+                yield Statement(
+                    ADD_RUN, (entry.log_id, number, entry.tenant_id, run.hook_name, entry.event_type, at, *facts)
+                )
+
+    def _purge(self, before: int, tenants: Sequence[str], most: int) -> Script[None]:
+        for table in ("hook_execution", "hook_run"):
+            yield Statement(f"DELETE FROM {{schema}}.{table} WHERE at < $1", (before,))  # noqa: S608  # constants
+        for tenant in tenants:
+            rows = yield Statement(BEYOND, (tenant, most))
+            for table in ("hook_execution", "hook_run") if rows else ():
+                yield Statement(
+                    f"DELETE FROM {{schema}}.{table} WHERE tenant = $1 AND at <= $2",  # noqa: S608  # the same
+                    (tenant, rows[0][0]),
+                )
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND
+
+
+def _entry(row: Row) -> HookExecutionLog:
+    return HookExecutionLog.model_validate_json(row[0])
+
+
+ADD: Final = (
+    "INSERT INTO {schema}.hook_execution (log_id, tenant, event, at, aborted, entry) VALUES ($1, $2, $3, $4, $5, $6)"
+)
+ADD_RUN: Final = (
+    "INSERT INTO {schema}.hook_run (log_id, number, tenant, hook, event, at, status, aborted, duration) "
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+)
+GET: Final = "SELECT entry FROM {schema}.hook_execution WHERE log_id = $1 AND (CAST($2 AS TEXT) IS NULL OR tenant = $2)"
+FIND: Final = (
+    "SELECT e.entry FROM {schema}.hook_execution e "
+    "WHERE (CAST($1 AS TEXT) IS NULL OR e.tenant = $1) AND (CAST($2 AS TEXT) IS NULL OR e.event = $2) "
+    "AND (CAST($3 AS INTEGER) IS NULL OR e.aborted = $3) "
+    "AND (CAST($4 AS TEXT) IS NULL OR EXISTS "
+    "(SELECT 1 FROM {schema}.hook_run r WHERE r.log_id = e.log_id AND r.hook = $4)) "
+    "AND (CAST($5 AS BIGINT) IS NULL OR e.at < $5 OR (e.at = $5 AND e.log_id < CAST($6 AS TEXT))) "
+    "ORDER BY e.at DESC, e.log_id DESC LIMIT CAST($7 AS INTEGER)"
+)
+BEYOND: Final = (
+    "SELECT at FROM {schema}.hook_execution WHERE tenant = $1 ORDER BY at DESC LIMIT 1 OFFSET CAST($2 AS INTEGER)"
+)
+STATISTICS: Final = (
+    "SELECT hook, event, count(*), sum(CASE WHEN status <> 'ok' THEN 1 ELSE 0 END), "
+    "sum(CASE WHEN status = 'timeout' THEN 1 ELSE 0 END), sum(aborted), avg(duration), "
+    "min(CASE WHEN duration IS NOT NULL AND place * 100 >= timed * 95 THEN duration END) "
+    "FROM (SELECT hook, event, status, aborted, duration, "
+    "row_number() OVER (PARTITION BY hook, event, (duration IS NULL) ORDER BY duration) AS place, "
+    "count(duration) OVER (PARTITION BY hook, event) AS timed FROM {schema}.hook_run "
+    "WHERE (CAST($1 AS TEXT) IS NULL OR tenant = $1) AND (CAST($2 AS TEXT) IS NULL OR hook = $2) "
+    "AND (CAST($3 AS TEXT) IS NULL OR event = $3)) ranked GROUP BY hook, event ORDER BY hook, event"
+)

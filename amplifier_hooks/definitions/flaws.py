@@ -1,0 +1,75 @@
+"""What is wrong with definitions: everything at once, each with its file and line."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from amplifier_hooks.errors import HookError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+__all__ = ["Flaw", "InvalidDefinitions", "Spot", "meant", "said_of"]
+
+
+@frozen(order=True)
+class Spot:
+    """A line of a file; without one, whatever the definition was kept in."""
+
+    path: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path or "definitions"
+
+
+@frozen(order=True)
+class Flaw:
+    """One thing that is wrong, and how to put it right."""
+
+    spot: Spot
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.spot}: {self.said}"
+
+
+class InvalidDefinitions(HookError, ValueError):
+    """Definitions that cannot be used. `flaws` has all mistakes, in the order of files and lines.
+
+    `files` are those that were looked for while they were read, there or not.
+    """
+
+    def __init__(self, flaws: Iterable[Flaw], files: Iterable[Path] = ()) -> None:
+        self.flaws = tuple(sorted(set(flaws)))
+        self.files = tuple(files)
+        super().__init__("\n".join(map(str, self.flaws)))
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Which of the known words was meant, or which there are."""
+    names = sorted(known)
+    near = get_close_matches(word, names, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
+
+
+def said_of(error: ErrorDetails, known: Iterable[str]) -> str:
+    """One of pydantic's errors as a sentence; `known` are the keys there may be where it occurred."""
+    at: tuple[Any, ...] = error["loc"]
+    key = ".".join(map(str, at))[:80]
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; {meant(str(at[-1]), known)}"
+    if error["type"] == "missing":
+        return f"{key!r} is missing; add it"
+    if error["type"] == "value_error":
+        said = str(error["ctx"]["error"])
+        return f"{key!r}: {said}" if key else said
+    if error["type"] == "literal_error":
+        return f"{key!r} is {error['input']!r:.40}; write {error['ctx']['expected']}"
+    return f"{key!r} is {error['input']!r:.40}: {error['msg'][:1].lower()}{error['msg'][1:]}"

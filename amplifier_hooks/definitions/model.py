@@ -1,0 +1,309 @@
+"""One hook as data.
+
+```
+NewHook          what somebody writes: a name, an event, and what carries it out
+HookChanges      what somebody wants to be different
+HookDefinition   the hook that is kept: the same, with its id, its tenant and its dates
+```
+
+A name is what people tell hooks apart by, so it is plain ASCII: there are no look-alikes of other alphabets, nothing
+invisible, and nothing a file system reads as a path. `likeness` catches what is left, such as `1` for `l`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    model_validator,
+)
+
+from amplifier_hooks.action import freeze
+from amplifier_hooks.credentials import is_secret_name
+from amplifier_hooks.definitions.bands import Band, FailMode, band_of
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
+from amplifier_hooks.events import canonical
+from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.vocabulary import is_pattern
+
+__all__ = [
+    "EXTERNAL_KINDS",
+    "HIDDEN",
+    "HookChanges",
+    "HookDefinition",
+    "Kind",
+    "NewHook",
+    "likeness",
+    "new_hook_id",
+    "tenant_id_or_error",
+]
+
+Kind = Literal["python", "command", "http", "agent"]
+"""How a hook is carried out."""
+
+EXTERNAL_KINDS: Final[tuple[Kind, ...]] = ("command", "http", "agent")
+"""What a `handler_ref` may say in place of the name of some Python."""
+
+HIDDEN: Final = "(hidden)"
+"""What is shown in the place of a secret."""
+
+CARRIERS: Final = ("headers", "env")
+"""Where keys stand under names of all sorts."""
+
+LARGEST_CONFIG: Final = 64 * 1024
+DEEPEST_CONFIG: Final = 16
+LONGEST_NAME: Final = 100
+LONGEST_DESCRIPTION: Final = 2_000
+MOST_TAGS: Final = 20
+LONGEST_TIMEOUT: Final[dict[Kind, int]] = {"python": 5_000, "command": 600_000, "http": 600_000, "agent": 3_600_000}
+"""Milliseconds at most, by kind."""
+
+DOMAIN: Final = b"amplifier-hooks/definition/1\n"
+
+HOOK_ID: Final = r"^hook_[0-9a-f]{12}\z"
+NAME: Final = re.compile(r"[A-Za-z0-9](?:[ ._-]?[A-Za-z0-9])*")
+TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,49}")
+TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}")
+EVENT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
+PATTERN: Final = re.compile(r"\*|[a-z][a-z0-9_-]{0,49}:\*")
+REFERENCE: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*(?::[A-Za-z_]\w*(?:\.\w+)*)?", re.ASCII)
+LONGEST_REFERENCE: Final = 200
+CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What no description needs: characters that end a line, move a cursor, reorder their neighbours, or are none."""
+
+_LIKE: Final = str.maketrans({"1": "l", "i": "l", "0": "o", "_": "-", ".": "-", " ": "-"})
+
+
+def new_hook_id() -> str:
+    """An id nobody has."""
+    return f"hook_{secrets.token_hex(6)}"
+
+
+def likeness(name: str) -> str:
+    """What a name looks like: those of two hooks that could be taken for each other are the same."""
+    return name.lower().translate(_LIKE).replace("rn", "m")
+
+
+def _name(value: str) -> str:
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"a name has at most {LONGEST_NAME} characters")
+    if not NAME.fullmatch(value):
+        raise ValueError(
+            "a name is made of the letters a to z and digits, with single blanks, '.', '_' or '-' between them"
+        )
+    return value
+
+
+def _event(value: str) -> str:
+    name = canonical(value)
+    if not (EVENT.fullmatch(name) or (PATTERN.fullmatch(name) and is_pattern(name))):
+        raise ValueError("an event is a name such as 'tool:pre' in any spelling, 'tool:*' or '*'")
+    return name
+
+
+def _reference(value: str) -> str:
+    if len(value) > LONGEST_REFERENCE or not REFERENCE.fullmatch(value):
+        raise ValueError(
+            "a handler_ref is 'package.module:name', the name of an entry point, 'command', 'http' or 'agent'"
+        )
+    return value
+
+
+def _description(value: str) -> str:
+    if CONTROLS.search(value):
+        raise ValueError("a description has no control characters in it, nor any that reorder what is around them")
+    return value
+
+
+def _matcher(value: str) -> str:
+    try:
+        return compile_matcher(value).spec
+    except InvalidRegistration as problem:
+        raise ValueError(str(problem)) from None
+
+
+def _tag(value: str) -> str:
+    if not TAG.fullmatch(value):
+        raise ValueError("a tag is letters, digits and '._:/-', at most 50 of them")
+    return value
+
+
+def _tags(value: list[str]) -> list[str]:
+    return list(dict.fromkeys(value))
+
+
+def tenant_id_or_error(value: str) -> str:
+    """The id of a tenant, as it is; `""` is the system. Raises `ValueError` for what is none."""
+    if value and not TENANT.fullmatch(value):
+        raise ValueError("a tenant's id is letters, digits and '._:@-', at most 100 of them")
+    return value
+
+
+def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        frozen = freeze(value)
+        json.dumps(value, ensure_ascii=False).encode()
+    except InputNotFreezable as problem:
+        raise ValueError(f"config is plain JSON, and {problem.problem}") from None
+    except UnicodeEncodeError:
+        raise ValueError("config has half of a character in it, which nothing that keeps it could write") from None
+    if len(frozen) > LARGEST_CONFIG or _depth(value) > DEEPEST_CONFIG:
+        raise ValueError(f"config has at most {LARGEST_CONFIG:,} bytes, and is nested at most {DEEPEST_CONFIG} deep")
+    return value
+
+
+def _depth(value: JsonValue) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, parts), default=0) if isinstance(value, dict | list) else 0
+
+
+def _moment(value: object) -> object:
+    """A date in a file is a text."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_name)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_moment), AfterValidator(_utc)]
+
+
+class NewHook(BaseModel):
+    """A hook as somebody writes it: everything but its id, its tenant and its dates."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Name = Field(description="What people call it; letters, digits, and single blanks, '.', '_' or '-' between.")
+    description: Annotated[str, AfterValidator(_description)] = Field("", max_length=LONGEST_DESCRIPTION)
+    event_type: Annotated[str, AfterValidator(_event)] = Field(
+        min_length=1, max_length=100, description="The event, in any spelling; kept in its own: 'tool:pre'."
+    )
+    priority: StrictInt = Field(100, ge=0, le=1000, description="Lower runs first; 0 to 99 fail closed.")
+    handler_ref: Annotated[str, AfterValidator(_reference)] = Field(
+        min_length=1,
+        max_length=LONGEST_REFERENCE,
+        description="'package.module:name', the name of an entry point, or a kind: 'command', 'http', 'agent'.",
+    )
+    timeout_ms: StrictInt | None = Field(None, gt=0, description="null: by kind; a python hook has 200, at most 5000.")
+    enabled: StrictBool = True
+    config: Annotated[dict[str, JsonValue], AfterValidator(_config)] = Field(
+        default_factory=dict, description="What the handler is built with, by its kind."
+    )
+    fail_mode: FailMode | None = Field(None, description="What a failure means; null: by the band of its priority.")
+    tags: Annotated[list[Annotated[str, AfterValidator(_tag)]], AfterValidator(_tags)] = Field(
+        default_factory=list, max_length=MOST_TAGS
+    )
+    matcher: Annotated[str, AfterValidator(_matcher)] | None = Field(
+        None, max_length=2_048, description="Which tools it is for: a name, 'Write|Edit', a glob, 're:…'; null: all."
+    )
+
+    @model_validator(mode="after")
+    def _timely(self) -> Self:
+        longest = LONGEST_TIMEOUT[self.kind]
+        if self.timeout_ms is not None and self.timeout_ms > longest:
+            raise ValueError(f"timeout_ms of a {self.kind} hook is at most {longest}")
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """How it is carried out."""
+        return next((kind for kind in EXTERNAL_KINDS if kind == self.handler_ref), "python")
+
+    @property
+    def band(self) -> Band:
+        """Where its priority puts it."""
+        return band_of(self.priority)
+
+    def defined(self, *, tenant_id: str, hook_id: str, now: datetime) -> HookDefinition:
+        """The definition that comes of it, for this tenant, under this id and from this moment on."""
+        said = self.model_dump()
+        return HookDefinition(**said, hook_id=hook_id, tenant_id=tenant_id, created_at=now, updated_at=now)
+
+
+class HookDefinition(NewHook):
+    """A hook as data. Nothing about it changes; `HookChanges` make another one."""
+
+    hook_id: str = Field(default_factory=new_hook_id, pattern=HOOK_ID)
+    tenant_id: Annotated[str, AfterValidator(tenant_id_or_error)] = Field(
+        "", max_length=100, description="Whose it is; '' is the system's, and runs for everybody."
+    )
+    created_at: Moment = Field(default_factory=lambda: datetime.now(UTC))
+    updated_at: Moment = Field(default_factory=lambda said: said["created_at"])
+
+    @property
+    def digest(self) -> str:
+        """Stands for everything about it but its dates: another definition, another digest."""
+        said = self.model_dump(mode="json", exclude={"created_at", "updated_at"})
+        return hashlib.sha256(DOMAIN + freeze(said)).hexdigest()
+
+    def shown(self) -> dict[str, Any]:
+        """The definition as plain JSON for whoever may read it: what stands under a secret's name is hidden."""
+        said = self.model_dump(mode="json")
+        return {**said, "config": _hidden("", said["config"])}
+
+
+class HookChanges(BaseModel):
+    """What is to be different about a hook: the fields that are given, and no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Name | None = None
+    description: str | None = None
+    event_type: str | None = None
+    priority: StrictInt | None = None
+    handler_ref: str | None = None
+    timeout_ms: StrictInt | None = None
+    enabled: StrictBool | None = None
+    config: dict[str, JsonValue] | None = None
+    fail_mode: FailMode | None = None
+    tags: list[str] | None = None
+    matcher: str | None = None
+
+    def applied(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
+        """The definition with the changes. A secret that comes back as it was shown stays what it was.
+
+        Raises pydantic's `ValidationError` where what comes of it is no definition.
+        """
+        changed = self.model_dump(exclude_unset=True)
+        if "config" in changed and changed["config"] is not None:
+            changed["config"] = _kept("", changed["config"], definition.config)
+        return HookDefinition(**{**definition.model_dump(), **changed, "updated_at": now})
+
+
+def _hidden(name: str, value: Any, within: str = "") -> Any:
+    """A part of a config without its secrets; the name of a variable that holds one is none."""
+    if value in (None, "", [], {}) or name.endswith("_env"):
+        return value
+    if is_secret_name(name) or within in CARRIERS:
+        return HIDDEN
+    if name == "url" and isinstance(value, str):
+        address, mark, _ = value.partition("?")
+        return f"{address}?{HIDDEN}" if mark else value
+    if isinstance(value, dict):
+        return {one: _hidden(one, item, name) for one, item in value.items()}
+    return [_hidden("", item) for item in value] if isinstance(value, list) else value
+
+
+def _kept(name: str, new: Any, old: Any, within: str = "") -> Any:
+    """What was given; where that is what was shown in the place of a secret, the secret."""
+    if new == _hidden(name, old, within):
+        return old
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return new
+    return {one: _kept(one, value, old.get(one), name) for one, value in new.items()}

@@ -1,0 +1,242 @@
+"""Definitions in a database: one text for memory, SQLite and PostgreSQL.
+
+A definition is kept whole, with a version that counts its changes. Whoever changes it says which version they have
+seen; of two changes at once one happens, and the other is told that it comes too late.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from amplifier_hooks.definitions.model import HookDefinition, likeness
+from amplifier_hooks.errors import HookError, HookRefused
+from amplifier_hooks.storage import Migrations, Script, Statement, Wake
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from amplifier_hooks.storage import Database, Row
+    from amplifier_hooks.storage.bells import Watch
+
+__all__ = [
+    "DEFINITION_TABLES",
+    "MOST_DEFINITIONS",
+    "ChangedMeanwhile",
+    "DefinitionStore",
+    "ListPlace",
+    "NameTaken",
+    "StoredHook",
+    "TooManyDefinitions",
+]
+
+MOST_DEFINITIONS: Final = 100
+"""Definitions of one tenant."""
+
+READ_AT_MOST: Final = 8_192
+"""Definitions that are kept as they were read, so that lists need not read them again."""
+
+TOPIC: Final = "definitions"
+
+DEFINITION_TABLES: Final = Migrations(
+    component="definitions",
+    steps=(
+        (
+            """CREATE TABLE {schema}.hook_definition (
+                hook_id TEXT PRIMARY KEY,
+                tenant TEXT NOT NULL,
+                likeness TEXT NOT NULL,
+                event TEXT NOT NULL,
+                enabled INTEGER NOT NULL,
+                created BIGINT NOT NULL,
+                version INTEGER NOT NULL,
+                definition TEXT NOT NULL,
+                UNIQUE (tenant, likeness)
+            )""",
+            "CREATE INDEX hook_definition_order ON {schema}.hook_definition (created, hook_id)",
+        ),
+    ),
+)
+
+
+class NameTaken(HookRefused):
+    """Another hook of the tenant has this name, or one that could be taken for it."""
+
+    def __init__(self, name: str, other: str) -> None:
+        self.name = name
+        self.other = other
+        super().__init__(f"the name {name!r} could be taken for that of the hook {other!r}; choose another")
+
+
+class TooManyDefinitions(HookRefused):
+    """The tenant has as many definitions as it may."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"there are {most} definitions, and no more are allowed; delete one first")
+
+
+class ChangedMeanwhile(HookError):
+    """The definition is not the version any more that the change was meant for. `version` is None if it is gone."""
+
+    def __init__(self, hook_id: str, version: int | None) -> None:
+        self.hook_id = hook_id
+        self.version = version
+        now = "gone" if version is None else f"at version {version}"
+        super().__init__(f"{hook_id} is {now} by now; read it again, and decide again")
+
+
+@frozen
+class StoredHook:
+    """A definition, and how often it has been changed."""
+
+    definition: HookDefinition
+    version: int
+
+
+@frozen
+class ListPlace:
+    """Where a page of a list ends: the next one begins after it."""
+
+    created: int
+    hook_id: str
+
+    @classmethod
+    def of(cls, hook: StoredHook) -> ListPlace:
+        """The place of a hook in the list."""
+        return cls(_micros(hook.definition.created_at), hook.definition.hook_id)
+
+
+class DefinitionStore:
+    """The definitions of a database. All methods raise `StoreUnavailable` when it cannot be used.
+
+    A change that was under way then, or whose caller was cancelled, has happened or has not; reading tells.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._read: dict[str, StoredHook] = {}
+
+    async def create(self, definition: HookDefinition, *, most: int = MOST_DEFINITIONS) -> StoredHook:
+        """Keep a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
+        return await self.database.run(self._create(definition, most))
+
+    async def get(self, hook_id: str, tenant: str | None = None) -> StoredHook | None:
+        """A definition, of this tenant or of any; None if there is none."""
+        rows = await self.database.fetch(GET, hook_id, tenant)
+        return self._stored(rows[0]) if rows else None
+
+    async def find(
+        self,
+        *,
+        tenant: str | None = None,
+        event: str | None = None,
+        enabled: bool | None = None,
+        after: ListPlace | None = None,
+        limit: int = 10_000,
+    ) -> list[StoredHook]:
+        """Definitions in the order they were made; of this tenant or all, for this event, switched on or off."""
+        on = None if enabled is None else int(enabled)
+        start = (None, None) if after is None else (after.created, after.hook_id)
+        rows = await self.database.fetch(FIND, tenant, event, on, *start, limit)
+        return [self._stored(row) for row in rows]
+
+    async def replace(self, definition: HookDefinition, version: int) -> StoredHook:
+        """Keep another definition under the same id, if it still is at this version.
+
+        Raises `ChangedMeanwhile`, `NameTaken`.
+        """
+        return await self.database.run(self._replace(definition, version))
+
+    async def delete(self, hook_id: str, version: int) -> None:
+        """Remove a definition, if it still is at this version. Raises `ChangedMeanwhile`."""
+        await self.database.run(self._delete(hook_id, version))
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Be woken when anything changes: watch, read, wait, read again."""
+        return self.database.watch(TOPIC)
+
+    def _stored(self, row: Row) -> StoredHook:
+        """A row as it was read before, if it is the same text."""
+        text, version = row
+        known = self._read.get(text)
+        if known is None or known.version != version:
+            if len(self._read) >= READ_AT_MOST:
+                self._read.clear()
+            known = self._read[text] = StoredHook(HookDefinition.model_validate_json(text), version)
+        return known
+
+    # -- the transactions ----------------------------------------------------------------------------------------------
+
+    def _create(self, definition: HookDefinition, most: int) -> Script[StoredHook]:
+        tenant, like = definition.tenant_id, likeness(definition.name)
+        yield from self._free(tenant, definition.name, "", most)
+        values = (definition.hook_id, tenant, like, definition.event_type, int(definition.enabled))
+        rows = yield Statement(INSERT, (*values, _micros(definition.created_at), definition.model_dump_json()))
+        if not rows:  # somebody else's, at the same instant
+            raise NameTaken(definition.name, definition.name)
+        yield Wake(TOPIC)
+        return StoredHook(definition, 1)
+
+    def _replace(self, definition: HookDefinition, version: int) -> Script[StoredHook]:
+        yield from self._free(definition.tenant_id, definition.name, definition.hook_id, None)
+        values = (likeness(definition.name), definition.event_type, int(definition.enabled))
+        rows = yield Statement(SET, (definition.hook_id, version, *values, definition.model_dump_json()))
+        if not rows:
+            yield from self._late(definition.hook_id)
+        yield Wake(TOPIC)
+        return StoredHook(definition, version + 1)
+
+    def _delete(self, hook_id: str, version: int) -> Script[None]:
+        rows = yield Statement(DELETE, (hook_id, version))
+        if not rows:
+            yield from self._late(hook_id)
+        yield Wake(TOPIC)
+
+    def _free(self, tenant: str, name: str, besides: str, most: int | None) -> Script[None]:
+        rows = yield Statement(TAKEN, (tenant, likeness(name), besides))
+        ((count, other),) = rows
+        if other is not None:
+            raise NameTaken(name, HookDefinition.model_validate_json(other).name)
+        if most is not None and count >= most:
+            raise TooManyDefinitions(most)
+
+    def _late(self, hook_id: str) -> Script[None]:
+        rows = yield Statement("SELECT version FROM {schema}.hook_definition WHERE hook_id = $1", (hook_id,))
+        raise ChangedMeanwhile(hook_id, rows[0][0] if rows else None)
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND
+
+
+GET: Final = (
+    "SELECT definition, version FROM {schema}.hook_definition "
+    "WHERE hook_id = $1 AND (CAST($2 AS TEXT) IS NULL OR tenant = $2)"
+)
+FIND: Final = (
+    "SELECT definition, version FROM {schema}.hook_definition "
+    "WHERE (CAST($1 AS TEXT) IS NULL OR tenant = $1) AND (CAST($2 AS TEXT) IS NULL OR event = $2) "
+    "AND (CAST($3 AS INTEGER) IS NULL OR enabled = $3) "
+    "AND (CAST($4 AS BIGINT) IS NULL OR created > $4 OR (created = $4 AND hook_id > CAST($5 AS TEXT))) "
+    "ORDER BY created, hook_id LIMIT CAST($6 AS INTEGER)"
+)
+TAKEN: Final = (
+    "SELECT (SELECT count(*) FROM {schema}.hook_definition WHERE tenant = $1), "
+    "(SELECT definition FROM {schema}.hook_definition WHERE tenant = $1 AND likeness = $2 AND hook_id <> $3)"
+)
+INSERT: Final = (
+    "INSERT INTO {schema}.hook_definition (hook_id, tenant, likeness, event, enabled, created, version, definition) "
+    "VALUES ($1, $2, $3, $4, $5, $6, 1, $7) ON CONFLICT DO NOTHING RETURNING hook_id"
+)
+SET: Final = (
+    "UPDATE {schema}.hook_definition SET version = version + 1, likeness = $3, event = $4, enabled = $5, "
+    "definition = $6 WHERE hook_id = $1 AND version = $2 RETURNING hook_id"
+)
+DELETE: Final = "DELETE FROM {schema}.hook_definition WHERE hook_id = $1 AND version = $2 RETURNING hook_id"

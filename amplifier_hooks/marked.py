@@ -1,0 +1,185 @@
+"""YAML that means what it looks like, and JSON; both with a line for every part, so that a mistake can be shown.
+
+In YAML `yes`, `no`, `on` and `off` are words, and so are dates and numbers that begin with a zero: what a value has to
+be should not depend on the YAML version somebody has in mind. A key twice, an alias and a tag are refused. JSON is read
+strictly: `NaN`, a key twice and a character after the end are no JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import yaml
+from attrs import field, frozen
+
+from amplifier_hooks.errors import HookError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TOO_DEEP", "KeyPath", "Marked", "NotReadable", "parse_json", "parse_yaml"]
+
+KeyPath = tuple[str | int, ...]
+"""Where something stands in a file, by keys and numbers."""
+
+STRING: Final = "tag:yaml.org,2002:str"
+SCALARS: Final = (
+    ("tag:yaml.org,2002:null", re.compile(r"~|null|"), "~n"),
+    ("tag:yaml.org,2002:bool", re.compile(r"true|false"), "tf"),
+    ("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]*)"), "-0123456789"),
+    ("tag:yaml.org,2002:float", re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?"), "-0123456789"),
+)
+MEANT: Final[dict[str, Callable[[str], int | float | bool | None]]] = dict(
+    zip((tag for tag, _, _ in SCALARS), (lambda _: None, "true".__eq__, int, float), strict=True)
+)
+LONGEST_NUMBER: Final = 300
+
+TOO_DEEP: Final = "it is nested too deeply"
+
+
+class NotReadable(HookError, ValueError):
+    """A text that is no YAML, or no JSON, or that could be taken for two things."""
+
+    def __init__(self, line: int, said: str) -> None:
+        self.line = line
+        self.said = said
+        super().__init__(f"line {line}: {said}")
+
+
+@frozen
+class Marked:
+    """What a file says, and on which line each part of it stands. An empty file says None."""
+
+    value: Any
+    lines: dict[KeyPath, int] = field(factory=lambda: {(): 1})
+
+    def line(self, place: KeyPath) -> int:
+        """The line of a part; of one that is not there, that of what it would be in."""
+        while place not in self.lines and place:
+            place = place[:-1]
+        return self.lines.get(place, 1)
+
+
+class Loader(yaml.SafeLoader):
+    """YAML with few surprises."""
+
+    yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # the base's; replaced, not changed
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """The next node. Refuses an alias: a few lines of them make a file of any size."""
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
+            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
+for _tag, _pattern, _first in SCALARS:
+    Loader.add_implicit_resolver(_tag, re.compile(f"(?:{_pattern.pattern})\\Z"), [*_first, ""])
+
+
+def parse_yaml(data: bytes) -> Marked:
+    """What the YAML says. Raises `NotReadable`."""
+    text = _text(data)
+    node = _composed(text)
+    if node is None:
+        return Marked(None)
+    lines: dict[KeyPath, int] = {}
+    try:
+        return Marked(_value(node, (), lines), lines)
+    except RecursionError:
+        raise NotReadable(1, TOO_DEEP) from None
+
+
+def parse_json(data: bytes) -> Marked:
+    """What the JSON says. Raises `NotReadable`."""
+    text = _text(data)
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as problem:
+        raise NotReadable(problem.lineno, f"this is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
+    except RecursionError:
+        raise NotReadable(1, TOO_DEEP) from None
+    except ValueError as problem:
+        raise NotReadable(1, f"this is not JSON: {problem}") from None
+    # All JSON is YAML but for its tabs, which stand between the values only; the lines are found there.
+    node = _composed(text.replace("\t", " "))
+    lines: dict[KeyPath, int] = {}
+    _mark(node, (), lines)
+    return Marked(value, lines)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data[: problem.start].count(b"\n") + 1
+        raise NotReadable(line, "this is not UTF-8; save the file as that") from None
+
+
+def _composed(text: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=Loader)
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        said = " ".join(filter(None, (problem.context, problem.problem)))
+        said += "; a text that begins with '*' stands between quotes" * ("alias" in said)
+        raise NotReadable(mark.line + 1 if mark else 1, f"this is not YAML: {said}") from None
+    except yaml.YAMLError as problem:
+        line = text[: getattr(problem, "position", 0)].count("\n") + 1
+        raise NotReadable(line, f"this is not YAML: {getattr(problem, 'reason', problem)}") from None
+    except RecursionError:
+        raise NotReadable(1, TOO_DEEP) from None
+
+
+def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
+    line = lines[at] = node.start_mark.line + 1
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node, line)
+    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+        return [_value(item, (*at, number), lines) for number, item in enumerate(node.value)]
+    if not isinstance(node, yaml.MappingNode) or node.tag != "tag:yaml.org,2002:map":
+        raise NotReadable(line, f"the tag {node.tag!r} means nothing here; leave it out")
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        here = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or not isinstance(word := _scalar(key, here), str):
+            raise NotReadable(here, "a key is a text; put it between quotes")
+        if word in found:
+            raise NotReadable(here, f"{word!r} is there already, in line {lines[(*at, word)]}; keep one of them")
+        found[word] = _value(value, (*at, word), lines)
+        lines[(*at, word)] = here
+    return found
+
+
+def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> None:
+    """The lines alone."""
+    if node is None:
+        return
+    lines.setdefault(at, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            _mark(item, (*at, number), lines)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            word = str(key.value).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            place, here = (*at, word), key.start_mark.line + 1
+            if place in lines:
+                raise NotReadable(here, f"{word!r} is there already, in line {lines[place]}; keep one of them")
+            lines[place] = here
+            _mark(value, place, lines)
+
+
+def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
+    """A plain value, where its tag and its text agree: `!!int yes` and a number of 10,000 digits are mistakes."""
+    for tag, pattern, _ in SCALARS:
+        if node.tag == tag and pattern.fullmatch(node.value) and len(node.value) <= LONGEST_NUMBER:
+            return MEANT[tag](node.value)
+    if node.tag != STRING:
+        raise NotReadable(line, f"{node.value!r:.40} is no {node.tag.rpartition(':')[2]!r}; write it as text")
+    return str(node.value)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")

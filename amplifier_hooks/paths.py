@@ -1,0 +1,376 @@
+"""Where the paths in a call lead, whatever they are spelt like, and the patterns they are compared with.
+
+| written        | means                                                                       |
+|----------------|-----------------------------------------------------------------------------|
+| `/etc/hosts`   | that file                                                                   |
+| `src/*.py`     | below the working directory of the session; `./setup.py` is right in it     |
+| `~/.ssh/**`    | below the home folder of whoever runs this, that folder included            |
+| `**/.env`      | anywhere at all                                                             |
+
+`*` stays within one name and `**` crosses folders; both match names that begin with a dot.
+
+`Whereabouts.caught` looks at every text in the arguments, whatever the argument is called, at the words of commands and
+at the files a patch names: with `..` and links followed, `~`, variables, `file:` and percent signs written out,
+whatever the case of the letters and the spelling of their accents, and with everything below what a pattern matches.
+That is a net and no wall. What is changed between the look and the call is not seen, nor is a second name that a file
+has, a hard link.
+
+Nothing is run and nothing is changed; the file system is only asked where a path leads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from urllib.parse import unquote, urlsplit
+
+import regex
+from attrs import define, frozen
+from wcmatch import glob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = [
+    "COMMAND_NAMES",
+    "PATH_NAMES",
+    "TIME_LIMIT",
+    "Forms",
+    "PathPattern",
+    "TooManyParts",
+    "UnknownFolder",
+    "Whereabouts",
+    "as_paths",
+    "is_texts",
+    "leaves_of",
+    "matches",
+    "patched_in",
+    "texts_of",
+    "words_in",
+]
+
+PATH_NAMES: Final = (
+    "file_path",
+    "notebook_path",
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "dir",
+    "directory",
+    "folder",
+    "source",
+    "src",
+    "destination",
+    "dest",
+    "dst",
+    "target",
+    "old_path",
+    "new_path",
+)
+"""Arguments that an allow takes for paths, unless it names others."""
+
+COMMAND_NAMES: Final = ("command", "cmd")
+"""Arguments that hold a shell command, unless a rule names another."""
+
+LONGEST_PATH: Final = 4_096
+MOST_PARTS: Final = 4_000
+MOST_TEXTS: Final = 2_000
+SEPARATORS: Final = re.compile(r"[\s;|&()<>`${}]+")
+QUOTES: Final = str.maketrans("", "", "'\"\\")
+BLANKS: Final = re.compile(r"\\\n|\$\{IFS[^}]*\}|\$IFS\b")
+WITHIN: Final = re.compile(r"[=:@,]")
+TIME_LIMIT: Final = 0.05
+LONGEST: Final = 512
+FLAGS: Final = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX
+MAGIC: Final = re.compile(r"[*?\[]")
+MAGIC_NAME: Final = re.compile(r"[\[\\]")
+WILD: Final = re.compile(r"[*?]+")
+
+ENCODED: Final = 3
+"""Times that percent signs are written out: somebody may have encoded them, too."""
+
+PATCH: Final = re.compile(r"^(?:\*\*\* Begin Patch|diff --git |--- )", re.MULTILINE)
+"""How a text begins to be a patch: as coding agents write them, or as `diff` and git do."""
+PATCHED: Final = re.compile(
+    r"^(?:\*\*\* (?:Add File|Update File|Delete File|Move to): |(?:---|\+\+\+|rename from|rename to|copy to) )"
+    r"([^\t\r\n]+)",
+    re.MULTILINE,
+)
+OF_GIT: Final = ("a/", "b/")
+"""What git puts before the paths of a patch."""
+
+
+class TooManyParts(Exception):
+    """More texts than anybody looks at for one call."""
+
+
+class UnknownFolder(Exception):
+    """A pattern begins at a folder that nobody knows: the working directory, the home folder."""
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        super().__init__(f"nobody knows the folder that {spec!r} begins at")
+
+
+@frozen
+class Forms:
+    """A path as it is written, put in order, and as it really is, links followed."""
+
+    text: str
+    lexical: str
+    real: str
+
+
+@define(eq=False)
+class Whereabouts:
+    """Where the paths in the arguments of one call lead, as far as that was found out so far."""
+
+    arguments: Mapping[str, Any]
+    folder: str
+    """The working directory of whoever calls; if it is not absolute, it is not known."""
+
+    @cached_property
+    def home(self) -> str:
+        """The home folder of whoever runs this; empty if there is none."""
+        try:
+            return str(Path.home())
+        except RuntimeError:
+            return ""
+
+    @property
+    def cwd(self) -> str:
+        """The session's working directory; empty if it is not known."""
+        return self.folder if os.path.isabs(self.folder) else ""  # noqa: PTH117  # text, on purpose
+
+    @cached_property
+    def roots(self) -> dict[str, tuple[str, str]]:
+        """What patterns may begin with: the working directory and the home folder, as written and as they really are.
+
+        These are the operator's, so their links are followed even where those of a pattern are not.
+        """
+        known = {"cwd": self.cwd, "home": self.home}
+        return {name: (tidy(path), tidy(os.path.realpath(path))) for name, path in known.items() if path}
+
+    def resolved(self, text: str) -> Forms | None:
+        """What a path comes to; None if nobody can say."""
+        if "\0" in text or len(text) > LONGEST_PATH or not text:
+            return None
+        if not os.path.isabs(text) and not self.cwd:  # noqa: PTH117  # text, on purpose
+            return None
+        full = os.path.join(self.cwd, text)  # noqa: PTH118  # pathlib would tidy it before links are followed
+        try:
+            return Forms(text, tidy(os.path.normpath(full)), tidy(os.path.realpath(full)))
+        except (OSError, ValueError):
+            return None
+
+    def named(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """The arguments of these names."""
+        return {name: self.arguments[name] for name in names if name in self.arguments}
+
+    @cached_property
+    def possible_paths(self) -> list[Forms]:
+        """Whatever in the arguments may lead to a file: texts, words of commands, patches. Raises `TooManyParts`."""
+        texts = dict.fromkeys(texts_of([*self.arguments.values()]))
+        for value in self.named(COMMAND_NAMES).values():
+            for text in texts_of(value):
+                words = [*words_in(text), *words_in(os.path.expandvars(text))]
+                texts |= dict.fromkeys(part for word in words for part in (word, *_parts(word)))
+        for text in tuple(texts):
+            texts |= dict.fromkeys(patched_in(text))
+        return self.all_resolved(texts)
+
+    def caught(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> Forms | None:
+        """The first path in the arguments that one of these patterns covers; with names, only in those arguments.
+
+        Raises `UnknownFolder`, `TooManyParts`, and `TimeoutError` for a pattern that takes longer than `TIME_LIMIT`.
+        """
+        unknown = next((one.spec for one in patterns if one.root and one.root not in self.roots), None)
+        if unknown is not None:
+            raise UnknownFolder(unknown)
+        if names:
+            texts = dict.fromkeys(text for value in self.named(names).values() for text in texts_of(value))
+            candidates = self.all_resolved(texts)
+        else:
+            candidates = self.possible_paths
+        found = [place for one in patterns for place in one.places(self, follow=True)]
+        places = list(dict.fromkeys(fold(below) for place in found for below in _covering(place)))
+        return next((one for one in candidates if matches(places, [fold(one.lexical), fold(one.real)])), None)
+
+    def all_resolved(self, texts: Mapping[str, None]) -> list[Forms]:
+        """What these come to, each also without its scheme, its `~` and its percent signs. Raises `TooManyParts`."""
+        if len(texts) > MOST_TEXTS:
+            raise TooManyParts
+        spelt = dict.fromkeys(one for text in texts for one in self._spellings(text))
+        found = (self.resolved(text) for text in spelt)
+        return [forms for forms in found if forms is not None]
+
+    def _spellings(self, text: str) -> Iterator[str]:
+        yield text
+        plain = text
+        if text[:5].casefold() == "file:":
+            try:
+                plain = urlsplit(text).path
+            except ValueError:
+                plain = text[5:]
+            yield plain
+        for _ in range(ENCODED):
+            if "%" in plain:
+                plain = unquote(plain)
+                yield plain
+        if plain.startswith("~") or "$" in plain:
+            yield os.path.expandvars(os.path.expanduser(plain))  # noqa: PTH111  # other people's homes as well
+
+
+@frozen
+class PathPattern:
+    """One pattern, and what it begins at: the root, the working directory or the home folder."""
+
+    spec: str
+    root: str
+    rest: str
+
+    def places(self, whereabouts: Whereabouts, *, follow: bool) -> tuple[str, ...]:
+        """The patterns over whole paths that this one comes to; none where its root is not known.
+
+        With `follow`, also that with the links in its fixed part followed.
+        """
+        if self.root and self.root not in whereabouts.roots:
+            return ()
+        magic = MAGIC.search(self.rest)
+        fixed = self.rest if magic is None else self.rest[: magic.start()].rpartition("/")[0]
+        found = dict.fromkeys(root.rstrip("/") + fixed for root in whereabouts.roots.get(self.root, ("",)))
+        if follow:
+            found |= dict.fromkeys(tidy(os.path.realpath(base or "/")) for base in found)
+        return tuple(glob.escape(base, unix=True).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found)
+
+
+def as_paths(given: object) -> tuple[PathPattern, ...]:
+    """The patterns that a file names. Raises `ValueError`."""
+    texts = given if isinstance(given, list) else [given]
+    if not texts or not is_texts(texts):
+        raise ValueError("is a pattern or a list of patterns, as text: 'src/**' or ['src/**', '**/.env']")
+    return tuple(_pattern(text) for text in texts)
+
+
+def _pattern(text: str) -> PathPattern:
+    parts = text.split("/")
+    if ".." in parts:
+        raise ValueError(f"has {text!r}; a pattern is compared with paths that are resolved, so it has no '..'")
+    if len(text) > LONGEST or "\0" in text or "\\" in text:
+        raise ValueError(f"has {text[:40]!r}…; a pattern has at most {LONGEST} characters, no NUL and no backslash")
+    if len(parts) == 1:
+        raise ValueError(f"has {text!r}; write './{text}' for the one in the working directory, '**/{text}' for any")
+    root, rest = _rooted(text, parts[0])
+    rest = re.sub(r"/(?:\.?/)+|/\.?$", "/", rest).rstrip("/") or "/"
+    if "(?!)" in _translated(rest):
+        raise ValueError(f"has {text!r}, which nothing matches; turn the range in its brackets around")
+    return PathPattern(text, root, rest)
+
+
+def _rooted(text: str, first: str) -> tuple[str, str]:
+    """What a pattern begins at, and what follows."""
+    if first == "~":
+        return "home", text[1:]
+    if first.startswith("~"):
+        raise ValueError(f"has {text!r}; write the folder of another user in full")
+    if first in ("", "**") or re.fullmatch("[A-Za-z]:", first):
+        return "", text if first != "**" else f"/{text}"
+    return "cwd", f"/{text}"
+
+
+def _covering(pattern: str) -> tuple[str, ...]:
+    """The pattern, and everything below what it matches; the folder itself, where it says `**`."""
+    own = pattern.removesuffix("/**") or "/"
+    return (own, f"{own.rstrip('/')}/**")
+
+
+def matches(patterns: Iterable[str], paths: Iterable[str]) -> bool:
+    """Whether any of these patterns over whole paths is any of these paths. Raises `TimeoutError`."""
+    texts = tuple(paths)
+    return any(
+        _compiled(pattern).fullmatch(text, timeout=TIME_LIMIT)
+        for pattern in patterns
+        for text in texts
+        if all(literal in text for literal in _literals(pattern))
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _literals(pattern: str) -> tuple[str, ...]:
+    """What stands in every path that a pattern matches: a quick look, for most texts are no such path."""
+    plain = (name for name in pattern.split("/") if not MAGIC_NAME.search(name))
+    return tuple({literal for name in plain for literal in WILD.split(name) if literal})
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    own = pattern.removesuffix("/**")
+    translated = _translated(pattern)
+    return regex.compile(f"{translated}|{_translated(own)}" if own not in ("", pattern) else translated)
+
+
+def _translated(pattern: str) -> str:
+    [translated], _ = glob.translate(pattern, flags=FLAGS)
+    return str(translated)
+
+
+def patched_in(text: str) -> list[str]:
+    """The files that a patch names, if the text is one."""
+    if PATCH.search(text) is None:
+        return []
+    named = [found.strip() for found in PATCHED.findall(text)]
+    return [one for name in named for one in (name, name[2:] if name.startswith(OF_GIT) else name)]
+
+
+def words_in(command: str) -> list[str]:
+    """The words of a command, roughly: quotes are dropped, and whatever ends a word somewhere in a shell ends it."""
+    blanked = BLANKS.sub(" ", command)
+    return [word for word in (piece.translate(QUOTES) for piece in SEPARATORS.split(blanked)) if word]
+
+
+def is_texts(values: Sequence[object]) -> TypeGuard[list[str]]:
+    """Whether all of these are texts."""
+    return all(isinstance(value, str) for value in values)
+
+
+def fold(text: str) -> str:
+    """For file systems to which case and the spelling of an accent make no difference."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def tidy(path: str) -> str:
+    """With `/` between its parts."""
+    return path.replace("\\", "/") if os.name == "nt" else path
+
+
+def _parts(word: str) -> list[str]:
+    """What may be a path inside a word, as in `--file=/etc/passwd`."""
+    return [word[found.end() :] for found in WITHIN.finditer(word)][:8]
+
+
+def leaves_of(value: object) -> Iterator[object]:
+    """Every plain value inside a value in order, keys included. Raises `TooManyParts`."""
+    waiting, count = [value], 0
+    while waiting:
+        one = waiting.pop()
+        count += 1
+        if count > MOST_PARTS:
+            raise TooManyParts
+        if isinstance(one, Mapping):
+            waiting += reversed([part for pair in one.items() for part in pair])
+        elif isinstance(one, list | tuple):
+            waiting += reversed(one)
+        else:
+            yield one
+
+
+def texts_of(value: object) -> list[str]:
+    """Every text inside a value, keys included. Raises `TooManyParts`."""
+    return [one for one in leaves_of(value) if isinstance(one, str)]

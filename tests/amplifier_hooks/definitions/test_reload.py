@@ -1,0 +1,396 @@
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from amplifier_hooks import HookRegistry, SessionCoordinator
+from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files, trusted_part
+from amplifier_hooks.definitions.reload import UNTRUSTED
+from amplifier_hooks.dialects.trust import TrustStore, digest_of
+from amplifier_hooks.testing import CollectingAudit, ManualClock
+
+HOOK = "- {name: %s, event_type: tool:pre, handler_ref: 'house:say', priority: 10}\n"
+
+
+def text(*names: str) -> str:
+    """Write a file with hooks of these names."""
+    return "version: 1\nhooks:\n" + "".join(HOOK % name for name in names)
+
+
+@pytest.fixture
+def files(house: ModuleType, tmp_path: Path) -> WatchedFiles:
+    """Watch a file that is not there yet."""
+    house.say = lambda event, data: None  # type: ignore[attr-defined]
+    hooks = DefinedHooks(HookRegistry(), environment={})
+    return WatchedFiles(tmp_path / "amplifier-hooks.yaml", hooks, clock=ManualClock(), environment={})
+
+
+def names(files: WatchedFiles) -> list[str]:
+    """Name what is in force."""
+    return [hook.name for hook in files.hooks.registry.hooks()]
+
+
+class Steps:
+    """A sleep that ends when it is told to, once everything else has had its turn."""
+
+    def __init__(self) -> None:
+        self.asleep = asyncio.Event()
+        self.wake = asyncio.Event()
+
+    async def sleep(self, _seconds: float) -> None:
+        """Wait to be woken."""
+        self.asleep.set()
+        await self.wake.wait()
+        self.wake.clear()
+
+    async def step(self, times: int = 1) -> None:
+        """Let the watcher look at its files, so many times."""
+        for _ in range(times):
+            await asyncio.wait_for(self.asleep.wait(), 10)
+            self.asleep.clear()
+            self.wake.set()
+        await asyncio.wait_for(self.asleep.wait(), 10)
+
+
+@pytest.mark.rule("DEF-1")
+def test_a_bad_file_leaves_the_last_good_set_in_force(files: WatchedFiles) -> None:
+    """What cannot be used changes nothing, and it is said since when and why; the next good set ends that."""
+    clock: Any = files.clock
+    files.path.write_text(text("a", "b"))
+    assert str(files.refresh()) == "2 added, 0 changed, 0 removed"
+    first = files.state
+    assert (first.since, first.problem) == (clock.now(), "")
+    clock.advance(10)
+    for bad, line in ((text("a") + "- {", 4), (text("a", "a"), 4), (text("c").replace("house:say", "house:nobody"), 3)):
+        files.path.write_text(bad)
+        assert files.refresh() is None
+        assert names(files) == ["a", "b"]
+        assert files.state.problem.startswith(f"{files.path.resolve()}:{line}: ")
+        assert (files.state.since, files.state.digest, files.state.problem_since) == (
+            first.since,
+            first.digest,
+            clock.now(),
+        )
+    files.path.unlink()
+    files.refresh()
+    assert names(files) == ["a", "b"]
+    assert "No such file" in files.state.problem
+    files.path.write_text(text("a", "b"))
+    assert str(files.refresh()) == "0 added, 0 changed, 0 removed"
+    assert files.state == first
+
+
+@pytest.mark.rule("DEF-1", "AUD-1")
+async def test_changes_are_on_record(files: WatchedFiles) -> None:
+    """A session's record has what became of definitions, and that a file could not be used."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(hooks=files.hooks.registry, audit=audit) as session:
+        files.path.write_text(text("a"))
+        files.refresh()
+        files.path.write_text("nothing")
+        files.refresh()
+        files.refresh()
+        await session.emit("prompt:submit", {"prompt": "go"})
+    changed = audit.facts("registry.changed")
+    assert [(one["what"], one["hook"]) for one in changed] == [
+        ("registered", "a"), ("defined", "a"), ("broken", "amplifier-hooks.yaml"),
+    ]  # fmt: skip
+    assert changed[1]["detail"].startswith("nothing → ")
+
+
+@pytest.mark.rule("DEF-1")
+async def test_files_are_followed(files: WatchedFiles) -> None:
+    """A change is in force after two looks that saw the same, a new file of the folder as well; then it rests."""
+    steps = Steps()
+    files.path.write_text(text("a"))
+    files.refresh()
+    watching = asyncio.create_task(files.watch(sleep=steps.sleep))
+    await steps.step(2)
+    assert names(files) == ["a"]
+    folder = files.path.parent / "hook-definitions"
+    folder.mkdir()
+    (folder / "more.json").write_text('{"version": 1, "hooks": []}')
+    files.path.write_text(text("a", "b"))
+    await steps.step()
+    assert names(files) == ["a"]
+    await steps.step()
+    assert names(files) == ["a", "b"]
+    (folder / "more.json").write_text(
+        '{"version": 1, "hooks": [{"name": "c", "event_type": "e", "handler_ref": "house:say"}]}'
+    )
+    await steps.step(2)
+    assert names(files) == ["a", "b", "c"]
+    files.path.write_text("broken")
+    await steps.step(2)
+    problem = files.state
+    await steps.step(2)
+    assert files.state is problem
+    assert names(files) == ["a", "b", "c"]
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+    assert names(files) == ["a", "b", "c"]
+
+
+@pytest.mark.rule("DEF-1")
+async def test_a_file_that_was_missing_is_waited_for(files: WatchedFiles) -> None:
+    """A file that a `$ref` names and that comes later, wherever it is, puts the set in force without another change."""
+    shared = files.path.parent / "shared"
+    shared.mkdir()
+    files.path.write_text('version: 1\nhooks:\n- {name: a, $ref: "shared/base.yaml#/definitions/say"}\n')
+    files.refresh()
+    assert "base.yaml" in files.state.problem
+    steps = Steps()
+    watching = asyncio.create_task(files.watch(sleep=steps.sleep))
+    await steps.step(2)
+    (shared / "base.yaml").write_text(
+        'version: 1\ndefinitions: {say: {event_type: tool:pre, handler_ref: "house:say"}}\n'
+    )
+    await steps.step(2)
+    assert (names(files), files.state.problem) == (["a"], "")
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+
+
+@pytest.mark.rule("DEF-1")
+async def test_a_file_is_read_again_once_its_mode_was_mended(files: WatchedFiles) -> None:
+    """A file that anybody may write to is not used; taking that away is enough, without another change."""
+    files.path.write_text(text("a"))
+    files.path.chmod(0o666)
+    files.refresh()
+    assert "chmod o-w" in files.state.problem
+    steps = Steps()
+    watching = asyncio.create_task(files.watch(sleep=steps.sleep))
+    await steps.step(2)
+    files.path.chmod(0o644)
+    await steps.step(2)
+    assert (names(files), files.state.problem) == (["a"], "")
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+
+
+@pytest.mark.rule("DEF-1")
+async def test_a_folder_is_followed(files: WatchedFiles, tmp_path: Path) -> None:
+    """Where the path is a folder its files are the set: one that is new, changed or gone counts after two looks."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(text("a"))
+    watched = WatchedFiles(folder, files.hooks, clock=ManualClock(), environment={})
+    assert str(watched.refresh()) == "1 added, 0 changed, 0 removed"
+    steps = Steps()
+    watching = asyncio.create_task(watched.watch(sleep=steps.sleep))
+    (folder / "b.yaml").write_text(text("b"))
+    (folder / ".hidden.yaml").write_text(text("hidden"))
+    (folder / "notes.txt").write_text("no definitions")
+    await steps.step()
+    assert names(watched) == ["a"]
+    await steps.step()
+    assert names(watched) == ["a", "b"]
+    (folder / "b.yaml").write_text(text("b", "c"))
+    await steps.step(2)
+    assert names(watched) == ["a", "b", "c"]
+    (folder / "c.json").write_text("{")
+    await steps.step(2)
+    assert names(watched) == ["a", "b", "c"]
+    assert watched.state.problem.startswith(f"{folder / 'c.json'}:1: ")
+    (folder / "c.json").unlink()
+    (folder / "a.yaml").unlink()
+    await steps.step(2)
+    assert (names(watched), watched.state.problem) == (["b", "c"], "")
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    await steps.step(2)
+    assert names(watched) == ["b", "c"]
+    assert "No such file" in watched.state.problem
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+
+
+@pytest.mark.rule("DEF-1")
+async def test_a_file_that_is_being_written_is_left_alone(files: WatchedFiles) -> None:
+    """Whatever part of a file has arrived, nothing of it counts while more arrives with every look."""
+    steps = Steps()
+    files.path.write_text(text("a"))
+    files.refresh()
+    watching = asyncio.create_task(files.watch(sleep=steps.sleep))
+    await steps.step()
+    whole = text("one", "two", "three")
+    for end in range(0, len(whole), 20):
+        files.path.write_text(whole[:end])
+        await steps.step()
+        assert names(files) == ["a"]
+    files.path.write_text(whole)
+    await steps.step(2)
+    assert names(files) == ["one", "two", "three"]
+    watching.cancel()
+
+
+@pytest.mark.rule("DEF-1")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(cut=st.integers(0, 160), kept=st.binary(max_size=8))
+def test_no_file_breaks_what_is_in_force(files: WatchedFiles, cut: int, kept: bytes) -> None:
+    """Of any bytes at all a set is in force as a whole, or the one before it is."""
+    before = names(files)
+    files.path.write_bytes(text("one", "two").encode()[:cut] + kept)
+    replaced = files.refresh()
+    if replaced is None:
+        assert names(files) == before
+        assert files.state.problem
+    else:
+        found = load_files(files.path, environment={})
+        assert names(files) == [one.name for one in found.definitions]
+        assert not files.state.problem
+
+
+def trusts(store: TrustStore, project: Path, facts: Mapping[str, Any], words: Sequence[str]) -> bool:
+    """Ask a store, as a program would."""
+    return store.trusts(digest_of(facts, words, project))
+
+
+@pytest.mark.rule("TRU-2")
+def test_a_projects_hooks_run_only_when_trusted(
+    files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing a project's files name is imported before they were trusted; any change, scripts included, ends that."""
+    project = files.path.parent
+    store = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
+    files.trusted = partial(trusts, store, project)
+    imported = project / "imported"
+    monkeypatch.setitem(sys.modules, "own_hooks", None)  # forgotten when the test ends
+    del sys.modules["own_hooks"]
+    (project / "own_hooks.py").write_text(f"open({str(imported)!r}, 'w').close()\ndef say(event, data): ...\n")
+    monkeypatch.syspath_prepend(str(project))
+    script = project / "guard.sh"
+    script.write_text("exit 0\n")
+    files.path.write_text(
+        text("a").replace("house:", "own_hooks:")
+        + "- {name: b, event_type: tool:pre, handler_ref: command, config: {argv: [sh, guard.sh]}}\n"
+    )
+
+    def trust() -> None:
+        facts, words = trusted_part(load_files(files.path, environment={}))
+        store.add({digest_of(facts, words, project): "test"})
+
+    files.refresh()
+    assert (names(files), files.state.trusted, files.state.since) == ([], False, None)
+    assert "has not been trusted" in files.state.problem
+    assert not imported.exists()
+    trust()
+    files.refresh()
+    assert (names(files), files.state.trusted) == (["a", "b"], True)
+    assert imported.exists()
+    for changed in (script, project / "own_hooks.py", files.path):
+        changed.write_text(changed.read_text() + "# changed\n")
+        files.refresh()
+        assert (names(files), files.state.trusted) == (["a", "b"], False), changed
+        trust()
+        files.refresh()
+        assert files.state.trusted
+
+
+@pytest.mark.rule("TRU-2")
+async def test_a_script_that_was_changed_does_not_run(
+    files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A program is run only while it is what was trusted, also before anybody looked at the files again."""
+    project = files.path.parent
+    store = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
+    files.trusted = partial(trusts, store, project)
+    script, ran = project / "guard.sh", project / "ran"
+    script.write_text(f"touch {ran}\n")
+    command = "handler_ref: command, config: {argv: [sh, guard.sh]}"
+    files.path.write_text(f"version: 1\nhooks:\n- {{name: a, event_type: tool:pre, priority: 10, {command}}}\n")
+
+    def trust() -> None:
+        facts, words = trusted_part(load_files(files.path, environment={}))
+        store.add({digest_of(facts, words, project): "test"})
+
+    async def emit() -> tuple[bool, bool]:
+        ran.unlink(missing_ok=True)
+        outcome = await files.hooks.registry.emit("tool:pre", {"tool_name": "x", "session_id": "s"})
+        return outcome.denied, ran.exists()
+
+    trust()
+    steps = Steps()
+    files.refresh()
+    watching = asyncio.create_task(files.watch(sleep=steps.sleep))
+    assert await emit() == (False, True)
+    script.write_text(f"touch {ran} # changed\n")
+    assert await emit() == (True, False)
+    await steps.step(3)
+    assert UNTRUSTED in files.state.problem
+    assert await emit() == (True, False)
+    trust()
+    await steps.step(3)
+    assert not files.state.problem
+    assert await emit() == (False, True)
+    watching.cancel()
+
+
+@pytest.mark.rule("TRU-2")
+async def test_a_ready_made_hook_of_a_project(files: WatchedFiles) -> None:
+    """A ready-made hook whose settings may name a program runs only while that is what was trusted, too."""
+    trusted = True
+    files.trusted = lambda facts, words: trusted
+    files.path.write_text("version: 1\nlibrary: {rate_limit: {match: Write}}\n")
+    files.refresh()
+    assert not files.state.problem
+    call = {"tool_name": "Write", "session_id": "s", "tool_input": {}}
+    assert not (await files.hooks.registry.emit("tool:pre", call)).denied
+    trusted = False
+    outcome = await files.hooks.registry.emit("tool:pre", call)
+    assert [answer.status for answer in outcome.answers] == ["unavailable"]
+    assert outcome.denied
+
+
+@pytest.mark.rule("TRU-2")
+def test_what_was_trusted_elsewhere_is_not_trusted_here(files: WatchedFiles, tmp_path: Path) -> None:
+    """The same files in another project are another matter."""
+    files.path.write_text(text("a"))
+    facts, words = trusted_part(load_files(files.path, environment={}))
+    store = TrustStore(tmp_path / "home" / "trust.json")
+    store.add({digest_of(facts, words, tmp_path / "elsewhere"): "test"})
+    files.trusted = partial(trusts, store, tmp_path)
+    files.refresh()
+    assert not files.state.trusted
+
+
+@pytest.mark.rule("DEF-1")
+def test_a_name_that_is_misspelt_in_one_file_is_mended_there(files: WatchedFiles) -> None:
+    """Where what is wrong lies in a file that was not in force before, that file is watched, too."""
+    files.path.write_text(text("a") + "- {name: b, $ref: 'sub.yaml#/definitions/x'}\n")
+    sub = files.path.parent / "sub.yaml"
+    sub.write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: 'house:nobody'}}\n")
+    files.refresh()
+    assert files.state.problem.startswith(f"{sub.resolve()}:2: ")
+    before = files.signature()
+    sub.write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: 'house:say'}}\n")
+    assert files.signature() != before
+
+
+@pytest.mark.rule("TRU-2")
+def test_what_trust_is_in(files: WatchedFiles) -> None:
+    """Trust is in the content of every file of a set, and in what hooks and ready-made hooks name in their settings."""
+    folder = files.path.parent
+    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: http}}\n")
+    files.path.write_text(
+        "version: 1\nlibrary: {one: {run: [./one.sh]}, two: {run: ./two.sh}}\n"
+        "hooks: [{name: a, $ref: 'sub.yaml#/definitions/x', config: {deep: [{argv: ./three.sh}]}}]\n"
+    )
+    facts, words = trusted_part(load_files(files.path, environment={}))
+    assert words == ["./one.sh", "./three.sh", "./two.sh"]
+    assert sorted(facts["files"]) == ["amplifier-hooks.yaml", "sub.yaml"]
+    before = facts["files"]["sub.yaml"]
+    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: f, handler_ref: http}}\n")
+    assert trusted_part(load_files(files.path, environment={}))[0]["files"]["sub.yaml"] != before

@@ -1,0 +1,261 @@
+"""Definitions, execution logs and tokens: one suite over memory, SQLite and PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_hooks.definitions.executions import (
+    EXECUTION_TABLES,
+    ExecutionStore,
+    HookExecutionLog,
+    HookRun,
+    LogPlace,
+    new_log_id,
+)
+from amplifier_hooks.definitions.model import HookDefinition, NewHook, new_hook_id
+from amplifier_hooks.definitions.store import (
+    DEFINITION_TABLES,
+    ChangedMeanwhile,
+    DefinitionStore,
+    ListPlace,
+    NameTaken,
+    TooManyDefinitions,
+)
+from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
+from amplifier_hooks.storage import Database
+from tests.stores import KINDS, database
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(params=KINDS)
+async def tables(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    """A database with all three."""
+    async with database(request.param, tmp_path, DEFINITION_TABLES, EXECUTION_TABLES, ACCESS_TABLES) as opened:
+        yield opened
+
+
+def a_hook(name: str = "guard", tenant: str = "acme", seconds: float = 0, **fields: Any) -> HookDefinition:
+    """A definition."""
+    said = {"name": name, "event_type": "tool:pre", "handler_ref": "http", "config": {"url": "https://a"}, **fields}
+    made = NOON + timedelta(seconds=seconds)
+    return NewHook.model_validate(said).defined(tenant_id=tenant, hook_id=new_hook_id(), now=made)
+
+
+# -- definitions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("API-11")
+async def test_a_definition_comes_back_whole(tables: Database) -> None:
+    """What is kept is what comes back, with a version; for its tenant, and for whoever asks about all."""
+    store = DefinitionStore(tables)
+    hook = a_hook(
+        description="ä\\u0000 \U0001f600", config={"url": "https://a", "n": 2**53, "x": [None, 1.5]}, tags=["a"]
+    )
+    kept = await store.create(hook)
+    assert (kept.definition, kept.version) == (hook, 1)
+    assert await store.get(hook.hook_id) == kept == await store.get(hook.hook_id, "acme")
+    assert await store.get(hook.hook_id, "other") is None
+    assert await store.get("hook_000000000000") is None
+
+
+@pytest.mark.rule("API-11")
+async def test_a_change_is_for_one_version(tables: Database) -> None:
+    """A change counts the version on; one for an earlier version, or for what is gone, is refused and says so."""
+    store = DefinitionStore(tables)
+    hook = a_hook()
+    await store.create(hook)
+    changed = hook.model_copy(update={"priority": 7, "enabled": False})
+    assert (await store.replace(changed, 1)).version == 2
+    with pytest.raises(ChangedMeanwhile) as late:
+        await store.replace(hook, 1)
+    assert late.value.version == 2
+    with pytest.raises(ChangedMeanwhile):
+        await store.delete(hook.hook_id, 1)
+    found = await store.get(hook.hook_id)
+    assert found is not None
+    assert found.definition.priority == 7
+    await store.delete(hook.hook_id, 2)
+    with pytest.raises(ChangedMeanwhile) as gone:
+        await store.replace(changed, 2)
+    assert gone.value.version is None
+
+
+@pytest.mark.fault("F-API-06")
+@pytest.mark.rule("API-11")
+async def test_of_changes_at_once_one_happens(tables: Database) -> None:
+    """Of ten changes to one version at the same time exactly one is made, and the others come too late."""
+    store = DefinitionStore(tables)
+    hook = a_hook()
+    await store.create(hook)
+    changes = (store.replace(hook.model_copy(update={"priority": number}), 1) for number in range(10))
+    results = await asyncio.gather(*changes, return_exceptions=True)
+    won = [result for result in results if not isinstance(result, BaseException)]
+    assert len(won) == 1
+    assert sum(isinstance(result, ChangedMeanwhile) for result in results) == 9
+    assert await store.get(hook.hook_id) == won[0]
+
+
+@pytest.mark.fault("F-API-13")
+@pytest.mark.rule("API-11")
+async def test_names_are_told_apart(tables: Database) -> None:
+    """A tenant's names are unique also to the eye; another tenant may have the same."""
+    store = DefinitionStore(tables)
+    await store.create(a_hook("all-clear"))
+    for like in ("all-clear", "All-Clear", "a11-clear", "all_clear"):
+        with pytest.raises(NameTaken):
+            await store.create(a_hook(like))
+    await store.create(a_hook("all-clear", tenant="other"))
+    other = a_hook("another")
+    await store.create(other)
+    with pytest.raises(NameTaken):
+        await store.replace(other.model_copy(update={"name": "aII-clear"}), 1)
+    await store.replace(other.model_copy(update={"name": "An0ther"}), 1)
+
+
+@pytest.mark.fault("F-API-13")
+async def test_of_two_that_are_alike_at_once_one_is_kept(tables: Database) -> None:
+    """Also when they come at the same time."""
+    store = DefinitionStore(tables)
+    results = await asyncio.gather(*(store.create(a_hook("guard")) for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(result, NameTaken) for result in results) == 4
+    assert len(await store.find()) == 1
+
+
+@pytest.mark.fault("F-API-11")
+@pytest.mark.rule("API-10")
+async def test_a_tenant_has_so_many(tables: Database) -> None:
+    """Beyond its quota a tenant keeps no more; others are not counted."""
+    store = DefinitionStore(tables)
+    for number in range(3):
+        await store.create(a_hook(f"h{number}"), most=3)
+    with pytest.raises(TooManyDefinitions):
+        await store.create(a_hook("more"), most=3)
+    await store.create(a_hook("more", tenant="other"), most=3)
+
+
+@pytest.mark.rule("API-11")
+async def test_pages_of_definitions(tables: Database) -> None:
+    """Pages follow each other without a gap or a repetition, also while others come and go; filters hold."""
+    store = DefinitionStore(tables)
+    hooks = [a_hook(f"h{number}", seconds=number // 2, enabled=number != 4) for number in range(6)]
+    for hook in hooks:
+        await store.create(hook)
+    await store.create(a_hook(tenant="other", event_type="tool:post"))
+    seen: list[str] = []
+    after = None
+    while page := await store.find(tenant="acme", after=after, limit=2):
+        seen += [one.definition.hook_id for one in page]
+        after = ListPlace.of(page[-1])
+        if len(seen) == 2:
+            await store.delete(page[0].definition.hook_id, 1)
+    assert sorted(seen) == sorted(hook.hook_id for hook in hooks)
+    assert [one.definition.name for one in await store.find(enabled=False)] == ["h4"]
+    assert [one.definition.tenant_id for one in await store.find(event="tool:post")] == ["other"]
+
+
+@pytest.mark.rule("API-11")
+async def test_changes_wake(tables: Database) -> None:
+    """Whoever watches is woken by every change."""
+    store = DefinitionStore(tables)
+    hook = a_hook()
+    with store.watch() as watch:
+        await store.create(hook)
+        assert await watch.wait(5)
+        await store.replace(hook, 1)
+        assert await watch.wait(5)
+        await store.delete(hook.hook_id, 2)
+        assert await watch.wait(5)
+
+
+# -- execution logs ----------------------------------------------------------------------------------------------------
+
+
+def an_entry(number: int = 0, tenant: str = "acme", *runs: HookRun, event: str = "tool:pre") -> HookExecutionLog:
+    """An entry."""
+    ran = list(runs) or [a_run()]
+    return HookExecutionLog(
+        log_id=new_log_id(),
+        event_type=event,
+        tenant_id=tenant,
+        hook_results=ran,
+        aborted=any(run.action == "deny" for run in ran),
+        total_duration_ms=1.5,
+        timestamp=NOON + timedelta(seconds=number),
+        request_id=f"r{number}",
+    )
+
+
+def a_run(name: str = "guard", duration_ms: float | None = 1.0, **fields: Any) -> HookRun:
+    """What one hook did."""
+    said = {"hook_name": name, "success": True, "status": "ok", "action": "continue", "duration_ms": duration_ms}
+    return HookRun(**{**said, **fields})
+
+
+@pytest.mark.rule("API-3")
+async def test_entries_come_back(tables: Database) -> None:
+    """An entry comes back as it was, newest first, by page; for its tenant, and for whoever asks about all."""
+    store = ExecutionStore(tables)
+    entries = [an_entry(number // 2) for number in range(5)]
+    other = an_entry(9, "other", a_run("lint", action="deny", data={"a": ["\x00", "ä"]}))
+    await store.add([*entries, other])
+    assert await store.get(other.log_id) == other
+    assert await store.get(other.log_id, "acme") is None
+    seen: list[HookExecutionLog] = []
+    while page := await store.find(tenant="acme", after=LogPlace.of(seen[-1]) if seen else None, limit=2):
+        seen += page
+    assert sorted(seen, key=lambda one: (one.timestamp, one.log_id), reverse=True) == seen
+    assert {one.log_id for one in seen} == {one.log_id for one in entries}
+    assert await store.find(aborted=True) == [other] == await store.find(hook="lint")
+    assert await store.find(event="tool:post") == []
+
+
+@pytest.mark.rule("API-4")
+async def test_statistics(tables: Database) -> None:
+    """Runs, failures, timeouts and aborts are counted for each hook and event; mean and p95 are of what was timed."""
+    store = ExecutionStore(tables)
+    await store.add([an_entry(number, "acme", a_run(duration_ms=float(number))) for number in range(1, 101)])
+    failed = a_run(success=False, status="timeout", action="deny", duration_ms=None)
+    broken = a_run(success=False, status="error", duration_ms=None)
+    await store.add([an_entry(200, "acme", failed, broken), an_entry(201, "other", a_run("theirs", None))])
+    (guard,) = await store.statistics(tenant="acme")
+    assert (guard.hook_name, guard.event_type) == ("guard", "tool:pre")
+    assert (guard.runs, guard.failures, guard.timeouts, guard.aborts) == (102, 2, 1, 1)
+    assert (guard.mean_ms, guard.p95_ms) == (50.5, 95.0)
+    (theirs,) = await store.statistics(hook="theirs")
+    assert (theirs.runs, theirs.mean_ms, theirs.p95_ms) == (1, None, None)
+    assert await store.statistics(event="tool:post") == []
+
+
+@pytest.mark.rule("API-3")
+async def test_the_log_is_bounded(tables: Database) -> None:
+    """What is too old goes, and what a tenant has too much of; another's stays."""
+    store = ExecutionStore(tables)
+    await store.add([an_entry(number) for number in range(10)])
+    await store.add([an_entry(number, "other") for number in range(10)])
+    await store.purge(NOON + timedelta(seconds=2), ["acme"], most=3)
+    assert [one.request_id for one in await store.find(tenant="acme")] == ["r9", "r8", "r7"]
+    assert len(await store.find(tenant="other")) == 8
+    (guard,) = await store.statistics(tenant="acme")
+    assert guard.runs == 3
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("API-6")
+async def test_tokens_are_kept(tables: Database) -> None:
+    """A token is known from the moment it is made until it is revoked."""
+    tokens = AccessTokens(tables)
+    made, secret = await tokens.create("ada", scopes=["hooks:read"], tenant="acme")
+    assert await tokens.bearer(secret) == made
+    assert await tokens.tokens("acme") == [made]
+    revoked = await tokens.revoke(made.id)
+    assert revoked is not None
+    assert revoked.revoked is not None
+    assert await tokens.revoke(made.id) == revoked
+    assert await tokens.bearer(secret) is None
