@@ -11,21 +11,35 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 
-from amplifier_hooks.errors import InvalidPayload
+from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.kinds.codec import BLOCKED, Ended
+from amplifier_hooks.kinds.hops import HOPS_HEADER, arrived
 from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD
+from amplifier_hooks.server.problems import problem
+from amplifier_hooks.storage import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from amplifier_hooks.server.guests import Guests
 
 __all__ = ["create_app"]
 
+DELIVERY: Final = "webhook-id"
+"""Whoever sends a question again after no answer came names it by this header, as Standard Webhooks has it."""
+
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "bridge"})
 
 
-def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
-    """The application. With a `token`, every request has to bear it; without one, the socket is the gate."""
+def create_app(
+    guests: Guests, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
+) -> FastAPI:
+    """The application. With a `token`, every request has to bear it; without one, the socket is the gate.
+
+    `trouble` says why calls are denied whatever hooks say, if they are.
+    """
     app = FastAPI(title="amplifier-hooks", docs_url=None, redoc_url=None)
 
     @app.middleware("http")
@@ -39,8 +53,9 @@ def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
         return await call_next(request)  # type: ignore[no-any-return]
 
     @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    async def healthz() -> Response:
+        found = None if trouble is None else await trouble()
+        return red(found) if found else JSONResponse({"status": "ok"})
 
     @app.post("/v1/bridge/{program}")
     async def bridge(program: str, request: Request) -> Response:
@@ -50,11 +65,11 @@ def create_app(guests: Guests, *, token: str | None = None) -> FastAPI:
             if len(body) > LARGEST_PAYLOAD:
                 break
         try:
-            return spoken(await guests.answer(program, parsed(body)))
-        except InvalidPayload as error:
-            if request.headers.get("host") == "bridge":  # it can only pass on what a program would read
-                return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
-            return problem(400, "no question", str(error))
+            arrived(request.headers.get(HOPS_HEADER))
+            delivery = request.headers.get(DELIVERY)
+            return spoken(await guests.answer_once(program, parsed(body), body, delivery))
+        except (InvalidPayload, HookRefused, StoreUnavailable) as error:
+            return unanswered(error, over_bridge=request.headers.get("host") == "bridge")
 
     return app
 
@@ -81,7 +96,17 @@ def spoken(ended: Ended) -> Response:
     )
 
 
-def problem(status: int, title: str, detail: str) -> Response:
-    """An error as RFC 9457 has it."""
-    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
-    return Response(body, status_code=status, media_type="application/problem+json")
+def unanswered(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_bridge: bool) -> Response:
+    """A question that was none, or cannot be answered now. The bridge can only pass on what a program would read."""
+    if over_bridge:
+        return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
+    if isinstance(error, StoreUnavailable):
+        return problem(503, "store_unavailable", str(error))
+    if isinstance(error, HookRefused):
+        return problem(508, "hooks_in_a_circle", str(error))
+    return problem(400, "no_question", str(error))
+
+
+def red(found: str) -> Response:
+    """What is said of a server that denies every call."""
+    return JSONResponse({"status": "red", "problem": found}, status_code=503)

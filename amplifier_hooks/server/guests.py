@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
@@ -12,10 +13,10 @@ from amplifier_hooks.coordinator import SessionCoordinator
 from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
 from amplifier_hooks.dialects.codex import CODEX
 from amplifier_hooks.dialects.gemini import GEMINI
+from amplifier_hooks.dialects.guest import Asking, Guest, Outbox
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.events import APPROVAL_GRANTED
 from amplifier_hooks.server.elsewhere import AskedElsewhere
-from amplifier_hooks.server.guest import Asking, Guest, Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.dialects.dialect import Dialect
     from amplifier_hooks.kinds.codec import Ended
     from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.server.guestbook import GuestBook
 
 __all__ = ["DIALECTS", "Guests"]
 
@@ -41,6 +43,8 @@ class Guests:
     waits: float = 300.0
     """Seconds a program waits for a person; then the question stays open, or goes to that program's own prompt."""
     options: Mapping[str, Any] = field(factory=dict)
+    book: GuestBook | None = None
+    """What outlives this process of their questions; nothing does without one."""
     _guests: OrderedDict[tuple[str, str], Guest] = field(factory=OrderedDict, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -58,6 +62,15 @@ class Guests:
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
         return await (await self._guest(dialect, session, question.get("cwd"))).answer(question)
+
+    async def answer_once(self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None) -> Ended:
+        """The same for a question that may be delivered again, under an id of the sender's.
+
+        The second time it is told what it was told the first time. Raises also `StoreUnavailable`.
+        """
+        if delivery is None or self.book is None:
+            return await self.answer(program, question)
+        return await self.book.once(f"{program}/{delivery}", body, partial(self.answer, program, question))
 
     async def close(self) -> None:
         """End every session."""
@@ -82,7 +95,8 @@ class Guests:
                 approval_wait=0.0 if self.asking == "native" else self.waits,
                 **options,
             )
-            guest = self._guests[key] = Guest(dialect, coordinator, outbox, self.asking)
+            tries = None if self.book is None else self.book.tries(str(options.get("tenant", "")), *key)
+            guest = self._guests[key] = Guest(dialect, coordinator, outbox, self.asking, tries)
         self._guests.move_to_end(key)
         if len(self._guests) > MOST:
             _, oldest = self._guests.popitem(last=False)

@@ -2,22 +2,16 @@
 
 import { Arming } from "./arming.js";
 import { Card } from "./card.js";
+import { $, bearer, decoded, gated, here, themed } from "./frame.js";
 import { Link } from "./link.js";
 import { Grants, History, Rail } from "./lists.js";
 import { Queue } from "./queue.js";
 import { h, marked, say, span, time } from "./text.js";
 
-const $ = (selector) => document.querySelector(selector);
 const PLACES = ["inbox", "history", "grants"];
 const OFFLINE = 15_000;
 
-// The token leaves the address at once, and with it whatever a query may have said.
-const given = /^#t=(.+)$/.exec(location.hash)?.[1];
-if (given || location.search) history.replaceState(null, "", `${location.pathname}${given ? "#inbox" : location.hash}`);
-const tried = (work) => { try { return work(); } catch { return undefined; } }; // storage may be forbidden
-const decoded = (text) => tried(() => decodeURIComponent(text)) ?? text;
-if (given) tried(() => { sessionStorage.token = decoded(given); });
-
+const token = bearer("#inbox");
 const me = { name: "", mayDecide: false };
 let link, since, lastAnswer, announceTimer;
 
@@ -155,29 +149,18 @@ const gate = (why) => {
     "The server does not know this token. Open the address that it printed last, or paste the token here.";
 };
 
-$("#gate-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const token = $("#token").value.trim();
-  if (!token) return;
-  location.replace(`${location.pathname}#t=${encodeURIComponent(token.replace(/^.*#t=/, ""))}`);
-  location.reload();
-});
-
 // -- places --
 
 const place = () => (PLACES.includes(location.hash.slice(1)) ? location.hash.slice(1) : "inbox");
 
 const route = () => {
   if (!$("#gate").hidden) return;
-  const here = place();
-  for (const name of PLACES) $(`#${name}`).hidden = name !== here;
-  for (const tab of document.querySelectorAll(".tabs a")) {
-    if (tab.hash === `#${here}`) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
-  }
-  if (here === "history") past.load();
-  if (here === "grants") grants.load();
-  if (here !== "inbox") return;
+  const now = place();
+  for (const name of PLACES) $(`#${name}`).hidden = name !== now;
+  here(`#${now}`);
+  if (now === "history") past.load();
+  if (now === "grants") grants.load();
+  if (now !== "inbox") return;
   const id = decoded(/^#r\/(.+)$/.exec(location.hash)?.[1] ?? "");
   if (id && queue.get(id) && id !== card.id) show(id, false);
   else if (!card.open) show(queue.next(0), false);
@@ -227,18 +210,6 @@ const notify = (row) => {
   const shown = new Notification("Approvals", { body: `${row.tool} waits for an answer`, tag: "approvals" });
   shown.onclick = () => { window.focus(); shown.close(); };
 };
-
-// -- light and dark --
-
-const theme = (name) => { document.documentElement.dataset.theme = name; };
-const chosen = tried(() => localStorage.theme);
-if (["light", "dark"].includes(chosen)) theme(chosen);
-$("#theme").addEventListener("click", () => {
-  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  const now = document.documentElement.dataset.theme ?? system;
-  theme(now === "dark" ? "light" : "dark");
-  tried(() => { localStorage.theme = document.documentElement.dataset.theme; });
-});
 
 // -- keys: only with a card shown and no field in use --
 
@@ -291,5 +262,6 @@ addEventListener("hashchange", () => { if (link) route(); });
 document.addEventListener("visibilitychange", tick);
 
 tellable();
-const token = given ? decoded(given) : tried(() => sessionStorage.token);
+themed();
+gated();
 if (token) begin(token); else gate();

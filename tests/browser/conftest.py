@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest_asyncio
 
 from tests.browser.office import Browsers, Office
+from tests.browser.workshop import Workshop
 from tests.conftest import require
 
 if TYPE_CHECKING:
@@ -58,3 +59,10 @@ async def visit(browser: Browser) -> AsyncIterator[Browsers]:
         browsers = Browsers(browser, stack)
         yield browsers
     assert browsers.complaints == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def workshop() -> AsyncIterator[Workshop]:
+    """Hooks and runs to look at, and nothing in it."""
+    async with Workshop() as workshop:
+        yield workshop

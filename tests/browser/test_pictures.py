@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,15 +12,12 @@ from amplifier_hooks.effects.audit import NoRecord
 from amplifier_hooks.ports import Question
 from approval_backends.websocket import waiting
 from tests.browser.office import ALLOW, ALWAYS, DENY, see, still
+from tests.browser.pictures import keep
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
-
     from tests.browser.office import Browsers, Office
 
 pytestmark = [pytest.mark.chromium, pytest.mark.asyncio(loop_scope="session")]
-
-IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 
 BEFORE: Final = "\n".join(
     [
@@ -167,37 +162,3 @@ async def test_pictures(office: Office, visit: Browsers, name: str, monkeypatch:
         await see(page, "#tail", "Edit")
         await still(page)
     await keep(page, name)
-
-
-async def keep(page: Page, name: str) -> None:
-    """Write the picture, unless the one that is there looks the same."""
-    picture = await page.screenshot(animations="disabled", caret="hide")
-    file = IMAGES / f"{name}.png"
-    if file.exists() and await alike(page, file.read_bytes(), picture):
-        return
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(picture)
-
-
-async def alike(page: Page, *pictures: bytes) -> bool:
-    """Whether two pictures differ in no more than the edges of some letters."""
-    await page.goto("about:blank")
-    sources = [f"data:image/png;base64,{b64encode(picture).decode()}" for picture in pictures]
-    differing: float = await page.evaluate(DIFFERING, sources)
-    return differing < 0.0001
-
-
-DIFFERING: Final = """async (sources) => {
-  const [one, two] = await Promise.all(sources.map(async (source) => {
-    const image = Object.assign(new Image(), { src: source });
-    await image.decode();
-    const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-    canvas.drawImage(image, 0, 0);
-    return canvas.getImageData(0, 0, image.width, image.height);
-  }));
-  if (one.width !== two.width || one.height !== two.height) return 1;
-  let count = 0;
-  for (let at = 0; at < one.data.length; at += 1) count += Math.abs(one.data[at] - two.data[at]) > 8;
-  return count / one.data.length;
-}"""
-"""The share of values in which two pictures differ."""

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,23 @@ import pytest
 import uvicorn
 from attrs import define, field
 
-from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.dialects.dialect import Dialect
+from amplifier_hooks.dialects.guest import Guest, Outbox
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.kinds.codec import Ended
 from amplifier_hooks.server.app import create_app
+from amplifier_hooks.server.guestbook import GuestBook
 from amplifier_hooks.server.guests import DIALECTS, Guests
-from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
+from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
+from tests.stores import DSN, schema, server, until
 
 BRIDGE = Path(bridge_module.__file__)
 PERSON = Decider(name="ada", channel="test")
@@ -128,12 +135,13 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
 
 
 @pytest.mark.rule("DIA-2")
-async def test_what_a_hook_says_after_the_tool_reaches_the_model(registry: HookRegistry) -> None:
-    """An injection after a tool stands in the answer to its report, and the user's message beside it."""
+@pytest.mark.parametrize("passing", [False, True])
+async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, registry: HookRegistry) -> None:
+    """An injection after a tool, also for one call only, stands in the answer to its report, the message beside it."""
 
     @registry.on("tool:post")
     async def lint(event: str, data: Any) -> HookResult:
-        return HookResult.inject("E501 in line 3", user_message="one lint issue")
+        return HookResult.inject("E501 in line 3", user_message="one lint issue", ephemeral=passing)
 
     guests = Guests(registry)
     _, after = await full_call(guests)
@@ -239,7 +247,10 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         guests = Guests(registry, waits=0.01, options={"approvals": approvals})
         first = await guests.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
-        assert "make the same call again" in said(first)["hookSpecificOutput"]["permissionDecisionReason"]
+        assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
+            "Bash waits for an approval that nobody has given yet. The question stays open. Once it is approved, make "
+            "the same call again."
+        )
         (record,) = await approvals.pending(PERSON)
         allow = next(option.id for option in record.request.options if option.allows)
         assert (await approvals.decide(record.id, record.digest, allow, PERSON)).accepted
@@ -248,6 +259,156 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         third = await guests.answer("claude_code", tool("PreToolUse", 3))
         assert decision(third) == "deny", "an approval is for one call"
         await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+@pytest.mark.parametrize("end", ["closed", "killed"])
+async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: Path, end: str) -> None:
+    """A server that was started again leads the second try to the question that is open, and the third is a new one."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_guests(registry, before) as guests:
+        assert decision(await guests.answer("claude_code", tool("PreToolUse", 1))) == "deny"
+        if end == "closed":
+            await guests.close()
+        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_guests(registry, after) as again:
+            assert decision(await again.answer("claude_code", tool("PreToolUse", 2))) == "deny"
+            (record,) = await after.pending(PERSON)
+            allow = next(option.id for option in record.request.options if option.allows)
+            assert (await after.decide(record.id, record.digest, allow, PERSON)).accepted
+            async with opened_guests(registry, after) as third:
+                assert decision(await third.answer("claude_code", tool("PreToolUse", 3))) == "allow"
+            async with opened_guests(registry, after) as fourth:
+                assert decision(await fourth.answer("claude_code", tool("PreToolUse", 4))) == "deny"
+            assert [one.id for one in await after.pending(PERSON)] != [record.id]
+
+
+@asynccontextmanager
+async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[Guests]:
+    """A server's sessions over this store, as they are after a start."""
+    book = await GuestBook.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # it has one
+    guests = Guests(registry, waits=0.01, options={"approvals": approvals}, book=book)
+    yield guests
+    await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path) -> None:
+    """Where nothing can be kept for after a restart, the answer stands, and the second try is led there even so."""
+
+    class Lost:
+        async def load(self) -> dict[str, str]:
+            raise StoreUnavailable("gone")
+
+        async def keep(self, content: str, call: str) -> None:
+            raise StoreUnavailable("gone")
+
+        async def forget(self, content: str) -> None:
+            raise StoreUnavailable("gone")
+
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        outbox = Outbox()
+        session = SessionCoordinator("s", registry, outbox, approvals=approvals, approval_wait=0.01)
+        guest = Guest(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
+        for number in (1, 2):
+            assert decision(await guest.answer(tool("PreToolUse", number))) == "deny"
+        assert len(await approvals.pending(PERSON)) == 1
+        await guest.close()
+
+
+# -- deliveries --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DIA-8")
+@pytest.mark.fault("F-WH-13")
+async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_path: Path) -> None:
+    """The second delivery under one id is answered as the first, before and after a restart, and no hook runs again."""
+    ran: list[Any] = []
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        ran.append(data)
+        return HookResult.deny(f"number {len(ran)}")
+
+    def posted(guests: Guests, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
+        question = {**tool("PreToolUse"), "tool_input": {"command": command}}
+        return guests.answer_once(program, question, json.dumps(question).encode(), delivery)
+
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        clock = ManualClock()
+        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        first, second = await asyncio.gather(posted(guests, "msg_1"), posted(guests, "msg_1"))
+        assert first == second == await posted(guests, "msg_1")
+        assert len(ran) == 1
+        with pytest.raises(InvalidPayload, match="another question"):
+            await posted(guests, "msg_1", "rm")
+        await guests.close()
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        assert await posted(guests, "msg_1") == first
+        with pytest.raises(InvalidPayload, match="another question"):
+            await posted(guests, "msg_1", "rm")
+        assert len(ran) == 1
+        assert await posted(guests, "msg_1", program="codex") != first
+        assert await posted(guests, "msg_2") != first
+        assert len(ran) == 3
+        for _ in range(2):
+            await posted(guests, None)
+        assert len(ran) == 5
+        clock.advance(25 * 3600)
+        await posted(guests, "msg_3")
+        assert await posted(guests, "msg_1") != first, "answers are kept for a day"
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-6", "DIA-8")
+@pytest.mark.postgres
+async def test_the_book_in_postgres() -> None:
+    """What is kept in PostgreSQL is found there by another server."""
+    await server()
+    async with schema() as name, PostgresDatabase(DSN, schema=name) as one, PostgresDatabase(DSN, schema=name) as two:
+        books = [await GuestBook.beside(database) for database in (one, two)]
+        ended = Ended(code=2, errors="n\u00f6\0".encode())
+
+        async def answer() -> Ended:
+            return ended
+
+        async def never() -> Ended:
+            raise AssertionError
+
+        assert [await books[0].once("m", b"?", answer), await books[1].once("m", b"?", never)] == [ended, ended]
+        first, second = (book.tries("acme", "codex", "s") for book in books)
+        await first.keep("content", "call_1")
+        await second.keep("content", "call_2")
+        assert await first.load() == {"content": "call_2"}
+        assert await books[0].tries("acme", "codex", "t").load() == {}
+        await first.forget("content")
+        assert await second.load() == {}
+
+
+@pytest.mark.rule("DIA-8")
+@pytest.mark.fault("F-WH-13")
+async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Path) -> None:
+    """A delivery that was never answered is answered the next time it comes, and whoever waited for it is, too."""
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        book, answers = await GuestBook.beside(database), [asyncio.Event(), asyncio.Event()]
+        began: list[int] = []
+
+        async def answer() -> Ended:
+            began.append(len(began))
+            await answers[began[-1]].wait()
+            return Ended(code=0, output=b"{}")
+
+        first = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        await until(lambda: len(began) == 1)
+        second = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        first.cancel()
+        await until(lambda: len(began) == 2)
+        answers[1].set()
+        assert await second == Ended(code=0, output=b"{}")
+        assert await book.once("msg_1", b"?", answer) == await second
+        assert first.cancelled()
+        assert len(began) == 2
 
 
 @pytest.mark.rule("DIA-6")

@@ -1,0 +1,89 @@
+"""The HTTP API as one application: its edge, its callers, its problems, and the routes it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from amplifier_hooks.server.edge import Bounds, Edge
+from amplifier_hooks.server.problems import PROBLEM, Mistake, ProblemDetails, speak_of_problems
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from amplifier_hooks.server.admission import Admission
+
+__all__ = ["create_api", "documented"]
+
+DESCRIPTION: Final = """Hooks as data, what they did, and what waits for an answer.
+
+Every request bears a token: `Authorization: Bearer …`. The token says for which tenant it is; what belongs to another
+tenant is not there (404). Every error is a problem as RFC 9457 has it.
+"""
+
+PROBLEMS: Final = {
+    400: "The body is no plain JSON, or the cursor is none.",
+    401: "There is no token, or none that is in force.",
+    403: "The token does not have the scope, or the request comes from a page of another origin.",
+    404: "It is not there, or it is another tenant's.",
+    408: "The body came too slowly.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    422: "Something in the request is not what it has to be.",
+    409: "A name that is taken, or no more room.",
+    412: "It has changed since you saw it.",
+    428: "If-Match is missing.",
+    429: "Too many requests.",
+    508: "Hooks ask in a circle.",
+    503: "The store or the record cannot be used; nothing was changed.",
+}
+"""What a problem means, by its status."""
+
+ANY: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
+"""What any route may answer."""
+
+
+def create_api(admission: Admission, *routers: APIRouter, bounds: Bounds | None = None) -> FastAPI:
+    """The application with these routes. Each of them names who may use it by `admitted`."""
+    app = FastAPI(
+        title="amplifier-hooks",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,  # the page that would be served there loads its parts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={status: documented(status) for status in ANY},
+    )
+    app.state.admission = admission
+    speak_of_problems(app)
+    app.add_middleware(Edge, bounds=bounds or Bounds())
+
+    @app.get("/healthz", summary="Whether it answers.", tags=["server"])
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    for router in routers:
+        app.include_router(router)
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # how FastAPI says this is done
+    return app
+
+
+def documented(status: int) -> dict[str, Any]:
+    """How the description speaks of a problem, for `responses=` of a route."""
+    schema = {"$ref": "#/components/schemas/ProblemDetails"}
+    return {"description": PROBLEMS.get(status, "A problem."), "content": {PROBLEM: {"schema": schema}}}
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """What FastAPI says of its routes, and the shape of a problem."""
+    if app.openapi_schema is None:
+        described = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        shapes = described.setdefault("components", {}).setdefault("schemas", {})
+        for model in (ProblemDetails, Mistake):
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema.pop("$defs", None)
+            shapes[model.__name__] = schema
+        app.openapi_schema = described
+    return app.openapi_schema

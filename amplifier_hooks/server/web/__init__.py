@@ -1,0 +1,14 @@
+"""The pages for hooks and runs: plain HTML, CSS and JavaScript, in the style of the inbox and with parts of it.
+
+    index.html   the frame, and the two places in it
+    page.js      token, places, light and dark
+    service.js   the HTTP API, for the pages
+    hooks.js     the hooks: list, switch, dry run, what they did
+    runs.js      the runs: list, detail
+    lines.js     two texts beside each other, line by line
+    pages.css    what the inbox has no use for
+
+Text and style come from `approval_backends/web/`.
+"""
+
+__all__: list[str] = []

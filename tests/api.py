@@ -1,0 +1,70 @@
+"""An HTTP API to test with: in this process, over a database in memory, and callers with tokens."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from attrs import define
+
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.server.management import API_TABLES, Managed, managed
+from amplifier_hooks.server.pace import Rate, Turnstile
+from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.testing import CollectingAudit
+from approval_backends.broker import Broker
+from approval_backends.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastapi import FastAPI
+
+    from amplifier_hooks.storage import Database
+
+
+def knocking(app: FastAPI, secret: str = "", **headers: str) -> httpx2.AsyncClient:
+    """A client of this application, with this token."""
+    said = {"authorization": f"Bearer {secret}"} if secret else {}
+    transport = httpx2.ASGITransport(app)
+    return httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers={**said, **headers})
+
+
+@define
+class Office:
+    """An API that runs in this process, with everything behind it at hand."""
+
+    api: Managed
+    registry: HookRegistry
+    audit: CollectingAudit
+    broker: Broker
+
+    async def client(self, *scopes: str, tenant: str = "acme", name: str = "ada") -> httpx2.AsyncClient:
+        """A client with a new token."""
+        _, secret = await self.api.tokens.create(name, scopes=scopes or ("hooks:manage", "hooks:read"), tenant=tenant)
+        return knocking(self.api.app, secret)
+
+    async def admin(self) -> httpx2.AsyncClient:
+        """A client of the system's."""
+        return await self.client("hooks:admin", tenant="", name="root")
+
+
+@asynccontextmanager
+async def office(database: Database | None = None, **options: Any) -> AsyncIterator[Office]:
+    """An API with no hooks yet. There is no limit to how often it is asked, unless a test sets one."""
+    registry, audit, broker = HookRegistry(), CollectingAudit(), Broker(MemoryStore())
+    async with MemoryDatabase(*API_TABLES) as memory:
+        chosen = memory if database is None else database
+        async with managed(chosen, registry=registry, broker=broker, record=audit, **options) as api:
+            api.admission.reads = api.admission.writes = Turnstile(Rate(per_second=1e9, at_once=10**9))
+            yield Office(api, registry, audit, broker)
+
+
+def new_hook(name: str = "guard", **fields: Any) -> dict[str, Any]:
+    """The body of a hook that a tenant may have."""
+    config = {"url": "https://hooks.example/guard", "secret": SECRET}
+    return {"name": name, "event_type": "tool:pre", "handler_ref": "http", "config": config, **fields}
+
+
+SECRET = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"

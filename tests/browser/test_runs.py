@@ -1,0 +1,82 @@
+"""The page of runs, looked at in a browser while a coordinator works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.office import see
+
+if TYPE_CHECKING:
+    from tests.browser.office import Browsers
+    from tests.browser.workshop import Workshop
+
+pytestmark = [pytest.mark.chromium, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.mark.rule("RUN-6", "RUN-13")
+async def test_a_run_from_the_queue_to_its_end(workshop: Workshop, visit: Browsers) -> None:
+    """The list shows a run as it moves; the run shows its timeline, both parameters, its result and its child."""
+    run = await workshop.run("invoice-writer", amount="1200", currency="EUR")
+    page = await workshop.open(visit, "runs")
+    await see(page, "#run-list", "invoice-writer")
+    await see(page, "#run-list", "queued")
+    await workshop.house.work(invoice_writer=lambda record: {"number": 7})
+    await workshop.house.work()
+    await workshop.house.until(run)
+    await see(page, "#run-list", "2 parameters changed by a hook")
+    await page.click(f'a[data-focus="{run}"]')
+    for text in (
+        *("Completed", "from queue to end", "Start hook done", "python tests:checked", "continue", "Ran"),
+        *("Finish hook done", "agent audit-agent", "1 changed · 1 added", '"amount": "1200"', '"amount": 1200'),
+        *('"customer_tier": "gold"', '"number": 7', "Started from here"),
+    ):
+        await see(page, "#run", text)
+    await page.click("#run ol.sheet a")
+    await see(page, "#run", "Started by")
+    await see(page, "#run h1", "audit-agent")
+
+
+@pytest.mark.rule("RUN-6", "RUN-9", "RUN-13")
+async def test_a_blocked_run(workshop: Workshop, visit: Browsers) -> None:
+    """A blocked run says why first, by which hook, that no runner had it, and that nothing was changed."""
+    run = await workshop.run("invoice-writer", amount="48000")
+    await workshop.run("plain")
+    assert await workshop.house.work(plain=lambda record: "done") is not None
+    await workshop.house.until(run)
+    page = await workshop.open(visit, f"runs/{run}")
+    for text in (
+        *("Blocked before it ran", "no runner was used", "Amount 48000 is above the limit of 20000."),
+        *("Said by start hook tests:checked. The agent was never given to a runner.", "Start hook blocked"),
+        "as sent; nothing was changed",
+    ):
+        await see(page, "#run", text)
+    await page.click("text=Blocked >> nth=0")
+    await page.locator("#run-list li:has-text('plain')").wait_for(state="detached")
+    await see(page, "#run-list", "Blocked before it ran")
+
+
+@pytest.mark.rule("API-14")
+async def test_hostile_words(workshop: Workshop, visit: Browsers) -> None:
+    """What an agent or a caller wrote is text: no markup, and nothing that cannot be seen."""
+    run = await workshop.run("plain", note="<img src=x onerror=alert(1)>\u202egnp.exe\u0007")
+    await workshop.house.work(plain=lambda record: "done\u202e <b>bold</b>")
+    page = await workshop.open(visit, f"runs/{run}")
+    await see(page, "#run", "<img src=x onerror=alert(1)>")
+    await see(page, "#run", "\\u{202E}")
+    assert await page.locator("#run img, #run b:text('bold')").count() == 0
+
+
+@pytest.mark.rule("RUN-13", "API-6")
+async def test_without_a_token_nothing_is_shown(workshop: Workshop, visit: Browsers) -> None:
+    """A token nobody knows opens nothing, and one without the scope says so; another tenant's runs are not there."""
+    run = await workshop.run("plain")
+    page = await workshop.open(visit, "runs", secret="ahk_nobody")
+    await see(page, "#gate", "The server does not know this token.")
+    visit.complaints.clear()
+    page = await workshop.open(visit, "runs", secret=await workshop.secret("hooks:read"))
+    await see(page, "#run-list", "this token does not have the scope runs:read")
+    page = await workshop.open(visit, f"runs/{run}", secret=await workshop.secret("runs:read", tenant="acme"))
+    await see(page, "#run-list", "No runs.")
+    visit.complaints.clear()  # a browser says of every answer that is a problem
