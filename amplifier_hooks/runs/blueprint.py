@@ -1,0 +1,245 @@
+"""An agent's blueprint: what it takes, what it brings, and the hooks around its runs.
+
+```json
+{"name": "invoice-writer", "type": "autonomous", "description": "Writes invoices.", "system_prompt": "You write …",
+ "parameters_schema": {"type": "object", "required": ["amount"]}, "output_schema": null,
+ "hooks": {"on_run_start": {"type": "python", "handler_ref": "billing.hooks:validate", "on_error": "block"},
+           "on_run_finish": {"$ref": "audit"}}}
+```
+
+JSON is read strictly: a key twice, an unknown field, a number where a text belongs, and a schema that is none are
+mistakes, and all of them are named at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+
+from amplifier_hooks.runs.errors import BlueprintError
+from amplifier_hooks.schema import Schema, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+__all__ = [
+    "LARGEST_BLUEPRINT",
+    "AgentType",
+    "Blueprint",
+    "FinishEntry",
+    "HookEntry",
+    "HookTarget",
+    "StartEntry",
+    "read_blueprint",
+    "read_entries",
+]
+
+AgentType = Literal["autonomous", "procedural"]
+HookTarget = Literal["agent", "http", "python"]
+
+LARGEST_BLUEPRINT: Final = 1024 * 1024
+"""Bytes."""
+HOOK_TIMEOUT: Final = 300.0
+LONGEST_TIMEOUT: Final = 86_400.0
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+HANDLER: Final = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
+
+FIELDS: Final[Mapping[HookTarget, tuple[str, ...]]] = {
+    "agent": ("agent_name",),
+    "http": ("url", "method", "headers"),
+    "python": ("handler_ref",),
+}
+"""What belongs to each type of hook; the first is what it cannot do without."""
+
+
+def _name(given: str) -> str:
+    if not NAME.fullmatch(given):
+        raise ValueError("is no name; use letters, digits, '_', '-' and '.', at most 128, a letter or digit first")
+    return given
+
+
+def _handler(given: str) -> str:
+    if not HANDLER.fullmatch(given):
+        raise ValueError("is no dotted path; write it as in 'package.module:function'")
+    return given
+
+
+def _schema(given: object) -> Schema:
+    try:
+        return Schema(given)
+    except SchemaError as problem:
+        raise ValueError(f"is no schema: {problem}") from None
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Described = Annotated[Schema | None, PlainValidator(lambda given: None if given is None else _schema(given))]
+
+
+class Strict(BaseModel):
+    """Nothing is guessed: an unknown key or a value of another kind is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+
+class HookEntry(Strict):
+    """One hook of a blueprint: what carries it out, and what its failure means."""
+
+    type: HookTarget
+    on_error: Literal["block", "continue", "ignore"]
+    timeout_seconds: float = Field(default=HOOK_TIMEOUT, gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)
+    agent_name: Name | None = None
+    handler_ref: Annotated[str, AfterValidator(_handler)] | None = None
+    url: str | None = None
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: dict[str, str] = Field(default_factory=dict)
+    mode: Literal["sync", "async"] = "sync"
+
+    @property
+    def target(self) -> str:
+        """Which agent, address or function it is."""
+        return self.agent_name or self.handler_ref or (self.url or "").partition("?")[0]
+
+    @model_validator(mode="after")
+    def _belongs(self) -> Self:
+        needed = FIELDS[self.type][0]
+        if getattr(self, needed) is None:
+            raise ValueError(f"a hook of type {self.type} needs {needed}")
+        for other, names in FIELDS.items():
+            for name in names:
+                if other != self.type and name in self.model_fields_set:
+                    raise ValueError(f"{name} belongs to a hook of type {other}, and this one is {self.type}")
+        return self
+
+
+class StartEntry(HookEntry):
+    """A hook at the start. It is waited for, and its failure means something."""
+
+    on_error: Literal["block", "continue"]
+    mode: Literal["sync"] = "sync"
+
+
+class FinishEntry(HookEntry):
+    """A hook at the finish. It changes nothing any more: `async` is not waited for, and `ignore` is not logged."""
+
+
+class Hooks(Strict):
+    """The two hooks a blueprint may name."""
+
+    on_run_start: StartEntry | None = None
+    on_run_finish: FinishEntry | None = None
+
+
+class Blueprint(Strict):
+    """One agent as data."""
+
+    name: Name
+    type: AgentType
+    description: str = ""
+    system_prompt: str = ""
+    parameters_schema: Described = None
+    output_schema: Described = None
+    hooks: Hooks = Field(default_factory=Hooks)
+
+    @property
+    def brings_text(self) -> bool:
+        """Whether its result is a text: that of an autonomous agent without a schema for it."""
+        return self.type == "autonomous" and self.output_schema is None
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping[str, Any] | None = None) -> Blueprint:
+    """The blueprint a JSON text describes. `named` are hooks that `{"$ref": name}` stands for.
+
+    Raises `BlueprintError` with every mistake and where it stands; `name` says in what.
+    """
+    document = _loaded(text, name)
+    if isinstance(document, dict) and isinstance(document.get("hooks"), dict):
+        hooks = {point: _referred(entry, point, name, named or {}) for point, entry in document["hooks"].items()}
+        document = {**document, "hooks": hooks}
+    try:
+        return Blueprint.model_validate(document)
+    except ValidationError as problem:
+        raise BlueprintError(name, _mistakes(problem)) from None
+
+
+def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
+    """Hooks to refer to: one JSON object, of name and entry. What an entry says is judged where it is used.
+
+    Raises `BlueprintError` for what is no such object, or refers on.
+    """
+    document = _loaded(text, name)
+    if not isinstance(document, dict):
+        raise BlueprintError(name, ["write one object, of name and hook"])
+    problems = [
+        f"{key}: write the hook itself; one reference does not lead to another"
+        for key, entry in document.items()
+        if not isinstance(entry, dict) or "$ref" in entry
+    ]
+    if problems:
+        raise BlueprintError(name, problems)
+    return document
+
+
+def _referred(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
+    """What an entry stands for, if it is a reference; otherwise itself."""
+    if not isinstance(entry, dict) or "$ref" not in entry:
+        return entry
+    where, wanted = f"hooks.{point}", entry["$ref"]
+    if len(entry) > 1:
+        raise BlueprintError(name, [f"{where}: a $ref stands alone; leave the other fields out"])
+    if not isinstance(wanted, str) or wanted not in named:
+        there = ", ".join(sorted(named)) or "none"
+        raise BlueprintError(name, [f"{where}: there is no hook named {wanted!r:.80}; there are: {there}"])
+    return named[wanted]
+
+
+def _loaded(text: str | bytes, name: str) -> Any:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > LARGEST_BLUEPRINT:
+        raise BlueprintError(name, [f"it has {len(data):,} bytes; at most {LARGEST_BLUEPRINT:,} are read"])
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number)
+    except json.JSONDecodeError as problem:
+        said = f"line {problem.lineno}, column {problem.colno}: this is not JSON: {problem.msg}"
+    except UnicodeDecodeError as problem:
+        said = f"byte {problem.start}: this is not UTF-8; save the file as that"
+    except RecursionError:
+        said = "it is nested too deeply"
+    except ValueError as problem:
+        said = str(problem)
+    raise BlueprintError(name, [said])
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice:.40} stands twice in one object; give each key once")
+    return fields
+
+
+def _no_number(found: str) -> NoReturn:
+    raise ValueError(f"{found} is no JSON number; write a finite one")
+
+
+def _mistakes(problem: ValidationError) -> list[str]:
+    return [_mistake(error) for error in problem.errors(include_url=False)]
+
+
+def _mistake(error: ErrorDetails) -> str:
+    """Where, and what: the words of pydantic where they are plain, ours where they are not."""
+    where = ".".join(str(part) for part in error["loc"])
+    words = {
+        "extra_forbidden": "is no field; leave it out, or mend its spelling",
+        "missing": "is missing",
+    }
+    said = words.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said

@@ -1,0 +1,113 @@
+"""What goes wrong with runs, and whose turn it is then.
+
+```
+HookError
+├── BlueprintError (ValueError)     a blueprint that cannot be used; whoever wrote it mends it
+└── RunRefused                      what was asked for does not happen; the reason says what is so instead
+    ├── UnknownAgent (LookupError)  there is no blueprint of that name
+    ├── UnknownRun (LookupError)    there is no such run, or it is somebody else's
+    ├── UnknownSession (LookupError)  there is no such session to go on with
+    ├── ParametersRefused (ValueError)  parameters that do not fit the agent's schema
+    ├── ResultRefused (ValueError)  a result of another kind than the agent's, or against its schema
+    ├── AgentsTooDeep               agents start agents that start agents …
+    └── RunMoved                    the run is in another state, or somebody else's by now
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amplifier_hooks.errors import HookError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "AgentsTooDeep",
+    "BlueprintError",
+    "ParametersRefused",
+    "ResultRefused",
+    "RunMoved",
+    "RunRefused",
+    "UnknownAgent",
+    "UnknownRun",
+    "UnknownSession",
+]
+
+
+class BlueprintError(HookError, ValueError):
+    """A blueprint nobody could run. `problems` are all its mistakes, each with where it stands."""
+
+    def __init__(self, name: str, problems: Iterable[str]) -> None:
+        self.name = name
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{name}: {problem}" for problem in self.problems))
+
+
+class RunRefused(HookError):
+    """What was asked of a run does not happen."""
+
+
+class UnknownAgent(RunRefused, LookupError):
+    """An agent without a blueprint."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        there = ", ".join(sorted(known)) or "none"
+        super().__init__(f"there is no agent {name!r:.80}; there are: {there}")
+
+
+class UnknownRun(RunRefused, LookupError):
+    """A run that is not there, or that one may not know of."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(f"there is no run {run!r:.80}")
+
+
+class UnknownSession(RunRefused, LookupError):
+    """A session in which nothing has run, or not for this tenant."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"there is no session {session!r:.80}; leave it out to begin a new one")
+
+
+class ParametersRefused(RunRefused, ValueError):
+    """Parameters that do not fit the schema of the agent they are for."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        self.agent = agent
+        self.problem = problem
+        super().__init__(f"these are no parameters for {agent!r}: {problem}")
+
+
+class ResultRefused(RunRefused, ValueError):
+    """A result that is not what this agent was to bring."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        self.agent = agent
+        self.problem = problem
+        super().__init__(f"this is no result of {agent!r}: {problem}")
+
+
+class AgentsTooDeep(RunRefused):
+    """Agents have started agents, deeper than the limit. `chain` names them, the first one first."""
+
+    def __init__(self, chain: Iterable[str], limit: int) -> None:
+        self.chain = tuple(chain)
+        self.limit = limit
+        super().__init__(
+            f"agents start agents more than {limit} deep: {' → '.join(self.chain)}; break the cycle, or raise "
+            "max_depth of the coordinator"
+        )
+
+
+class RunMoved(RunRefused):
+    """The run is not where this would be possible: it ended, was stopped, or another runner has it now."""
+
+    def __init__(self, run: str, status: str, problem: str) -> None:
+        self.run = run
+        self.status = status
+        super().__init__(f"run {run}: {problem}")

@@ -1,0 +1,209 @@
+"""A run's life as one table. Pure: the time is an argument.
+
+    queued ─ begin ─▶ starting ─ pass ─▶ ready ─ hand ─▶ running ─ end ─▶ completed, failed, stopped
+       │ ▲               │                 ▲ │              │
+       │ └──── drop ─────┤                 │ │              ├─ lose ─▶ ready, or failed after the last attempt
+       │                 └─ block ▶ failed └─┼── lose ──────┘
+       ├─ hand ──────────────────────────────┼▶ running
+       └─────────────────── stop ────────────┴▶ stopped
+
+Whoever does something for a run holds it for a while: a coordinator while its start hooks run, a runner while the agent
+does. A hold has a holder, a number and an end. It is renewed; once it is over, anybody may `drop` or `lose` the run,
+and what its last holder says does not count any more when somebody else holds it. What has ended never moves again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+from attrs import frozen
+from msgspec.structs import replace
+
+__all__ = [
+    "ENDED",
+    "ENDINGS",
+    "END_OF",
+    "MOST_ATTEMPTS",
+    "MOVES",
+    "STAGES",
+    "STATUS_OF",
+    "Holder",
+    "RunEnding",
+    "RunMove",
+    "RunRecord",
+    "RunRefusal",
+    "RunStatus",
+    "Stage",
+    "held",
+    "is_over",
+    "moved",
+]
+
+Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
+RunStatus = Literal["queued", "starting", "running", "completed", "failed", "stopped"]
+RunEnding = Literal["completed", "failed", "stopped"]
+Hold = Literal["own", "over", "any"]
+RunMove = Literal[
+    "begin", "pass", "block", "drop", "hand", "renew", "report", "complete", "fail", "halt", "lose", "give_up", "stop"
+]
+
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
+ENDED: Final[frozenset[Stage]] = frozenset(ENDINGS)
+MOST_ATTEMPTS: Final = 3
+"""Runners that may have a run in their hands before it counts as one that ends its runners."""
+
+STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
+    "queued": "queued",
+    "starting": "starting",
+    "ready": "starting",  # the hooks are done, and no runner has it yet
+    "running": "running",
+    "completed": "completed",
+    "failed": "failed",
+    "stopped": "stopped",
+}
+"""What is told of a stage."""
+
+
+@frozen
+class Row:
+    """One row of the table: from where, to where (None: it stays), and whose hold is needed.
+
+    `own`: of whoever asks. `over`: its time is up, or nobody has it. `any`: it does not matter.
+    """
+
+    sources: frozenset[Stage]
+    target: Stage | None
+    hold: Hold = "any"
+
+
+MOVES: Final[Mapping[RunMove, Row]] = {
+    "begin": Row(frozenset({"queued"}), "starting"),
+    "pass": Row(frozenset({"starting"}), "ready", "own"),
+    "block": Row(frozenset({"starting"}), "failed", "own"),
+    "drop": Row(frozenset({"starting"}), "queued", "over"),  # whoever notices
+    "hand": Row(frozenset({"queued", "ready"}), "running"),
+    "renew": Row(frozenset({"starting", "running"}), None, "own"),
+    "report": Row(frozenset({"running", "ready"}), None, "own"),
+    "complete": Row(frozenset({"running", "ready"}), "completed", "own"),
+    "fail": Row(frozenset({"running", "ready"}), "failed", "own"),
+    "halt": Row(frozenset({"running", "ready"}), "stopped", "own"),
+    "lose": Row(frozenset({"running"}), "ready", "over"),
+    "give_up": Row(frozenset({"running"}), "failed", "over"),
+    "stop": Row(frozenset({"queued", "starting", "ready"}), "stopped"),
+}
+
+END_OF: Final[Mapping[RunEnding, RunMove]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
+"""The move with which a runner ends a run so."""
+
+
+@frozen
+class Holder:
+    """Somebody who has a run, and the number of that hold."""
+
+    name: str
+    attempt: int
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run and what became of it so far.
+
+    `parameters` are those it was sent with; `ran_with` those the start hooks made of them, None where they made
+    nothing. `attempt` numbers the holds, `handed` those of runners. `bare` runs have no run hooks: they are a hook's
+    own agent. `urgent` ones are waited for by the start hook of another.
+    """
+
+    id: str
+    tenant: str
+    session: str
+    agent: str
+    parameters: Mapping[str, Any]
+    created: datetime
+    parent: str | None = None
+    parent_session: str | None = None
+    depth: int = 0
+    bare: bool = False
+    urgent: bool = False
+    hooked: bool = False
+    """Its blueprint names hooks, or the registry's had something to say."""
+    blocked: bool = False
+    stage: Stage = "queued"
+    version: int = 1
+    events: int = 0
+    """How many there are."""
+    failures: int = 0
+    """How many of its hooks failed."""
+    attempt: int = 0
+    handed: int = 0
+    holder: str | None = None
+    held_until: datetime | None = None
+    stopping: bool = False
+    """Somebody wants it stopped, and its runner has to do that."""
+    ran_with: Mapping[str, Any] | None = None
+    reported: bool = False
+    result_text: str | None = None
+    result_data: Any = None
+    error: str | None = None
+    started: datetime | None = None
+    """When a runner first got it."""
+    ended: datetime | None = None
+    owes: bool = False
+    """It ended, and its finish hooks have not run yet."""
+
+    @property
+    def status(self) -> RunStatus:
+        """What is told of it."""
+        return STATUS_OF[self.stage]
+
+    @property
+    def effective(self) -> Mapping[str, Any]:
+        """The parameters it runs with, or ran with."""
+        return self.parameters if self.ran_with is None else self.ran_with
+
+
+@frozen
+class RunRefusal:
+    """Why a move did not happen; `record` is what is so instead."""
+
+    record: RunRecord
+    reason: str
+
+
+def moved(record: RunRecord, move: RunMove, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
+    """The record after a move, with stage, version and hold set; or why it cannot be made.
+
+    `by` is whoever asks. A hold that is over still counts as long as nobody else has taken the run.
+    """
+    row = MOVES[move]
+    if record.stage not in row.sources:
+        return RunRefusal(
+            record, f"it is {record.status} already" if record.stage in ENDED else f"it is {record.status}"
+        )
+    if row.hold == "own" and (by is None or (by.name, by.attempt) != (record.holder, record.attempt)):
+        return RunRefusal(record, "somebody else has it by now")
+    if row.hold == "over" and not is_over(record, now):
+        return RunRefusal(record, f"{record.holder} has it")
+    if row.target is None:
+        return replace(record, version=record.version + 1)
+    return replace(
+        record,
+        stage=row.target,
+        version=record.version + 1,
+        ended=now if row.target in ENDED else None,
+        holder=record.holder if row.target in ENDED or move == "lose" else None,  # who had it last
+        held_until=None,
+    )
+
+
+def is_over(record: RunRecord, now: datetime) -> bool:
+    """Whether nobody holds it any more."""
+    return record.held_until is None or record.held_until <= now
+
+
+def held(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
+    """The record in somebody's hands, under a new number."""
+    until = now + timedelta(seconds=seconds)
+    return replace(record, holder=holder, held_until=until, attempt=record.attempt + 1)

@@ -1,0 +1,169 @@
+"""Blueprints: what is read, and what is refused with all its mistakes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks.runs.agents import load_agents
+from amplifier_hooks.runs.blueprint import read_blueprint, read_entries
+from amplifier_hooks.runs.errors import BlueprintError, UnknownAgent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PYTHON: dict[str, Any] = {"type": "python", "handler_ref": "billing.hooks:validate", "on_error": "block"}
+AGENT: dict[str, Any] = {"type": "agent", "agent_name": "audit-agent", "on_error": "continue"}
+HTTP: dict[str, Any] = {"type": "http", "url": "https://hooks.example/run", "on_error": "continue"}
+
+
+def written(**fields: Any) -> str:
+    """A blueprint as text."""
+    return json.dumps({"name": "writer", "type": "autonomous", **fields})
+
+
+def mistakes(text: str | bytes, **options: Any) -> list[str]:
+    """What is wrong with a blueprint."""
+    with pytest.raises(BlueprintError) as caught:
+        read_blueprint(text, **options)
+    return list(caught.value.problems)
+
+
+@pytest.mark.rule("RUN-1", "RUN-8", "RUN-15")
+def test_a_whole_blueprint() -> None:
+    """A blueprint names what its agent takes and brings, and one hook for each end of its runs."""
+    blueprint = read_blueprint(
+        written(
+            description="Writes invoices.",
+            system_prompt="You write invoices.",
+            parameters_schema={"type": "object", "required": ["amount"]},
+            output_schema=None,
+            hooks={"on_run_start": PYTHON, "on_run_finish": {"$ref": "audit"}},
+        ),
+        named={"audit": {**AGENT, "mode": "async", "on_error": "ignore"}},
+    )
+    start, finish = blueprint.hooks.on_run_start, blueprint.hooks.on_run_finish
+    assert start is not None
+    assert (start.type, start.target, start.on_error, start.timeout_seconds) == (
+        *("python", "billing.hooks:validate", "block", 300.0),
+    )
+    assert finish is not None
+    assert (finish.type, finish.target, finish.on_error, finish.mode) == ("agent", "audit-agent", "ignore", "async")
+    assert blueprint.parameters_schema is not None
+    assert "amount" in str(blueprint.parameters_schema.problem({}))
+    assert blueprint.brings_text
+
+
+@pytest.mark.rule("RUN-15")
+def test_the_least_blueprint() -> None:
+    """Name and type are all a blueprint needs."""
+    blueprint = read_blueprint('{"name": "a", "type": "procedural"}')
+    assert (blueprint.hooks.on_run_start, blueprint.parameters_schema, blueprint.brings_text) == (None, None, False)
+
+
+@pytest.mark.rule("RUN-8")
+def test_the_fields_of_an_entry() -> None:
+    """An http hook has an address, a method and headers; a time may be set for every hook."""
+    entry = {**HTTP, "method": "PUT", "headers": {"authorization": "Bearer ${TOKEN}"}, "timeout_seconds": 5}
+    start = read_blueprint(written(hooks={"on_run_start": entry})).hooks.on_run_start
+    assert start is not None
+    assert (start.method, start.headers, start.timeout_seconds) == ("PUT", {"authorization": "Bearer ${TOKEN}"}, 5.0)
+
+
+def entry_without(entry: dict[str, Any], name: str) -> dict[str, Any]:
+    """The same entry with one field less."""
+    return {key: value for key, value in entry.items() if key != name}
+
+
+@pytest.mark.rule("RUN-8", "RUN-15")
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (entry_without(PYTHON, "type"), "hooks.on_run_start.type: is missing"),
+        (entry_without(PYTHON, "on_error"), "hooks.on_run_start.on_error: is missing"),
+        (entry_without(PYTHON, "handler_ref"), "a hook of type python needs handler_ref"),
+        (entry_without(AGENT, "agent_name"), "a hook of type agent needs agent_name"),
+        (entry_without(HTTP, "url"), "a hook of type http needs url"),
+        ({**PYTHON, "agent_name": "x"}, "agent_name belongs to a hook of type agent"),
+        ({**PYTHON, "headers": {}}, "headers belongs to a hook of type http"),
+        ({**PYTHON, "type": "command"}, "hooks.on_run_start.type: "),
+        ({**PYTHON, "on_error": "ignore"}, "hooks.on_run_start.on_error: "),
+        ({**PYTHON, "mode": "async"}, "hooks.on_run_start.mode: "),
+        ({**PYTHON, "timeout_seconds": 0}, "hooks.on_run_start.timeout_seconds: "),
+        ({**PYTHON, "timeout_seconds": True}, "hooks.on_run_start.timeout_seconds: "),
+        ({**PYTHON, "timeout_seconds": "300"}, "hooks.on_run_start.timeout_seconds: "),
+        ({**PYTHON, "handler_ref": "not a path"}, "is no dotted path"),
+        ({**PYTHON, "onerror": "block"}, "hooks.on_run_start.onerror: is no field"),
+        ({**HTTP, "method": "GET"}, "hooks.on_run_start.method: "),
+        ({"$ref": "nothing"}, "there is no hook named 'nothing'; there are: audit"),
+        ({"$ref": ["audit"]}, "there is no hook named"),
+        ({"$ref": "audit", "on_error": "block"}, "a $ref stands alone"),
+        ("audit", "hooks.on_run_start: "),
+    ],
+)
+def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
+    """Each mistake in a hook is refused, with where it stands and what to write instead."""
+    (mistake,) = mistakes(written(hooks={"on_run_start": entry}), named={"audit": AGENT})
+    assert words in mistake
+
+
+@pytest.mark.rule("RUN-15")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "valid dictionary"),
+        ("{", "line 1, column 2: this is not JSON"),
+        (b"\xff", "byte 0: this is not UTF-8"),
+        ('{"name": "a", "name": "b", "type": "procedural"}', "the key name stands twice"),
+        ('{"name": NaN}', "NaN is no JSON number"),
+        ("[" * 100_000, "nested too deeply"),
+        (" " * 1_100_000, "bytes; at most"),
+        (written(name="../etc"), "name: is no name"),
+        (written(type="other"), "type: "),
+        (written(hooks={"on_run_begin": PYTHON}), "hooks.on_run_begin: is no field"),
+        (written(parameters_schema=[]), "parameters_schema: is no schema: a schema is an object"),
+        (written(output_schema={"type": "nonsense"}), "output_schema: is no schema: $.type"),
+    ],
+)
+def test_a_blueprint_nobody_could_run(text: str | bytes, words: str) -> None:
+    """What is no blueprint is refused, whatever is wrong with it."""
+    assert any(words in mistake for mistake in mistakes(text))
+
+
+@pytest.mark.rule("RUN-15")
+def test_all_mistakes_at_once() -> None:
+    """All mistakes of a blueprint are told together."""
+    assert len(mistakes(json.dumps({"name": 1, "hooks": {"on_run_start": {}}, "more": 1}))) == 5
+
+
+@pytest.mark.rule("RUN-8", "RUN-15")
+def test_a_folder_of_blueprints(tmp_path: Path) -> None:
+    """A folder is taken as a whole: its blueprints, and the hooks they share; or every mistake in it is told."""
+    (tmp_path / "hooks.json").write_text(json.dumps({"audit": AGENT}))
+    (tmp_path / "writer.json").write_text(written(hooks={"on_run_finish": {"$ref": "audit"}}))
+    agents = load_agents(tmp_path)
+    assert agents.get("writer").hooks.on_run_finish is not None
+    assert agents.missing() == ["writer: hooks.on_run_finish: there is no agent 'audit-agent'"]
+    with pytest.raises(UnknownAgent, match="there are: writer"):
+        agents.get("painter")
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(BlueprintError, match=r"(?s)a\.json: line 1.*b\.json: name: is missing"):
+        load_agents(tmp_path)
+    for broken in ("a.json", "b.json"):
+        (tmp_path / broken).unlink()
+    (tmp_path / "twice.json").write_text(written())
+    with pytest.raises(BlueprintError, match="two agents of this name"):
+        load_agents(tmp_path)
+    with pytest.raises(BlueprintError, match="no such folder"):
+        load_agents(tmp_path / "none")
+
+
+@pytest.mark.rule("RUN-8")
+@pytest.mark.parametrize("text", ["[]", '{"a": 1}', '{"a": {"$ref": "b"}}'])
+def test_shared_hooks_nobody_could_use(text: str) -> None:
+    """Shared hooks are one object of hooks, and none of them leads on."""
+    with pytest.raises(BlueprintError):
+        read_entries(text)

@@ -1,0 +1,423 @@
+"""One suite over all stores of runs: the same table, the same claims."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from amplifier_hooks.runs.errors import AgentsTooDeep, UnknownRun, UnknownSession
+from amplifier_hooks.runs.events import Told
+from amplifier_hooks.runs.life import MOST_ATTEMPTS, Holder, RunRecord, RunRefusal
+from amplifier_hooks.runs.store import Concluded, Passed, RunFilter, RunStore, Wanted
+from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+DEEP = 4
+
+
+KINDS = ("memory", "sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.slow]))
+
+
+@pytest.fixture(params=KINDS)
+async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shelf]:
+    """An empty store of each kind."""
+    async with run_store(request.param, tmp_path) as made:
+        yield made
+
+
+async def take(store: RunStore, runner: str = "one", wanted: Wanted = EVERYTHING) -> RunRecord:
+    """Claim what there is to claim."""
+    record = await store.take(wanted, runner, "coordinator", LEASES)
+    assert record is not None
+    return record
+
+
+def by(record: RunRecord) -> Holder:
+    """Whoever has it."""
+    assert record.holder is not None
+    return Holder(record.holder, record.attempt)
+
+
+async def kinds(store: RunStore, run: str) -> list[str]:
+    """What was told of a run."""
+    return [event.type for event in await store.events(run)]
+
+
+@pytest.mark.rule("RUN-7", "RUN-10")
+async def test_a_run_from_queue_to_result(shelf: Shelf) -> None:
+    """A run without hooks is handed to a runner, brings its result, and ends; each step is told once, in order."""
+    store = shelf.store
+    queued = await store.submit(new_run(), DEEP)
+    assert (queued.status, queued.parameters) == ("queued", {"amount": 1})
+    record = await take(store)
+    assert (record.status, record.holder, record.handed) == ("running", "one", 1)
+    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
+    reported = await store.report(record.id, by(record), None, {"total": [1, "\ud800\0"]})
+    assert isinstance(reported, RunRecord)
+    ended = await store.end(record.id, by(record), "completed", None)
+    assert isinstance(ended, RunRecord)
+    found = await store.get(record.id, tenant="acme")
+    assert (found.status, found.result_data, found.result_text) == ("completed", {"total": [1, "\ud800\0"]}, None)
+    assert found == ended
+    assert await kinds(store, record.id) == ["run_queued", "run_running", "run_result", "run_completed"]
+    *_, last = await store.events(record.id, after=2)
+    assert (last.number, last.body["status"], last.body["result_data"]) == (4, "completed", {"total": [1, "\ud800\0"]})
+
+
+@pytest.mark.rule("RUN-7", "RUN-11", "RUN-9")
+async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
+    """A run with hooks is first begun, in its coordinator's hands; it is handed on only once its hooks have passed."""
+    store = shelf.store
+    await store.submit(new_run(hooked=True), DEEP)
+    begun = await take(store)
+    assert (begun.status, begun.stage, begun.holder) == ("starting", "starting", "coordinator")
+    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
+    foreign = await store.conclude(begun.id, Holder("another", begun.attempt), Passed(parameters={}))
+    assert isinstance(foreign, RunRefusal)
+    told = (Told("hook_start", {"hook_type": "on_run_start"}),)
+    ready = await store.conclude(begun.id, by(begun), Passed(parameters={"amount": 2}, told=told))
+    assert isinstance(ready, RunRecord)
+    assert (ready.status, ready.stage) == ("starting", "ready")
+    running = await take(store, "two")
+    assert (running.status, running.parameters, running.effective) == ("running", {"amount": 1}, {"amount": 2})
+    assert await kinds(store, begun.id) == [
+        *("run_queued", "hook_start", "run_ready", "run_running"),
+    ]
+
+
+@pytest.mark.rule("RUN-7", "RUN-16")
+async def test_many_are_concluded_at_once(shelf: Shelf) -> None:
+    """Of several runs whose hooks are done each becomes what it is; one that was stopped meanwhile is left alone."""
+    store = shelf.store
+    for number in range(1, 5):
+        await store.submit(new_run(number, hooked=True), DEEP)
+        await shelf.advance(1)
+    begun = await store.take_all([(EVERYTHING, f"r{number}") for number in range(5)], "coordinator", LEASES)
+    known = [record for record in begun if record is not None]
+    assert sorted(record.parameters["amount"] for record in known) == [1, 2, 3, 4]
+    known.sort(key=lambda record: record.created)
+    await store.stop(known[1].id, "not this")
+    passed = [
+        Passed(parameters={"n": 1}),
+        Passed(parameters={}),
+        Passed(error="no", blocked=True),
+        Passed(parameters={}),
+    ]
+    runners = ["r0", "r1", "r2", None]
+    told = (Told("hook_complete", {}), Told("hook_failed", {}))
+    concluded = [
+        Concluded(record.id, by(record), evolve(one, told=told), runner, record)
+        for record, one, runner in zip(known, passed, runners, strict=True)
+    ]
+    after = await store.conclude_all(concluded, 60)
+    stages = [one.record.stage if isinstance(one, RunRefusal) else one.stage for one in after]
+    assert stages == ["running", "stopped", "failed", "ready"]
+    first = await store.get(known[0].id)
+    assert (first, first.holder, first.effective, first.failures) == (after[0], "r0", {"n": 1}, 1)
+    assert await kinds(store, first.id) == ["run_queued", "hook_complete", "hook_failed", "run_running"]
+    assert await kinds(store, known[1].id) == ["run_queued", "run_stopped"]
+    assert isinstance(await store.end(first.id, by(first), "failed", "x"), RunRecord)
+
+
+@pytest.mark.rule("RUN-9")
+async def test_a_blocked_run_is_over(shelf: Shelf) -> None:
+    """A blocked run is failed, its error is the reason, and no runner is ever given it."""
+    store = shelf.store
+    await store.submit(new_run(hooked=True), DEEP)
+    begun = await take(store)
+    blocked = await store.conclude(begun.id, by(begun), Passed(error="too much", blocked=True))
+    assert isinstance(blocked, RunRecord)
+    assert (blocked.status, blocked.error, blocked.blocked, blocked.handed) == ("failed", "too much", True, 0)
+    await shelf.advance(10_000)
+    assert await store.recover() == []
+    assert await store.take(EVERYTHING, "one", "coordinator", LEASES) is None
+    *_, last = await store.events(begun.id)
+    assert (last.type, last.body["block_reason"]) == ("run_failed", "too much")
+
+
+@pytest.mark.rule("RUN-11")
+async def test_what_others_wait_for_comes_first(shelf: Shelf) -> None:
+    """Of the runs in the queue those that a start hook waits for come first, then the oldest; each once."""
+    store = shelf.store
+    for number in range(1, 4):
+        await store.submit(new_run(number), DEEP)
+        await shelf.advance(1)
+    await store.submit(new_run(9, urgent=True, bare=True, hooked=True), DEEP)
+    order = [(await take(store)).parameters["amount"] for _ in range(4)]
+    assert order == [9, 1, 2, 3]
+
+
+@pytest.mark.rule("RUN-11", "RUN-14")
+async def test_what_can_be_handed_at_once(shelf: Shelf) -> None:
+    """Without beginning anything, only runs whose hooks are done, or that have none, are given out."""
+    store = shelf.store
+    await store.submit(new_run(1, hooked=True), DEEP)
+    await store.submit(new_run(2), DEEP)
+    assert await store.take(Wanted(begin=False, heard=True), "one", "coordinator", LEASES) is None
+    assert (await take(store, wanted=Wanted(begin=False))).parameters == {"amount": 2}
+    assert await store.take(Wanted(begin=False), "one", "coordinator", LEASES) is None
+    assert (await take(store)).status == "starting"
+
+
+@pytest.mark.rule("RUN-7")
+async def test_a_runner_takes_what_it_can_run(shelf: Shelf) -> None:
+    """A runner is given runs of its tenant and of the agents it has, and no others."""
+    store = shelf.store
+    await store.submit(new_run(1, tenant="other"), DEEP)
+    await store.submit(new_run(2, agent="painter"), DEEP)
+    wanted = Wanted(tenant="acme", agents=frozenset({"writer"}))
+    assert await store.take(wanted, "one", "coordinator", LEASES) is None
+    assert await store.take(Wanted(agents=frozenset()), "one", "coordinator", LEASES) is None
+    assert (await take(store, wanted=Wanted(tenant="acme"))).agent == "painter"
+    assert (await take(store, wanted=Wanted(tenant="other"))).tenant == "other"
+
+
+@pytest.mark.rule("RUN-7")
+async def test_many_claim_at_once(shelf: Shelf) -> None:
+    """However many claim at the same time, each run goes to one of them, and none is left over."""
+    store = shelf.store
+    for number in range(1, 17):
+        await store.submit(new_run(number), DEEP)
+    taken: list[str] = []
+
+    async def runner(name: str) -> None:
+        while record := await store.take(EVERYTHING, name, "coordinator", LEASES):
+            taken.append(record.id)
+
+    await asyncio.gather(*(runner(f"runner-{number}") for number in range(8)))
+    while record := await store.take(EVERYTHING, "late", "coordinator", LEASES):  # what all had stepped over at once
+        taken.append(record.id)
+    assert sorted(taken) == [f"run_{number:032x}" for number in range(1, 17)]
+
+
+@pytest.mark.rule("RUN-7", "RUN-16")
+async def test_a_runner_that_died(shelf: Shelf) -> None:
+    """A run whose runner is not heard of goes to another one; what the first says after that does not count."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    first = await take(store, "one")
+    assert isinstance(await store.renew(first.id, by(first), 60), RunRecord)
+    await shelf.advance(59)
+    assert await store.recover() == []
+    await shelf.advance(2)
+    assert [record.stage for record in await store.recover()] == ["ready"]
+    second = await take(store, "two")
+    assert (second.holder, second.handed) == ("two", 2)
+    for late in (
+        await store.renew(first.id, by(first), 60),
+        await store.report(first.id, by(first), "late", None),
+        await store.end(first.id, by(first), "completed", None),
+    ):
+        assert isinstance(late, RunRefusal)
+    assert isinstance(await store.end(second.id, by(second), "completed", None), RunRecord)
+    assert "run_lost" in await kinds(store, first.id)
+
+
+@pytest.mark.rule("RUN-16")
+async def test_a_late_completion_nobody_overtook(shelf: Shelf) -> None:
+    """A runner that comes back before anybody else has its run may complete it, and nobody is given it again."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    first = await take(store)
+    await shelf.advance(61)
+    await store.recover()
+    assert isinstance(await store.end(first.id, by(first), "completed", None), RunRecord)
+    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
+
+
+@pytest.mark.rule("RUN-16")
+async def test_a_run_that_ends_its_runners(shelf: Shelf) -> None:
+    """A run whose runners are lost again and again fails, and says so."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    for _ in range(MOST_ATTEMPTS):
+        await take(store)
+        await shelf.advance(61)
+        await store.recover()
+    record = await store.get(f"run_{1:032x}")
+    assert record.status == "failed"
+    assert "3 runners" in str(record.error)
+    assert await store.take(EVERYTHING, "one", "coordinator", LEASES) is None
+
+
+@pytest.mark.rule("RUN-16")
+async def test_a_coordinator_that_died(shelf: Shelf) -> None:
+    """A run whose start hooks nobody runs any more is begun again; while they are renewed it is left alone."""
+    store = shelf.store
+    await store.submit(new_run(hooked=True), DEEP)
+    first = await take(store)
+    await shelf.advance(29)
+    await store.hold_on("coordinator", (), 30)
+    await shelf.advance(29)
+    assert await store.recover() == []
+    await shelf.advance(2)
+    assert [record.stage for record in await store.recover()] == ["queued"]
+    second = await take(store)
+    assert second.stage == "starting"
+    assert isinstance(await store.conclude(first.id, by(first), Passed(parameters={})), RunRefusal)
+    assert isinstance(await store.conclude(second.id, by(second), Passed(parameters={})), RunRecord)
+
+
+@pytest.mark.rule("RUN-10", "RUN-16")
+async def test_completion_twice(shelf: Shelf) -> None:
+    """The same completion twice is one; another one after it is refused, and the run stays as it was."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    record = await take(store)
+    once = await store.end(record.id, by(record), "completed", None)
+    assert await store.end(record.id, by(record), "completed", None) == once
+    assert isinstance(await store.end(record.id, by(record), "failed", "no"), RunRefusal)
+    assert isinstance(await store.report(record.id, by(record), "late", None), RunRefusal)
+    assert await store.get(record.id) == once
+    assert (await kinds(store, record.id)).count("run_completed") == 1
+
+
+@pytest.mark.rule("RUN-16")
+async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
+    """Finish hooks that nobody ran are taken up by somebody, once; those that are run or done are left alone."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    record = await take(store)
+    await store.end(record.id, by(record), "completed", None, owed=30)
+    assert await store.owing(30) == []
+    await shelf.advance(29)
+    await store.hold_on("coordinator", (record.id,), 30)
+    await shelf.advance(29)
+    assert await store.owing(30) == []
+    await shelf.advance(2)
+    assert [found.id for found in await store.owing(30)] == [record.id]
+    assert await store.owing(30) == []
+    await store.note(record.id, (Told("hook_complete", {}),), settled=True)
+    await shelf.advance(100)
+    assert await store.owing(30) == []
+
+
+@pytest.mark.rule("RUN-10", "RUN-17")
+async def test_stopping(shelf: Shelf) -> None:
+    """A run nobody has is stopped at once; a runner is told to, and if it is gone the run is stopped without it."""
+    store = shelf.store
+    for number in range(1, 4):
+        await store.submit(new_run(number, hooked=number == 2), DEEP)
+        await shelf.advance(1)
+    running = await take(store)
+    begun = await take(store)
+    assert (await store.stop(begun.id, "not today")).status == "stopped"
+    assert isinstance(await store.conclude(begun.id, by(begun), Passed(parameters={})), RunRefusal)
+    assert (await store.stop(f"run_{3:032x}", "nor this")).error == "nor this"
+    asked = await store.stop(running.id, "enough")
+    assert (asked.status, asked.stopping) == ("running", True)
+    assert await store.stop(running.id, "enough") == asked
+    await shelf.advance(61)
+    (gone,) = await store.recover()
+    assert (gone.status, gone.error) == ("stopped", "enough")
+    assert await store.stop(running.id, "again") == gone
+
+
+@pytest.mark.rule("RUN-5", "RUN-18")
+async def test_children(shelf: Shelf) -> None:
+    """A child knows its parent and how deep it is; deeper than the limit none is queued, and the chain is named."""
+    store = shelf.store
+    record = await store.submit(new_run(agent="a"), DEEP)
+    for number, agent in enumerate("babab", start=2):
+        if number == DEEP + 2:
+            with pytest.raises(AgentsTooDeep, match="a → b → a → b → a → b"):
+                await store.submit(new_run(number, agent=agent, parent=record.id), DEEP)
+            break
+        child = await store.submit(new_run(number, agent=agent, parent=record.id), DEEP)
+        assert (child.parent, child.parent_session, child.depth) == (record.id, record.session, record.depth + 1)
+        assert [found.id for found in await store.children(record.id)] == [child.id]
+        assert (await store.events(record.id))[-1].body["child_run_id"] == child.id
+        record = child
+
+
+@pytest.mark.rule("RUN-16")
+async def test_the_same_id_is_the_same_run(shelf: Shelf) -> None:
+    """A run that is submitted again under its id is the one that is there."""
+    once = await shelf.store.submit(new_run(), DEEP)
+    assert await shelf.store.submit(new_run(parameters={"other": 1}), DEEP) == once
+    assert await kinds(shelf.store, once.id) == ["run_queued"]
+
+
+@pytest.mark.rule("RUN-10", "TEN-1")
+async def test_others_see_nothing(shelf: Shelf) -> None:
+    """Another tenant's run, parent and session are as good as not there."""
+    store = shelf.store
+    mine = await store.submit(new_run(), DEEP)
+    for run in (mine.id, "run_00000000", "no id", "run_\0"):
+        with pytest.raises(UnknownRun):
+            await store.get(run, tenant="other")
+    with pytest.raises(UnknownRun):
+        await store.submit(new_run(2, tenant="other", parent=mine.id), DEEP)
+    with pytest.raises(UnknownSession):
+        await store.submit(new_run(3, tenant="other", session=mine.session, resumes=True), DEEP)
+    again = await store.submit(new_run(4, session=mine.session, resumes=True), DEEP)
+    assert again.session == mine.session
+
+
+@pytest.mark.rule("RUN-13")
+async def test_listing(shelf: Shelf) -> None:
+    """Runs are listed newest first, page by page, and by each filter."""
+    store = shelf.store
+    for number in range(1, 6):
+        await store.submit(new_run(number, hooked=number == 2, agent="painter" if number == 3 else "writer"), DEEP)
+        await shelf.advance(number % 2)
+    everything = await store.select(RunFilter(tenant="acme"))
+    assert sorted((record.created, record.id) for record in everything) == [
+        (record.created, record.id) for record in sorted(everything, key=lambda one: (one.created, one.id))
+    ]
+    assert [record.created for record in everything] == sorted((r.created for r in everything), reverse=True)
+    pages, before = [], None
+    while page := await store.select(RunFilter(before=before), limit=2):
+        pages += page
+        before = (page[-1].created, page[-1].id)
+    assert pages == everything
+    begun = await take(store)
+    await store.submit(new_run(9, parent=begun.id), DEEP)
+
+    async def found(**filters: Any) -> set[int]:
+        return {record.parameters["amount"] for record in await store.select(RunFilter(**filters))}
+
+    assert await found(tenant="other") == set()
+    assert await found(has_hooks=True) == {2}
+    assert await found(agent="painter") == {3}
+    assert await found(status="running") == {1}
+    assert await found(parent=begun.id) == {9}
+    assert await found(session=begun.session) == {1}
+    hooked = await take(store)
+    assert await found(status="starting") == {2}
+    await store.conclude(hooked.id, by(hooked), Passed(error="no", blocked=True))
+    assert await found(blocked=True) == {2}
+
+
+@pytest.mark.rule("RUN-13")
+async def test_being_woken(shelf: Shelf) -> None:
+    """Whoever waits for work is woken by a new run, and whoever follows a run by each of its events."""
+    store = shelf.store
+    with store.watch() as work:
+        await store.submit(new_run(), DEEP)
+        assert await work.wait(10)
+    with store.watch(f"run_{1:032x}") as follower:
+        await take(store)
+        assert await follower.wait(10)
+
+
+@pytest.mark.rule("RUN-16")
+async def test_purging(shelf: Shelf) -> None:
+    """What ended long ago is removed with its events; what goes on, or has hooks to run, stays."""
+    store = shelf.store
+    for number in range(1, 4):
+        await store.submit(new_run(number), DEEP)
+    for owed in (None, 1.0):
+        record = await take(store)
+        await store.end(record.id, by(record), "completed", None, owed=owed)
+    assert await store.purge(3600) == 0
+    await shelf.advance(3601)
+    assert await store.purge(3600) == 1
+    assert len(await store.select(RunFilter())) == 2
+    assert await store.events(f"run_{1:032x}") == []

@@ -1,0 +1,59 @@
+"""Laws of a run's life: whatever is tried in whatever order, and however late."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifier_hooks.runs.life import ENDED, MOVES, STAGES, STATUS_OF, Holder, RunRecord, RunRefusal, held, moved
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(sorted(MOVES)), st.sampled_from(["one", "two"]), st.integers(0, 40), st.booleans()),
+    max_size=40,
+)
+
+
+def a_record() -> RunRecord:
+    """A run that was just queued."""
+    return RunRecord(id="run_00000000", tenant="", session="ses_0", agent="a", parameters={}, created=START)
+
+
+@pytest.mark.rule("RUN-16", "RUN-10")
+@given(STEPS)
+def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
+    """One holder at a time acts, what has ended never moves, versions only grow, and who was overtaken is refused."""
+    record, now, claims = a_record(), START, {"one": 0, "two": 0}
+    for move, who, seconds, stale in steps:
+        now += timedelta(seconds=seconds)
+        number = claims[who] - 1 if stale else claims[who]
+        after = moved(record, move, now, Holder(who, number))  # type: ignore[arg-type]  # one of the table
+        if isinstance(after, RunRefusal):
+            assert after.record is record
+            continue
+        assert record.stage not in ENDED
+        assert after.version == record.version + 1
+        row = MOVES[move]  # type: ignore[index]
+        if row.hold == "own":
+            assert (record.holder, record.attempt) == (who, number)
+        if row.hold == "over":
+            assert record.held_until is None or record.held_until <= now
+        assert (after.ended is not None) is (after.stage in ENDED)
+        if move in ("begin", "hand"):
+            after = held(after, who, 30, now)
+            claims[who] = after.attempt
+        assert (after.held_until is not None) is (after.stage in ("starting", "running"))
+        record = after
+
+
+@pytest.mark.rule("RUN-7", "RUN-10", "RUN-11")
+def test_the_table() -> None:
+    """Every stage has a status that is told, every one can be reached, and nothing leads out of an end."""
+    assert set(STATUS_OF) == set(STAGES)
+    reached = {row.target for row in MOVES.values()} | {"queued"}
+    assert reached - {None} == set(STAGES)
+    assert all(row.sources.isdisjoint(ENDED) for row in MOVES.values())
+    assert set(STATUS_OF.values()) == {"queued", "starting", "running", "completed", "failed", "stopped"}

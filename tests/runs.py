@@ -1,0 +1,161 @@
+"""Runs to test with: each kind of store open and empty, with a clock that can be moved, and what is put into it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.runs.agents import Agents
+from amplifier_hooks.runs.blueprint import Blueprint, read_blueprint
+from amplifier_hooks.runs.coordinator import RunCoordinator
+from amplifier_hooks.runs.life import ENDED, Holder, RunRecord
+from amplifier_hooks.runs.postgres import PostgresRuns
+from amplifier_hooks.runs.store import MemoryRuns, NewRun, RunStore, SqliteRuns, Wanted
+from tests.stores import DSN, schema, server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LEASES: Final = (60.0, 30.0)
+"""Of a runner, and of a coordinator."""
+EVERYTHING: Final = Wanted()
+
+
+class MovedRuns(PostgresRuns):
+    """The database's clock stands still, and is moved by a table."""
+
+    NOW = "(SELECT 1767268800000000 + moved FROM {schema}.moved)"
+
+
+class Shelf:
+    """A store, and its clock."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+        self.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.now += timedelta(seconds=seconds)
+        if isinstance(self.store, PostgresRuns):
+            await self.store.database.fetch("UPDATE {schema}.moved SET moved = moved + $1", round(seconds * 1e6))
+
+
+@asynccontextmanager
+async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
+    """A store of this kind."""
+    shelf: Shelf
+    if kind == "postgres":
+        await server()
+        async with schema() as name, MovedRuns(DSN, schema=name) as store:
+            await store.database.fetch("CREATE TABLE {schema}.moved AS SELECT 0::BIGINT AS moved")
+            yield Shelf(store)
+        return
+    now = lambda: shelf.now  # noqa: E731  # the clock of a shelf that is made with it
+    shelf = Shelf(MemoryRuns(now) if kind == "memory" else SqliteRuns(folder / "runs.db", now))
+    async with shelf.store:
+        yield shelf
+
+
+def new_run(number: int = 1, **fields: Any) -> NewRun:
+    """A run to submit."""
+    given: dict[str, Any] = {
+        "id": f"run_{number:032x}",
+        "tenant": "acme",
+        "session": f"ses_{number:012x}",
+        "agent": "writer",
+        "parameters": {"amount": number},
+    }
+    return NewRun(**{**given, **fields})
+
+
+# -- a coordinator and its runners -------------------------------------------------------------------------------------
+
+Work = Callable[[RunRecord], Any]
+"""What an agent does: its result, a text or data."""
+
+
+def agent(name: str = "writer", *, start: Any = None, finish: Any = None, **fields: Any) -> Blueprint:
+    """A blueprint."""
+    hooks = {point: entry for point, entry in (("on_run_start", start), ("on_run_finish", finish)) if entry}
+    return read_blueprint(json.dumps({"name": name, "type": "procedural", "hooks": hooks, **fields}))
+
+
+def python_hook(name: str = "hook", on_error: str = "block", **fields: Any) -> dict[str, Any]:
+    """An entry for a function of the test."""
+    return {"type": "python", "handler_ref": f"tests:{name}", "on_error": on_error, **fields}
+
+
+def agent_hook(name: str = "validator", on_error: str = "block", **fields: Any) -> dict[str, Any]:
+    """An entry for an agent."""
+    return {"type": "agent", "agent_name": name, "on_error": on_error, **fields}
+
+
+def done(record: RunRecord) -> Any:
+    """What an agent does that has nothing to do."""
+    return {"done": record.agent}
+
+
+@frozen
+class House:
+    """A coordinator, and the functions its Python hooks are found among."""
+
+    runs: RunCoordinator
+    functions: dict[str, Any]
+
+    async def told(self, run: str, kind: str = "") -> list[dict[str, Any]]:
+        """What was told of a run, of one kind or all whose name begins so."""
+        return [dict(event.body) for event in await self.runs.store.events(run) if event.type.startswith(kind)]
+
+    async def work(self, runner: str = "runner", **agents: Work) -> RunRecord | None:
+        """Claim one run, do what its agent does, and complete it."""
+        record = await self.runs.claim(runner, wait=5)
+        return None if record is None else await self.do(record, **agents)
+
+    async def do(self, record: RunRecord, **agents: Work) -> RunRecord:
+        """Carry out a run that was claimed."""
+        by = Holder(str(record.holder), record.attempt)
+        work = agents.get(record.agent.replace("-", "_"), done)
+        try:
+            result = work(record)
+        except RuntimeError as problem:
+            return await self.runs.complete(record.id, by, "failed", error=str(problem))
+        text = result if isinstance(result, str) else None
+        await self.runs.report(record.id, by, text=text, data=None if text is not None else result)
+        return await self.runs.complete(record.id, by, "completed")
+
+    async def until(self, run: str, stage: str = "") -> RunRecord:
+        """The run, once it is at this stage; or has ended with nothing left to do."""
+        async with asyncio.timeout(10):
+            with self.runs.store.watch(run) as watch:
+                while True:
+                    record = await self.runs.get(run)
+                    if record.stage == stage or (not stage and record.stage in ENDED and not record.owes):
+                        return record
+                    await watch.wait(5)
+
+
+@asynccontextmanager
+async def house(*blueprints: Blueprint, store: RunStore | None = None, **options: Any) -> AsyncIterator[House]:
+    """A coordinator over a store in memory."""
+    functions: dict[str, Any] = {}
+
+    def find(name: str) -> Any:
+        found = functions.get(name.removeprefix("tests:"))
+        if found is None:
+            raise HookUnavailable(f"there is no function {name}")
+        return found
+
+    async with (
+        store or MemoryRuns() as opened,
+        RunCoordinator(opened, Agents(blueprints), find=find, **options) as runs,
+    ):
+        yield House(runs, functions)
