@@ -1,0 +1,137 @@
+"""The record, switched on as a hook: for loops of your own, which have a registry and no session of ours.
+
+A session has a record of its own (`SessionCoordinator(audit=…)`), which knows more: approvals, grants, what became of
+injections. This one has what a registry sees: before every tool call a line that is on disk before the tool runs, with
+the digest of its input, and for every event what the hooks came to. Arguments and results never stand in it, and
+secrets are taken out. A call that cannot be recorded is denied; everything else fails open.
+
+```python
+import json
+from pathlib import Path
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import AuditLogHook
+
+registry, record = HookRegistry(), AuditLogHook.from_config({"path": "audit/record.jsonl"})
+record.register(registry)
+await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"file_path": "notes.md"}})
+await record.close()
+print(*(json.loads(line)["kind"] for line in Path("audit/record.jsonl").read_text().splitlines()))
+```
+
+```output
+segment.opened tool.deciding outcome log.closed log.checkpoint
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.effects.audit import AuditLog
+from amplifier_hooks.errors import HookUnavailable, InputNotFreezable
+from amplifier_hooks.events import SESSION_END, TOOL_PRE
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.result import CONTINUE
+from amplifier_hooks.session import outcome_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.ports import AuditSink, Clock
+    from amplifier_hooks.result import HookResult, Outcome
+
+__all__ = ["AuditLogHook", "AuditLogSettings"]
+
+LAST: Final = 499
+"""The last of all that have a say: it sees the input as the others left it."""
+
+WATCHING: Final = 510
+
+TOLD: Final = ("session_id", "tenant_id", "turn", "agent", "event_id", "tool_name", "tool_call_id")
+"""What of a payload is on record."""
+
+
+class AuditLogSettings(HookSettings):
+    """Where the record is."""
+
+    path: str = Field(
+        default="audit/record.jsonl", min_length=1, description="its file; its folder is made for its owner alone"
+    )
+    required: bool = Field(default=True, description="whether a tool call that cannot be recorded is denied")
+    signed: bool = Field(default=True, description="whether it is signed, with a key beside it")
+
+
+class AuditLogHook(ReadyMade[AuditLogSettings]):
+    """Keeps a signed record of every event and every decision; a tool call that cannot be recorded is denied."""
+
+    name = "audit_log"
+    Settings = AuditLogSettings
+
+    def __init__(
+        self, settings: AuditLogSettings | None = None, *, sink: AuditSink | None = None, clock: Clock | None = None
+    ) -> None:
+        super().__init__(settings)
+        self._sink = sink
+        self._clock = SystemClock() if clock is None else clock
+        self._opening: asyncio.Future[AuditSink] | None = None
+
+    def points(self) -> tuple[Point, ...]:
+        """A gate before tools, after all others, and every event."""
+        gate = Point(event=TOOL_PRE, call=self.before, intent="gate", priority=LAST)
+        watch = Point(event="*", call=self.watch, intent="observe", priority=WATCHING)
+        return (gate, watch) if self.settings.required else (watch,)
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Put on record that this is being decided, before it can happen."""
+        sink = await self._open()
+        await sink.write("tool.deciding", {**self._facts(event, data), **_digest(event, data)}, durable=True)
+        return CONTINUE
+
+    async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        """Put on record what the hooks came to."""
+        sink = await self._open()
+        facts = {**self._facts(event, data), **outcome_facts(outcome)}
+        await sink.write("outcome", facts, durable=event == SESSION_END or outcome.action == "deny")
+
+    async def close(self) -> None:
+        """Finish the record. Twice is harmless; the next event opens it again."""
+        sink, self._sink, self._opening = self._sink, None, None
+        if sink is not None:
+            await sink.close()
+
+    async def _open(self) -> AuditSink:
+        """The record, opened when it is first needed. Raises `HookUnavailable`; the next event tries again."""
+        if self._sink is not None:
+            return self._sink
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
+        try:
+            self._sink = await asyncio.shield(self._opening)
+        except OSError as error:
+            raise HookUnavailable(f"the record {self.settings.path!r:.200} cannot be opened: {error}") from error
+        return self._sink
+
+    def _opened(self) -> AuditSink:
+        path = Path(self.settings.path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return AuditLog.open(path, signed=self.settings.signed, clock=self._clock)
+
+    def _facts(self, event: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = {name: data[name] for name in TOLD if data.get(name) is not None}
+        return {"time": stamp(self._clock), "event": event, **told}
+
+
+def _digest(event: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The digest that a session of ours would have for the call."""
+    tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
+    try:
+        action = Action(tenant, session, event, tool, freeze(data.get("tool_input")))
+    except InputNotFreezable as problem:
+        return {"digest": None, "problem": str(problem)}
+    return {"digest": action.digest}

@@ -1,0 +1,214 @@
+"""Tokens and money: no further model call once a turn, a session or a day has used what it may.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import CostGuard
+
+registry = HookRegistry()
+CostGuard.from_config({"tokens_per_turn": 1000, "then": "deny"}).register(registry)
+await registry.emit("llm:post", {"response": {"usage": {"input_tokens": 900, "output_tokens": 200}}})
+print((await registry.emit("llm:pre", {"messages": [], "model": "m"})).reason)
+```
+
+```output
+this turn has used 1,100 tokens, and the limit is 1,000
+```
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from attrs import define, field
+from pydantic import Field
+
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.sessions import SESSIONS_KEPT, Once, PerSession
+from amplifier_hooks.library.usage import tokens_of
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from amplifier_hooks.ports import Clock
+
+__all__ = ["CostGuard", "CostGuardSettings", "Price", "Usage"]
+
+BEFORE: Final = 95
+AFTER: Final = 500
+
+MILLION: Final = 1_000_000
+
+Money = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=20)]
+
+
+class Price(HookSettings):
+    """What a million tokens of a model cost."""
+
+    input: Money = Field(default=Decimal(0), description="for a million tokens that the model reads")
+    output: Money = Field(default=Decimal(0), description="for a million tokens that it writes")
+    cache_read: Money | None = Field(default=None, description="for those it reads from a cache; left out, as `input`")
+    cache_write: Money | None = Field(default=None, description="for those put into a cache; left out, as `input`")
+
+
+class CostGuardSettings(HookSettings):
+    """How much may be used."""
+
+    tokens_per_turn: int | None = Field(default=None, ge=1, description="tokens in one turn")
+    tokens_per_session: int | None = Field(default=2_000_000, ge=1, description="tokens in one session")
+    tokens_per_day: int | None = Field(default=None, ge=1, description="tokens of a tenant in one day, UTC")
+    money_per_turn: Money | None = Field(default=None, description="money in one turn")
+    money_per_session: Money | None = Field(default=None, description="money in one session")
+    money_per_day: Money | None = Field(default=None, description="money of a tenant in one day, UTC")
+    prices: dict[str, Price] = Field(
+        default_factory=dict, description="what models cost, by name or glob (`claude-*`); the first that fits counts"
+    )
+    currency: str = Field(default="USD", max_length=16, description="what the prices are in; only for what is said")
+    then: Literal["ask", "deny"] = Field(default="ask", description="what happens at a limit")
+
+
+@define
+class Usage:
+    """Tokens and what they cost."""
+
+    tokens: int = 0
+    money: Decimal = field(factory=Decimal)
+
+    def add(self, other: Usage) -> None:
+        """Count these as well."""
+        self.tokens += other.tokens
+        self.money += other.money
+
+
+@define
+class _Spent:
+    """What one session has used."""
+
+    session: Usage = field(factory=Usage)
+    turn: Usage = field(factory=Usage)
+    number: object = None
+    """Which turn that is."""
+
+    def at(self, turn: object) -> _Spent:
+        """The same in this turn, which may be a new one."""
+        if turn != self.number:
+            self.number, self.turn = turn, Usage()
+        return self
+
+
+class CostGuard(ReadyMade[CostGuardSettings]):
+    """Asks, or denies, before a model call once tokens or money of the turn, the session or the day are used up.
+
+    What was used is what the provider says in its answer. The call that reaches a limit is over by then, so a limit can
+    be passed by the calls that are under way. Where money is limited, a model without a price counts as a limit that is
+    reached. Days are those of this process; it starts from nothing.
+    """
+
+    name = "cost_guard"
+    Settings = CostGuardSettings
+
+    def __init__(self, settings: CostGuardSettings | None = None, *, clock: Clock | None = None) -> None:
+        super().__init__(settings)
+        self._clock = clock or SystemClock()
+        self._sessions: PerSession[_Spent] = PerSession(_Spent)
+        self._days: OrderedDict[str, tuple[str, Usage]] = OrderedDict()
+        self._once = Once()
+        limits = self.settings
+        self._priced = any(
+            one is not None for one in (limits.money_per_turn, limits.money_per_session, limits.money_per_day)
+        )
+
+    def points(self) -> tuple[Point, ...]:
+        """A gate before a model is called, the count after it answered; and the end of a session, to forget it."""
+        return (
+            Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE, recheck=False),
+            Point(event=LLM_POST, call=self.answered, intent="on", priority=AFTER),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=AFTER),
+        )
+
+    def used(self, data: Mapping[str, Any]) -> dict[str, Usage]:
+        """What the session of this payload has used: in its `turn`, in the `session`, and its tenant in the `day`."""
+        spent = self._sessions.of(data).at(data.get("turn"))
+        return {"turn": spent.turn, "session": spent.session, "day": self._day(data)}
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Let a model be called while nothing is used up."""
+        reached = next(self._reached(data), None)
+        if reached is None:
+            return CONTINUE
+        what, reason = reached
+        if self.settings.then == "deny":
+            return HookResult.deny(reason)
+        return HookResult.ask(
+            f"{reason[0].upper()}{reason[1:]}. Call the model all the same?",
+            options=("Allow once", "Allow always", "Deny"),
+            approval_key=f"{self.name} {what}",
+        )
+
+    async def answered(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Count what an answer says it used."""
+        parts = tokens_of(data)
+        if parts is None:
+            if not self._once.first(data, "usage"):
+                return CONTINUE
+            message = "The model's answer does not say what it used, so cost_guard cannot count it."
+            return HookResult.proceed(user_message=message, user_message_level="warning")
+        price = self._price(str(data.get("model")))
+        usage = Usage(sum(parts.values()), _cost(parts, price) if price else Decimal(0))
+        for total in self.used(data).values():
+            total.add(usage)
+        return CONTINUE
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Forget the session; the day stays."""
+        self._sessions.forget(data)
+        self._once.forget(data)
+
+    def _reached(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Every limit that is reached, and how to say so."""
+        limits, currency = self.settings, self.settings.currency
+        for span, usage in self.used(data).items():
+            tokens, money = getattr(limits, f"tokens_per_{span}"), getattr(limits, f"money_per_{span}")
+            whose = f"this {span}"
+            if tokens is not None and usage.tokens >= tokens:
+                yield f"tokens {span}", f"{whose} has used {usage.tokens:,} tokens, and the limit is {tokens:,}"
+            if money is not None and usage.money >= money:
+                used = usage.money.quantize(Decimal("0.0001"))
+                yield f"money {span}", f"{whose} has cost {used} {currency}, and the limit is {money} {currency}"
+        model = str(data.get("model"))
+        if self._priced and self._price(model) is None:
+            yield (
+                f"price {model}",
+                f"there is no price for {model[:80]!r}, so its cost cannot be limited; add it to prices",
+            )
+
+    def _day(self, data: Mapping[str, Any]) -> Usage:
+        tenant, today = str(data.get("tenant_id") or ""), self._clock.now().date().isoformat()
+        date, usage = self._days.pop(tenant, ("", Usage()))
+        if date != today:
+            usage = Usage()
+        self._days[tenant] = (today, usage)
+        if len(self._days) > SESSIONS_KEPT:
+            self._days.popitem(last=False)
+        return usage
+
+    def _price(self, model: str) -> Price | None:
+        prices = self.settings.prices
+        exact = prices.get(model)
+        return exact or next((price for name, price in prices.items() if fnmatchcase(model, name)), None)
+
+
+def _cost(parts: Mapping[str, int], price: Price) -> Decimal:
+    """What these tokens cost, exactly."""
+    per_million = {
+        "input": price.input,
+        "output": price.output,
+        "cache_read": price.input if price.cache_read is None else price.cache_read,
+        "cache_write": price.input if price.cache_write is None else price.cache_write,
+    }
+    return sum((count * per_million[part] for part, count in parts.items()), Decimal(0)) / MILLION

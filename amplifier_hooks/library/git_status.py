@@ -1,0 +1,146 @@
+"""What state the repository is in, told when a session starts.
+
+A repository may be hostile: its own configuration can name programs that git would run. None of them is: monitors and
+hooks are off, filters that a repository names are emptied before the question, submodules are left alone, nothing is
+fetched, and nothing is written. What git answers is labelled as its words, for names of files are somebody else's.
+It fails open.
+
+```python
+from subprocess import run
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import GitStatus
+
+registry = HookRegistry()
+GitStatus().register(registry)
+run(["git", "init", "--quiet", "--initial-branch=main", "."], check=True)
+print((await registry.emit("session:start", {})).context_injection)
+```
+
+```output
+git status of this folder when the session started:
+## No commits yet on main
+```
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field
+
+from amplifier_hooks.events import SESSION_RESUME, SESSION_START
+from amplifier_hooks.library.commands import PROBLEMS, Commands, Spoken, folder_of
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["GitStatus", "GitStatusSettings"]
+
+PRIORITY: Final = 410
+
+GRACE: Final = 5.0
+
+NO_REPOSITORY: Final = 128
+"""The exit status of git where there is none, or none it would touch."""
+
+HARMLESS: Final = (
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "color.ui=false",
+    "log.showSignature=false",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+    "status.showUntrackedFiles=normal",
+    "submodule.recurse=false",
+)
+"""Configuration that wins over that of the repository."""
+
+ENVIRONMENT: Final = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "LC_ALL": "C",
+}
+
+RUNS: Final = (".clean", ".smudge", ".process")
+"""How names of configuration end that say what git would run over the content of files."""
+
+
+class GitStatusSettings(HookSettings):
+    """Where, and how much of it."""
+
+    cwd: str = Field(default="", description="the folder to look at; the session's")
+    lines: int = Field(default=40, ge=1, le=1_000, description="changed files that are told; of others, how many")
+    untracked: bool = Field(default=True, description="whether files that git does not know are told")
+    seconds: float = Field(default=10.0, gt=0, le=27, description="how long git may take for each of two questions")
+
+
+class GitStatus(ReadyMade[GitStatusSettings]):
+    """Tells the agent the branch and the changed files when a session starts; runs nothing that a repository names."""
+
+    name = "git_status"
+    Settings = GitStatusSettings
+
+    def __init__(self, settings: GitStatusSettings | None = None, *, commands: Commands | None = None) -> None:
+        super().__init__(settings)
+        self._commands = Commands() if commands is None else commands
+
+    def points(self) -> tuple[Point, ...]:
+        """When a session starts, and when it goes on."""
+        call = Spoken("git", self.begins)
+        seconds = 2 * self.settings.seconds + GRACE
+        return tuple(
+            Point(event=event, call=call, intent="on", priority=PRIORITY, timeout=seconds)
+            for event in (SESSION_START, SESSION_RESUME)
+        )
+
+    async def begins(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Ask git, and tell what it says; where there is no repository, or no git, that is one line to the person."""
+        folder = folder_of(self.settings.cwd, data)
+        untracked = "normal" if self.settings.untracked else "no"
+        question = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all", f"--untracked-files={untracked}")
+        try:
+            filters = await self._filters(folder)
+            code, said = await self._git(folder, *question, **filters)
+        except PROBLEMS as problem:
+            return HookResult(user_message=f"git status: {problem}", user_message_level="warning")
+        if code == NO_REPOSITORY:
+            return HookResult(user_message=f"git status: no repository in {folder!r} that git would read")
+        if code != 0:
+            return HookResult(user_message=f"git status: git ended with status {code}", user_message_level="warning")
+        said = os.fsencode(said).decode("utf-8", "backslashreplace")
+        branch, *changed = said.splitlines() or [""]
+        told = changed[: self.settings.lines]
+        if len(changed) > len(told):
+            told.append(f"… and {len(changed) - len(told):,} more")
+        if not branch:
+            return CONTINUE
+        return HookResult.inject("\n".join(["git status of this folder when the session started:", branch, *told]))
+
+    async def _filters(self, folder: str) -> dict[str, str]:
+        """What makes the filters harmless that the configuration names; reading it runs nothing.
+
+        It goes by the environment, for a name may hold any sign: of `-c filter.a=b.clean=` git would read `filter.a`.
+        """
+        _, said = await self._git(folder, "config", "--list", "--name-only", "-z")
+        names = dict.fromkeys(name for name in said.split("\0") if name.startswith("filter."))
+        settings = [(name, "") for name in names if name.endswith(RUNS)]
+        settings += [(name, "false") for name in names if name.endswith(".required")]
+        told = {"GIT_CONFIG_COUNT": str(len(settings))}
+        for number, (name, value) in enumerate(settings):
+            told |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+        return told
+
+    async def _git(self, folder: str, *question: str, **settings: str) -> tuple[int, str]:
+        options = [part for setting in HARMLESS for part in ("-c", setting)]
+        argv = ["git", "--no-pager", *options, *question]
+        ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds, **ENVIRONMENT, **settings)
+        # Bytes that are no text have to come back as they are: a filter's name can hold them.
+        return ended.code, os.fsdecode(ended.output)

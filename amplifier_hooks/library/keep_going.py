@@ -1,0 +1,232 @@
+"""An agent that wants to stop: save where it is, and make it go on until what was promised is there.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import KeepGoing
+
+registry = HookRegistry()
+KeepGoing.from_config({"promise": "TASK COMPLETE", "store": ":memory:"}).register(registry)
+outcome = await registry.emit("agent:stop", {"response": "I fixed two of three tests."})
+print(outcome.action, "-", outcome.reason)
+```
+
+```output
+deny - round 1 of 3: nothing says that it is finished. Go on with what is left; when everything is done, write TASK COMPLETE on a line of its own
+```
+"""  # noqa: E501  # what is printed is one line
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from attrs import frozen
+from pydantic import AfterValidator, Field
+
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.effects.audit.redact import Redactor
+from amplifier_hooks.escape import for_log
+from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
+from amplifier_hooks.library.artifacts import missing
+from amplifier_hooks.library.book import Book, StorePlace, database_at
+from amplifier_hooks.library.commands import folder_of
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.responses import text_of
+from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.result import HookResult
+from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from amplifier_hooks.ports import Clock
+    from amplifier_hooks.storage import Database, Row
+
+__all__ = ["AgentCheckpoint", "KeepGoing", "KeepGoingSettings"]
+
+PRIORITY: Final = 410
+LONGEST_RESPONSE: Final = 4_000
+ORNAMENT: Final = " *_`#>.!\t"
+"""What may stand around a promise on its line."""
+EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+TABLES: Final = Migrations(
+    component="keep_going",
+    steps=(
+        (
+            """CREATE TABLE {schema}.checkpoint (
+                tenant TEXT NOT NULL,
+                session TEXT NOT NULL,
+                at BIGINT NOT NULL,
+                turn BIGINT NOT NULL,
+                round BIGINT NOT NULL,
+                reason TEXT NOT NULL,
+                response TEXT NOT NULL
+            )""",
+            "CREATE INDEX checkpoint_session ON {schema}.checkpoint (tenant, session, at)",
+        ),
+    ),
+)
+COUNT: Final = "SELECT count(*) FROM {schema}.checkpoint WHERE tenant = $1 AND session = $2 AND turn = $3 AND at >= $4"
+SAVE: Final = "INSERT INTO {schema}.checkpoint VALUES ($1, $2, $3, $4, $5, $6, $7)"
+READ: Final = (
+    "SELECT at, turn, round, reason, response FROM {schema}.checkpoint WHERE tenant = $1 AND session = $2 "
+    "ORDER BY at, turn, round"
+)
+
+
+def _one_line(promise: str) -> str:
+    if promise and (len(promise.splitlines()) > 1 or not promise.strip(ORNAMENT)):
+        raise ValueError("write words that fit on one line; an empty line would keep a promise of signs alone")
+    return promise
+
+
+class KeepGoingSettings(HookSettings):
+    """What was promised, and how long to insist on it."""
+
+    promise: Annotated[str, AfterValidator(_one_line)] = Field(
+        default="TASK COMPLETE",
+        max_length=200,
+        description="what the agent writes on a line of its own when it is done; left empty, it is not asked for",
+    )
+    artifacts: tuple[str, ...] = Field(
+        default=(), description="files or globs that have to be there as well, and not empty"
+    )
+    cwd: str = Field(default="", description="the folder they are looked for in; the session's")
+    rounds: int = Field(default=3, ge=1, le=100, description="how often one turn is made to go on")
+    store: StorePlace = Field(
+        default="",
+        description="where checkpoints are: a file, `:memory:`, `postgresql://…`; left out, a file of yours",
+    )
+
+
+@frozen(kw_only=True)
+class AgentCheckpoint:
+    """Where an agent was when it was made to go on."""
+
+    at: datetime
+    turn: int
+    round: int
+    reason: str
+    response: str
+    """What it said last, without secrets."""
+
+
+class KeepGoing(ReadyMade[KeepGoingSettings]):
+    """When an agent wants to stop, saves a checkpoint and makes it go on until its promise is met, so often at most.
+
+    The promise is met when the agent says so on a line of its own, all artifacts are there, and `kept` (if it is given)
+    agrees; it returns whether, or says what is missing. Before the agent goes on, a checkpoint is in the store: where
+    none can be written the agent stops, and the user is told. Rounds are counted in the store, so that a restart does
+    not begin them anew. Where a stop does not come with the agent's response, only artifacts and `kept` are looked at.
+    """
+
+    name = "keep_going"
+    Settings = KeepGoingSettings
+
+    def __init__(
+        self,
+        settings: KeepGoingSettings | None = None,
+        *,
+        kept: Callable[[Mapping[str, Any]], bool | str | Awaitable[bool | str]] | None = None,
+        database: Callable[[Migrations], Database] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(settings)
+        self._kept = kept
+        self._clock = clock or SystemClock()
+        self._book = Book(self.name, TABLES, database or database_at(self.settings.store, "checkpoints.db"))
+        self._redactor = Redactor(secrets.token_bytes(32))
+        self._begun: PerSession[list[int]] = PerSession(list)
+
+    def points(self) -> tuple[Point, ...]:
+        """When an agent wants to stop; when a prompt begins its rounds anew; and when a session ends."""
+        return (
+            Point(event=AGENT_STOP, call=self.stopping, intent="gate", priority=PRIORITY, timeout=30.0),
+            Point(event=PROMPT_SUBMIT, call=self.prompted, intent="observe", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+        )
+
+    async def stopping(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Let the agent stop, or save where it is and make it go on."""
+        lacking = await self._lacking(data)
+        if not lacking:
+            return None
+        try:
+            number = await self._book.run(lambda: self._saved(data, lacking))
+        except StoreUnavailable as error:
+            return _told(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
+        most = self.settings.rounds
+        if number > most:
+            return _told(f"The agent stops after {most} more rounds although {lacking}.")
+        said = f"round {number} of {most}: {lacking}"
+        promise = f"; when everything is done, write {self.settings.promise} on a line of its own"
+        ends = promise if self.settings.promise else ""
+        return HookResult.deny(f"{said}. Go on with what is left{ends}", user_message=f"The agent goes on, {said}.")
+
+    async def prompted(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Begin the rounds anew."""
+        self._begun.of(data)[:] = [self._micros()]
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Forget the session; its checkpoints stay."""
+        self._begun.forget(data)
+
+    async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
+        """Every checkpoint of a session, oldest first. Raises `StoreUnavailable`."""
+        return [_checkpoint(row) for row in await self._book.fetch(READ, for_log(tenant), for_log(session))]
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self._book.close()
+
+    async def _lacking(self, data: Mapping[str, Any]) -> str:
+        """What is not there of what was promised; nothing when all is."""
+        if self._kept is not None:
+            verdict = self._kept(data)
+            verdict = await verdict if inspect.isawaitable(verdict) else verdict
+            if verdict is not True:
+                return verdict if isinstance(verdict, str) and verdict else "what was promised is not there"
+        absent = await asyncio.to_thread(missing, folder_of(self.settings.cwd, data), self.settings.artifacts)
+        if absent:
+            return f"there is no {', '.join(absent)}"
+        promise, response = self.settings.promise, text_of(data.get("response"))
+        if promise and response is not None and not _says(response, promise):
+            return "nothing says that it is finished"
+        return ""
+
+    def _saved(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
+        """Which round this is; it is saved unless there have been enough."""
+        turn = data.get("turn")
+        turn = turn if isinstance(turn, int) else 0
+        whose = tuple(for_log(str(data.get(name) or "")) for name in ("tenant_id", "session_id"))
+        since = max(self._begun.of(data), default=0)
+        ((before,),) = yield Statement(COUNT, (*whose, turn, since))
+        number = int(before) + 1
+        if number <= self.settings.rounds:
+            response = self._redactor.without(for_log(text_of(data.get("response")) or "")[-LONGEST_RESPONSE:])
+            values = (*whose, self._micros(), turn, number, for_log(lacking), response)
+            yield Statement(SAVE, values)
+        return number
+
+    def _micros(self) -> int:
+        return (self._clock.now() - EPOCH) // timedelta(microseconds=1)
+
+
+def _says(response: str, promise: str) -> bool:
+    wanted = promise.strip(ORNAMENT).casefold()
+    return any(line.strip(ORNAMENT).casefold() == wanted for line in response.splitlines())
+
+
+def _told(message: str) -> HookResult:
+    return HookResult.proceed(user_message=message, user_message_level="warning")
+
+
+def _checkpoint(row: Row) -> AgentCheckpoint:
+    at, turn, number, reason, response = row
+    return AgentCheckpoint(
+        at=EPOCH + timedelta(microseconds=at), turn=turn, round=number, reason=reason, response=response
+    )

@@ -1,0 +1,206 @@
+"""A notification on the desktop, or a call to a service, when somebody is needed.
+
+On Linux the desktop is told by `notify-send`, or over the session's D-Bus where that is not there; on macOS by
+`osascript`. A service is sent one signed JSON object, with the event, the text and the session, and never what a tool
+was given. A notification that cannot be delivered is one warning in the log. It watches, and fails open.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import Notify
+
+registry, said = HookRegistry(), []
+Notify(desktop=said.append).register(registry)
+await registry.emit("approval:required", {"tool_name": "Bash", "tool_input": {"command": "rm -rf build"}})
+print(*said)
+```
+
+```output
+Bash waits for an approval
+```
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, SecretStr
+
+from amplifier_hooks import events
+from amplifier_hooks.errors import HookError, HookUnavailable, InvalidHookSettings, InvalidRegistration, InvalidResult
+from amplifier_hooks.escape import clip, for_log
+from amplifier_hooks.kinds.address import PUBLIC
+from amplifier_hooks.kinds.codec import NativeCodec
+from amplifier_hooks.kinds.webhook import WebhookHook
+from amplifier_hooks.library.commands import Commands
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.sessions import Once
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.result import CONTINUE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from amplifier_hooks.kinds.address import Reach
+    from amplifier_hooks.result import HookResult, Outcome
+
+__all__ = ["Desktop", "Notify", "NotifySettings"]
+
+log = get_logger(__name__)
+
+PRIORITY: Final = 710
+
+TITLE: Final = "amplifier-hooks"
+
+NOTHING_MORE: Final = ("@as []", "@a{sv} {}", "int32 -1")
+"""No buttons, no hints, and shown as long as the desktop likes; with their types, as D-Bus wants them."""
+
+LONGEST: Final = 300
+"""Bytes of a notification."""
+
+GRACE: Final = 2.0
+
+SEEN: Final = ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+"""Variables without which a program does not find the desktop."""
+
+SENTENCES: Final = {
+    events.APPROVAL_REQUIRED: "{tool_name} waits for an approval",
+    events.APPROVAL_EXPIRED: "nobody decided about {tool_name} in time",
+    events.USER_NOTIFICATION: "{message}",
+    events.PROMPT_COMPLETE: "the agent is done",
+    events.SESSION_END: "the session has ended",
+    events.TOOL_ERROR: "{tool_name} failed",
+}
+"""What is said about an event; about all others, their name."""
+
+
+class NotifySettings(HookSettings):
+    """What is told, and to whom."""
+
+    events: tuple[str, ...] = Field(
+        default=(events.APPROVAL_REQUIRED, events.USER_NOTIFICATION),
+        min_length=1,
+        description="the events that are told; patterns as for any hook",
+    )
+    desktop: bool = Field(default=True, description="whether the desktop is told")
+    webhook: str = Field(default="", description="the address of a service to tell; none if it is empty")
+    secrets: tuple[SecretStr, ...] = Field(default=(), description="what calls to the service are signed with: whsec_…")
+    seconds: float = Field(default=3.0, gt=0, le=25, description="how long the desktop, or the service, may take")
+
+
+class Desktop:
+    """The desktop of whoever runs this, told by a program of the system."""
+
+    def __init__(self, seconds: float = 3.0, *, platform: str = sys.platform, commands: Commands | None = None) -> None:
+        self._seconds = seconds
+        self._platform = platform
+        self._commands = Commands() if commands is None else commands
+
+    async def __call__(self, text: str) -> None:
+        """Show a text. Raises `HookUnavailable` where there is no way to, `HookFailed` when it takes too long."""
+        argv = self._argv(text)
+        seen = {name: os.environ[name] for name in SEEN if name in os.environ}
+        ended = await self._commands.run(argv, cwd=os.sep, seconds=self._seconds, **seen)
+        if ended.code != 0:
+            said = for_log(ended.errors.decode("utf-8", "backslashreplace").strip())
+            raise HookUnavailable(f"{argv[0]!r} {ended.how}: {said:.200}")
+
+    def _argv(self, text: str) -> list[str]:
+        if self._platform == "darwin":
+            # The text is an argument of the script and no part of it.
+            script = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+            return ["osascript", *(part for line in script for part in ("-e", line)), TITLE, text]
+        body = html.escape(text, quote=False)  # desktops read some HTML in it
+        if shutil.which("notify-send") is not None:
+            return ["notify-send", f"--app-name={TITLE}", "--", TITLE, body]
+        if shutil.which("gdbus") is not None:
+            name, path = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
+            call = ["gdbus", "call", "--session", f"--dest={name}", f"--object-path={path}", f"--method={name}.Notify"]
+            return [*call, "--", _quoted(TITLE), "uint32 0", "''", _quoted(TITLE), _quoted(body), *NOTHING_MORE]
+        raise HookUnavailable("neither notify-send nor gdbus is there to tell the desktop")
+
+
+class _Told(NativeCodec):
+    """Whatever a service answers to what it was told is no decision."""
+
+    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # not looked at
+        return CONTINUE
+
+
+class Notify(ReadyMade[NotifySettings]):
+    """Tells the desktop, or a service, that an approval waits or that the user should know something."""
+
+    name = "notify"
+    Settings = NotifySettings
+
+    def __init__(
+        self,
+        settings: NotifySettings | None = None,
+        *,
+        desktop: Callable[[str], Awaitable[None] | None] | None = None,
+        reach: Reach = PUBLIC,
+    ) -> None:
+        super().__init__(settings)
+        self._once = Once()
+        self._desktop: Callable[[str], Awaitable[None] | None] | None = None
+        if self.settings.desktop:
+            self._desktop = Desktop(self.settings.seconds) if desktop is None else desktop
+        self._webhook: WebhookHook | None = None
+        if self.settings.webhook:
+            try:
+                self._webhook = WebhookHook(
+                    url=self.settings.webhook,
+                    secrets=tuple(secret.get_secret_value() for secret in self.settings.secrets),
+                    reach=reach,
+                    codec=_Told(),
+                    retry_within=self.settings.seconds,
+                )
+            except InvalidRegistration as problem:
+                raise InvalidHookSettings(self.name, (f"setting 'webhook': {problem}",)) from None
+
+    def points(self) -> tuple[Point, ...]:
+        """The events that are told."""
+        seconds = 2 * self.settings.seconds + GRACE
+        return tuple(
+            Point(event=event, call=self.watch, intent="observe", priority=PRIORITY, timeout=seconds)
+            for event in self.settings.events
+        )
+
+    async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:  # an observer's
+        """Tell everybody who is to be told."""
+        text = _sentence(event, data)
+        if self._desktop is not None:
+            try:
+                shown = self._desktop(text)
+                if inspect.isawaitable(shown):
+                    await shown
+            except HookError as problem:
+                self._trouble(data, "desktop", problem)
+        if self._webhook is not None:
+            told = {"event": event, "text": text, "session_id": str(data.get("session_id") or "")}
+            try:
+                await self._webhook(event, told)
+            except InvalidResult:
+                pass  # it was told, and what it says to that is no decision
+            except HookError as problem:
+                self._trouble(data, "webhook", problem)
+
+    def _trouble(self, data: Mapping[str, Any], where: str, problem: HookError) -> None:
+        if self._once.first(data, where, str(problem)):
+            log.warning("not_notified", where=where, problem=str(problem))
+
+
+def _sentence(event: str, data: Mapping[str, Any]) -> str:
+    said = SENTENCES.get(event, event)
+    for name in ("tool_name", "message"):
+        said = said.replace(f"{{{name}}}", str(data.get(name) or "something"))
+    return clip(for_log(said), LONGEST)
+
+
+def _quoted(text: str) -> str:
+    """A string as GVariant's text format has it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

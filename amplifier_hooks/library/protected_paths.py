@@ -1,0 +1,123 @@
+"""Files that no tool touches without a person's yes, or at all.
+
+What a path leads to decides, not how it is spelt: `..`, links, the case of letters, accents, `~`, variables, percent
+signs and `file:` are seen through, in every argument, in the words of commands and in patches. It is a net and no wall:
+a command can build a path from parts, or remove the folder above. It fails closed, also where nobody can say where a
+path leads.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import ProtectedPaths
+
+registry = HookRegistry()
+ProtectedPaths.from_config({"paths": ["config/**"], "action": "deny"}).register(registry)
+given = {"file_path": "src/../Config/live.yaml", "content": "debug: true"}
+print((await registry.emit("tool:pre", {"tool_name": "Write", "tool_input": given})).reason)
+```
+
+```output
+'src/../Config/live.yaml' is protected ('config/**'); leave it as it is, or ask the user
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from amplifier_hooks.escape import for_log
+from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.library.commands import folder_of
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from amplifier_hooks.paths import Forms
+
+__all__ = ["ProtectedPaths", "ProtectedPathsSettings"]
+
+PRIORITY: Final = 10
+
+SHOWN: Final = 120
+"""Characters of a path in a sentence."""
+
+
+def _patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
+    as_paths(list(texts))
+    return texts
+
+
+class ProtectedPathsSettings(HookSettings):
+    """Which files, and what happens to a call that touches one."""
+
+    paths: Annotated[tuple[str, ...], AfterValidator(_patterns)] = Field(
+        default=("**/.env", "**/.env.*", "**/.git/**", "~/.ssh/**", "~/.aws/**", "~/.config/**"),
+        min_length=1,
+        description="what is protected: './x' is in the working folder, '**/x' anywhere, '~/x' at home, '/x' itself",
+    )
+    action: Literal["ask", "deny"] = Field(default="ask", description="whether a person is asked, or it is denied")
+    match: ToolMatch = Field(default="*", description="the tools that are held to it; those that only read are, too")
+    cwd: str = Field(default="", description="the folder that relative paths are in; the session's")
+
+
+class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
+    """Asks a person about calls that touch protected files, or denies them, however the path is spelt."""
+
+    name = "protected_paths"
+    Settings = ProtectedPathsSettings
+
+    def __init__(self, settings: ProtectedPathsSettings | None = None) -> None:
+        super().__init__(settings)
+        self._patterns = as_paths(list(self.settings.paths))
+
+    def points(self) -> tuple[Point, ...]:
+        """A gate before tools; it looks again at input that was changed."""
+        match = self.settings.match
+        return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match),)
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Let it pass, unless a path in it is protected or nobody can say where one leads."""
+        given = data.get("tool_input")
+        arguments = given if isinstance(given, Mapping) else {"input": given}
+        problem = self._problem(Whereabouts(arguments, folder_of(self.settings.cwd, data)))
+        if problem is None:
+            return CONTINUE
+        if self.settings.action == "deny":
+            return HookResult.deny(f"{problem}; leave it as it is, or ask the user")
+        return HookResult.ask(f"{problem}. Let {for_log(str(data.get('tool_name')))} do it?", scope="action")
+
+    def _problem(self, where: Whereabouts) -> str | None:
+        try:
+            lost = self._lost(where)
+            if lost is not None:
+                return f"nobody can say where {_shown(lost)} leads"
+            caught = where.caught(self._patterns)
+        except TooManyParts:
+            return "there is too much in the call to look for protected files"
+        except UnknownFolder as unknown:
+            return str(unknown)
+        except TimeoutError:
+            return "the search for protected files took too long"
+        return None if caught is None else f"{_said(caught)} is protected ({self._pattern_of(caught, where)})"
+
+    def _lost(self, where: Whereabouts) -> str | None:
+        """A path, in an argument for paths, that comes to nothing."""
+        texts = (text for value in where.named(PATH_NAMES).values() for text in texts_of(value))
+        return next((text for text in texts if text and where.resolved(text) is None), None)
+
+    def _pattern_of(self, caught: Forms, where: Whereabouts) -> str:
+        only = Whereabouts({"path": caught.text}, where.folder)
+        return next((repr(one.spec) for one in self._patterns if only.caught((one,))), "by its place")
+
+
+def _said(forms: Forms) -> str:
+    shown = _shown(forms.text)
+    return shown if forms.real == forms.lexical else f"{shown}, which leads to {_shown(forms.real)},"
+
+
+def _shown(text: str) -> str:
+    shown = for_log(text)
+    return f"'{shown if len(shown) <= SHOWN else shown[:SHOWN] + '…'}'"

@@ -1,0 +1,95 @@
+"""No more calls in a window of time than were agreed on.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import RateLimit
+
+registry = HookRegistry()
+RateLimit.from_config({"calls": 2, "seconds": 60}).register(registry)
+for _ in range(3):
+    outcome = await registry.emit("tool:pre", {"tool_name": "WebFetch", "tool_input": {}})
+print(outcome.action, "-", outcome.reason)
+```
+
+```output
+deny - 2 calls in 60 s are allowed; try again in 60 s, or go on without this call
+```
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import Field
+
+from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["RateLimit", "RateLimitSettings"]
+
+PRIORITY: Final = 90
+
+TOOLS_APART: Final = 256
+"""Tools of one session that are counted apart; the others share one count, so that made-up names fill no memory."""
+
+
+class RateLimitSettings(HookSettings):
+    """How many calls, in how much time."""
+
+    calls: int = Field(default=60, ge=1, le=100_000, description="how many calls may begin within the window")
+    seconds: float = Field(default=60, gt=0, allow_inf_nan=False, description="the length of the window, which slides")
+    per: Literal["session", "tool"] = Field(
+        default="session", description="what is counted: a session, or each of its tools"
+    )
+    match: ToolMatch = Field(default="*", description="which tools are counted and held to it")
+
+
+class RateLimit(ReadyMade[RateLimitSettings]):
+    """Denies a tool call that would be one too many in a sliding window of time.
+
+    A call counts when it passes here, also if somebody else stops it later; one that is denied here does not. It fails
+    closed, and looks at each call once however often its input is changed.
+    """
+
+    name = "rate_limit"
+    Settings = RateLimitSettings
+
+    def __init__(self, settings: RateLimitSettings | None = None, *, now: Callable[[], float] = monotonic) -> None:
+        super().__init__(settings)
+        self._now = now
+        self._begun: PerSession[dict[str, deque[float]]] = PerSession(dict)
+
+    def points(self) -> tuple[Point, ...]:
+        """One gate before tools."""
+        match = self.settings.match
+        return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match, recheck=False),)
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Count this call, or deny it."""
+        limit, window, now = self.settings.calls, self.settings.seconds, self._now()
+        begun = self._window(data)
+        while begun and begun[0] <= now - window:
+            begun.popleft()
+        if len(begun) < limit:
+            begun.append(now)
+            return CONTINUE
+        wait = max(1, ceil(begun[0] + window - now))
+        which = f" of {data.get('tool_name')}" if self.settings.per == "tool" else ""
+        return HookResult.deny(
+            f"{limit} calls{which} in {window:g} s are allowed; try again in {wait} s, or go on without this call"
+        )
+
+    def _window(self, data: Mapping[str, Any]) -> deque[float]:
+        windows = self._begun.of(data)
+        tool = str(data.get("tool_name")) if self.settings.per == "tool" else ""
+        if tool not in windows and len(windows) >= TOOLS_APART:
+            tool = ""
+        return windows.setdefault(tool, deque())

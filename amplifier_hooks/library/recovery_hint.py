@@ -1,0 +1,144 @@
+"""A tool that failed: say what usually helps, and say it differently when the same call fails again.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import RecoveryHint
+
+registry = HookRegistry()
+RecoveryHint().register(registry)
+failed = {"tool_name": "Read", "error": {"type": "FileNotFoundError", "message": "no such file: 'a.txt'"}}
+print((await registry.emit("tool:error", failed)).context_injection)
+```
+
+```output
+Read failed (FileNotFoundError). What it names is not there: list the folder it should be in, and use a name from it.
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field
+
+from amplifier_hooks.events import SESSION_END, TOOL_ERROR
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.result import HookResult
+
+__all__ = ["Hint", "RecoveryHint", "RecoveryHintSettings"]
+
+PRIORITY: Final = 320
+
+FAILURES_KEPT: Final = 256
+"""Failures of one session that are told apart; of more, the oldest are forgotten."""
+
+LONGEST_NAME: Final = 80
+
+
+class Hint(HookSettings):
+    """What to say about one kind of failure."""
+
+    says: str = Field(default="", description="what the model is told; what it could do instead")
+    tool: ToolMatch = Field(default="*", description="the tools it is about")
+    error: str = Field(default="", description="the type of the error; left out, any")
+    contains: str = Field(default="", description="a text within the error's message, in any case; left out, any")
+
+
+def _of(error: str, says: str, contains: str = "") -> Hint:
+    return Hint(error=error, says=says, contains=contains)
+
+
+USUAL: Final = (
+    _of("FileNotFoundError", "What it names is not there: list the folder it should be in, and use a name from it."),
+    _of("IsADirectoryError", "That is a folder: name a file in it."),
+    _of("NotADirectoryError", "A part of that path is a file: look at the folder above it."),
+    _of("FileExistsError", "It is there already: read it before deciding whether to replace it."),
+    _of("PermissionError", "This is not permitted here: do not try to get around it; use another place, or ask."),
+    _of("TimeoutError", "It may have happened in part: look at what is there before repeating it, or do less at once."),
+    _of("ConnectionError", "The other side did not answer: repeat it once, later; then go on without it, or ask."),
+    _of("ConnectionRefusedError", "Nothing listens there: check the address, and whether the service is running."),
+    _of("ModuleNotFoundError", "A package is missing: look at what is installed before installing anything."),
+    _of("UnicodeDecodeError", "That is not text, or in another encoding: look at what kind of file it is."),
+    _of("JSONDecodeError", "That is not JSON: look at its first lines."),
+    _of("", "There is no space left: free some, or write elsewhere; do not repeat it as it is.", "no space left"),
+    _of("", "There were too many requests: wait before the next one.", "rate limit"),
+)
+"""What helps with errors that every tool can have; the first that fits counts."""
+
+OTHERWISE: Final = "Read the error before the next step: the same call again will most likely fail again."
+
+
+class RecoveryHintSettings(HookSettings):
+    """What is said about failures."""
+
+    hints: tuple[Hint, ...] = Field(default=(), description="hints of your own; they are looked at first")
+    usual: bool = Field(default=True, description="whether the hints that come with the hook follow them")
+    repeats: int = Field(default=3, ge=2, le=100, description="after how many equal failures the advice is to stop")
+
+
+class RecoveryHint(ReadyMade[RecoveryHintSettings]):
+    """After a tool failed, tells the model what usually helps; of a call that keeps failing, to stop repeating it.
+
+    A failure is the same when tool, type and message are. It is hinted at the first time and then, once, when it has
+    happened `repeats` times; in between there is nothing new to say.
+    """
+
+    name = "recovery_hint"
+    Settings = RecoveryHintSettings
+
+    def __init__(self, settings: RecoveryHintSettings | None = None) -> None:
+        super().__init__(settings)
+        given = (*self.settings.hints, *(USUAL if self.settings.usual else ()))
+        self._hints = tuple((compile_matcher(hint.tool), hint) for hint in given)
+        self._failures: PerSession[OrderedDict[bytes, int]] = PerSession(OrderedDict)
+
+    def points(self) -> tuple[Point, ...]:
+        """After a tool failed; and at the end of a session, to forget it."""
+        return (
+            Point(event=TOOL_ERROR, call=self.failed, intent="on", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+        )
+
+    async def failed(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Inject what helps, if there is something new to say."""
+        error = data.get("error")
+        facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
+        tool, kind, message = (
+            str(value) for value in (data.get("tool_name"), facts.get("type") or "", facts.get("message"))
+        )
+        times = self._counted(data, f"{tool}\n{kind}\n{message}")
+        called = f"{tool[:LONGEST_NAME]} failed" + (f" ({kind[:LONGEST_NAME]})" if kind else "")
+        if times == self.settings.repeats:
+            return HookResult.inject(
+                f"{called} in the same way {times} times. Do not repeat it: take another way, or tell the user "
+                "what is in the way."
+            )
+        if times != 1:
+            return None
+        says = next(
+            (hint.says for matcher, hint in self._hints if matcher.matches(tool) and _fits(hint, kind, message)), ""
+        )
+        if not says and not self.settings.usual:
+            return None
+        return HookResult.inject(f"{called}. {says or OTHERWISE}", ephemeral=True)
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Forget the session."""
+        self._failures.forget(data)
+
+    def _counted(self, data: Mapping[str, Any], failure: str) -> int:
+        failures = self._failures.of(data)
+        key = hashlib.sha256(failure.encode("utf-8", "surrogatepass")).digest()
+        failures[key] = failures.pop(key, 0) + 1
+        if len(failures) > FAILURES_KEPT:
+            failures.popitem(last=False)
+        return failures[key]
+
+
+def _fits(hint: Hint, kind: str, message: str) -> bool:
+    return hint.error in ("", kind) and hint.contains.casefold() in message.casefold()

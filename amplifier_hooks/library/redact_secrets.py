@@ -1,0 +1,236 @@
+"""Secrets are taken out of prompts, of what tools are given, and of what they return.
+
+What secrets look like is told in `amplifier_hooks.credentials`, and the record keeps them out by the same rules. It is
+a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be searched
+is withheld. Where the loop is not a session of ours, a result can only be replaced at `tool:post`, which fails open.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import RedactSecrets
+
+registry = HookRegistry()
+RedactSecrets().register(registry)
+given = {"command": "curl https://robin:hunter22@example.org/"}
+print((await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": given})).data["tool_input"]["command"])
+```
+
+```output
+curl https://robin:[redacted: password in a URL]@example.org/
+```
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import define, field
+from pydantic import Field, SecretStr
+
+from amplifier_hooks.credentials import Secrets, is_secret_name
+from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.escape import for_log
+from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.linear import SURROGATES
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from amplifier_hooks.around import ToolContext
+
+__all__ = ["RedactSecrets", "RedactSecretsSettings"]
+
+PRIORITY: Final = 20
+
+MARK: Final = "[redacted: "
+
+DEEPEST: Final = 64
+MOST_PARTS: Final = 100_000
+"""Values inside one value that are looked at; what is deeper or wider is not searched, and so not let through."""
+
+
+ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)")
+"""What stands for one character in the `repr` of a text; left there, it would seem to be part of the next word."""
+
+
+class Unsearchable(Exception):
+    """A value that is too deep, too wide, or holds itself; or one with a secret that cannot be taken out of it."""
+
+
+class RedactSecretsSettings(HookSettings):
+    """Where secrets are looked for, and which are known."""
+
+    inputs: Literal["redact", "ask", "deny", "leave"] = Field(
+        default="redact", description="what happens to secrets in what a tool is given"
+    )
+    prompts: Literal["redact", "deny", "leave"] = Field(
+        default="redact", description="what happens to secrets in a user's prompt"
+    )
+    results: Literal["redact", "leave"] = Field(
+        default="redact", description="what happens to secrets in what a tool returns"
+    )
+    known: tuple[SecretStr, ...] = Field(
+        default=(), description="secrets by their value, of eight characters or more, besides those of the environment"
+    )
+    match: ToolMatch = Field(default="*", description="the tools whose inputs and results are searched")
+
+
+class RedactSecrets(ReadyMade[RedactSecretsSettings]):
+    """Takes secrets out of prompts, tool inputs and tool results; a result it cannot search is withheld."""
+
+    name = "redact_secrets"
+    Settings = RedactSecretsSettings
+
+    def __init__(
+        self, settings: RedactSecretsSettings | None = None, *, environment: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(settings)
+        known = [secret.get_secret_value() for secret in self.settings.known]
+        self._secrets = Secrets(known=known, environment=environment)
+
+    def points(self) -> tuple[Point, ...]:
+        """A gate before tools and one at prompts; around and after tools, their results."""
+        match = self.settings.match
+        wanted = (
+            (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.at_prompt, intent="gate", priority=PRIORITY)),
+            (
+                self.settings.inputs,
+                Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match),
+            ),
+            (
+                self.settings.results,
+                # Nobody waits for anybody here: the time is that of the search alone, and to end it would let pass.
+                Point(
+                    event="tool", call=self.around_tool, intent="around", priority=PRIORITY, match=match, timeout=None
+                ),
+            ),
+            (
+                self.settings.results,
+                Point(event=TOOL_POST, call=self.after, intent="on", priority=PRIORITY, match=match, timeout=None),
+            ),
+        )
+        return tuple(point for setting, point in wanted if setting != "leave")
+
+    async def at_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Take the secrets out of a prompt, or deny it."""
+        prompt, found = self._searched(data.get("prompt"))
+        if not found:
+            return CONTINUE
+        if self.settings.prompts == "deny":
+            return HookResult.deny(f"the prompt holds {_told(found)}; write it without")
+        return HookResult.modify({"prompt": prompt}, user_message=f"{_told(found)} taken out of the prompt")
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Take the secrets out of what a tool is given, or ask, or deny."""
+        given, found = self._searched(data.get("tool_input"))
+        if not found:
+            return CONTINUE
+        tool, told = for_log(str(data.get("tool_name"))), _told(found)
+        if self.settings.inputs == "deny":
+            return HookResult.deny(f"what {tool} is given holds {told}; use a variable of the environment instead")
+        if self.settings.inputs == "ask":
+            return HookResult.ask(f"What {tool} is given holds {told}. Pass it on?", scope="action")
+        return HookResult.modify(
+            {"tool_input": given},
+            context_injection=f"{told} in what {tool} was given, taken out before it ran; use a variable instead.",
+            user_message=f"{told} taken out of what {tool} is given",
+        )
+
+    async def around_tool(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        """Take the secrets out of what a tool returns. Raises `HookAbortError` when it cannot be searched."""
+        result = await call_next()
+        try:
+            searched, found = self._searched(result)
+        except Exception as error:
+            problem = f"the result of {for_log(context.tool_name)} cannot be searched for secrets"
+            raise HookAbortError(f"{problem} ({type(error).__name__}), and is withheld") from error
+        return searched if found else None
+
+    async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """The same, where no layer is around a tool."""
+        result, found = self._searched(data.get("result"))
+        if not found:
+            return CONTINUE
+        tool = for_log(str(data.get("tool_name")))
+        return HookResult.modify({"result": result}, user_message=f"{_told(found)} taken out of what {tool} returned")
+
+    def _searched(self, value: object) -> tuple[Any, Counter[str]]:
+        """The value without its secrets, and what kinds of them there were. Raises `Unsearchable`."""
+        search = _Search(self._secrets)
+        return search.without(value, 0), search.found
+
+
+@define
+class _Search:
+    """One value on its way to being without secrets."""
+
+    secrets: Secrets
+    found: Counter[str] = field(factory=Counter)
+    parts: int = 0
+
+    def without(self, value: Any, depth: int) -> Any:
+        """The same value where there is nothing to take out, another one where there is."""
+        self.parts += 1
+        if self.parts > MOST_PARTS or depth > DEEPEST:
+            raise Unsearchable
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return {self._text(key): self._member(key, item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            inside = [self.without(item, depth + 1) for item in value]
+            return inside if isinstance(value, list) else tuple(inside)
+        return self._whole(value)
+
+    def _whole(self, value: Any) -> Any:
+        """A value that cannot be put together anew: bytes, sets, objects. It is let through when it shows no secret."""
+        if value is None or isinstance(value, bool | int | float | complex):
+            return value
+        shown = (
+            bytes(value).decode("latin-1") if isinstance(value, bytes | bytearray) else ESCAPED.sub(" ", repr(value))
+        )
+        if self.secrets.suspects(shown.translate(SURROGATES)):
+            raise Unsearchable
+        return value
+
+    def _member(self, key: object, item: Any, depth: int) -> Any:
+        if isinstance(key, str) and isinstance(item, str | list | tuple) and is_secret_name(key):
+            return self._named(item, depth)
+        return self.without(item, depth)
+
+    def _named(self, item: Any, depth: int) -> Any:
+        """What stands under a secret's name, or in a list there: texts are secrets."""
+        if isinstance(item, str):
+            return item if not item or item.startswith(MARK) else self._hidden("value of a secret name")
+        self.parts += 1
+        if isinstance(item, list | tuple) and self.parts <= MOST_PARTS and depth <= DEEPEST:
+            inside = [self._named(each, depth + 1) for each in item]
+            return inside if isinstance(item, list) else tuple(inside)
+        return self.without(item, depth)
+
+    def _text(self, text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        spans = self.secrets.spans(text)
+        if not spans:
+            return text
+        pieces: list[str] = []
+        place = 0
+        for span in spans:
+            pieces += text[place : span.start], self._hidden(span.kind)
+            place = span.end
+        return "".join([*pieces, text[place:]])
+
+    def _hidden(self, kind: str) -> str:
+        self.found[kind] += 1
+        return f"{MARK}{kind}]"
+
+
+def _told(found: Counter[str]) -> str:
+    """As in `2 secrets (token, password)`."""
+    count = found.total()
+    return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(found))})"

@@ -1,0 +1,81 @@
+"""A tool's input has to be what its schema says, before the tool runs.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import SchemaGuard
+
+registry = HookRegistry()
+schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}}}
+SchemaGuard.from_config({"tools": {"Read": {"input_schema": schema, "required": ["path"]}}}).register(registry)
+outcome = await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"limit": "all"}})
+print(outcome.reason)
+```
+
+```output
+the input of Read is not what it takes: at /limit: this value is not of type "integer"; "path" is a required property. Correct is, for example: {"path": "text"}
+```
+"""  # noqa: E501  # what is printed is one line
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field
+
+from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.schemas import Shapes, ToolShape
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SchemaGuard", "SchemaGuardSettings"]
+
+PRIORITY: Final = 110
+
+
+class SchemaGuardSettings(HookSettings):
+    """What the tools take."""
+
+    tools: dict[ToolMatch, ToolShape] = Field(
+        default_factory=dict, description="what tools take, by name, list of names (`Write|Edit`) or glob"
+    )
+
+
+class SchemaGuard(ReadyMade[SchemaGuardSettings]):
+    """Denies a tool call whose input breaks its schema, saying what is wrong, where, and what would be right.
+
+    Where several shapes are for one tool, all have to fit. It fails closed: input that cannot be judged is denied, and
+    so is a call that names no tool once there are schemas. What a schema has wrong is said when the hook is made.
+
+    Raises `InvalidHookSettings` for schemas that are broken, reach out of themselves, or would be slow to judge by.
+    """
+
+    name = "schema_guard"
+    Settings = SchemaGuardSettings
+
+    def __init__(self, settings: SchemaGuardSettings | None = None) -> None:
+        super().__init__(settings)
+        self._shapes = Shapes(self.name, self.settings.tools)
+
+    def points(self) -> tuple[Point, ...]:
+        """One gate before tools."""
+        return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=self._shapes.match),)
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Let an input pass that fits every shape of its tool."""
+        tool = data.get("tool_name")
+        if not isinstance(tool, str):
+            return (
+                HookResult.deny("the call names no tool, so nobody can say what it takes") if self._shapes else CONTINUE
+            )
+        value = data.get("tool_input")
+        for shape in self._shapes.of(tool):
+            try:
+                wrong = () if shape.fits(value) else shape.wrong(value)
+            except ValueError as error:
+                return HookResult.deny(f"the input of {tool} is no JSON: {error}")
+            if wrong:
+                return HookResult.deny(f"the input of {tool} is not what it takes: {shape.told(wrong)}")
+        return CONTINUE

@@ -1,0 +1,308 @@
+r"""Skills: short files of know-how, put in front of the model when a prompt is about them.
+
+```python
+from pathlib import Path
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import Skills
+
+registry = HookRegistry()
+Path("pdf.md").write_text("---\nname: pdf-forms\nkeywords: [fill in]\n---\nUse qpdf.")
+Skills.from_config({"folders": ["."]}).register(registry)
+print((await registry.emit("prompt:submit", {"prompt": "Please fill in these PDF forms"})).context_injection)
+```
+
+```output
+Skill pdf-forms
+Use qpdf.
+```
+
+A skill is `NAME/SKILL.md` or `NAME.md` in a folder: front matter with `name`, `description` and `keywords`, then its
+text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field, frozen
+from pydantic import Field
+
+from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_END, SESSION_START
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.sessions import Once, PerSession
+from amplifier_hooks.result import HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Skill", "Skills", "SkillsSettings"]
+
+PRIORITY: Final = 150
+
+WORDS: Final = re.compile(r"[^\W_]+")
+NAME_COUNTS: Final = 3
+"""How many keywords the name of a skill is worth."""
+
+MOST_FILES: Final = 5_000
+LARGEST: Final = 262_144
+"""Bytes of a skill's file."""
+LONGEST_FRONT: Final = 8_192
+"""Characters of its front matter."""
+LONGEST_LINE: Final = 200
+MOST_NAMED: Final = 3
+"""Files that a message names; of more there is their number."""
+
+Stamp = tuple[int, int, int]
+"""What tells one state of a file from another: when it was written, its size, which file it is."""
+
+
+class SkillsSettings(HookSettings):
+    """Where skills are, and how much of them is shown."""
+
+    folders: tuple[str, ...] = Field(
+        default=("~/.amplifier-hooks/skills",),
+        description="where skills are; a project's own are texts of that project: name its folder only if you trust it",
+    )
+    most: int = Field(default=3, ge=1, le=100, description="skills that one prompt brings up at most")
+    characters: int = Field(
+        default=4_000,
+        ge=100,
+        le=100_000,
+        description="how long their texts are together; of others there is their path",
+    )
+
+
+@frozen
+class Skill:
+    """One skill, as its file was when it was read."""
+
+    name: str
+    description: str
+    phrases: tuple[tuple[tuple[str, ...], int], ...]
+    """The words that bring it up, and how much each phrase counts."""
+    text: str
+    path: Path
+    stamp: Stamp
+
+
+@define
+class _Index:
+    """Every skill, and which first words lead to which."""
+
+    files: dict[Path, Skill | tuple[Stamp, str]] = field(factory=dict)
+    """What every file was found to be: a skill, or the state it was in and what is wrong with it."""
+    first: dict[str, list[tuple[tuple[str, ...], int, Skill]]] = field(factory=dict)
+
+    def matched(self, prompt: str) -> list[Skill]:
+        """Skills that a prompt is about, those it says most of first. One pass over its words."""
+        words = WORDS.findall(prompt.lower())
+        first = self.first
+        if first.keys().isdisjoint(words):
+            return []
+        counts: dict[tuple[tuple[str, ...], Path], tuple[int, Skill]] = {}
+        for place, word in enumerate(words):
+            for phrase, worth, skill in first.get(word, ()):
+                if len(phrase) == 1 or tuple(words[place : place + len(phrase)]) == phrase:
+                    counts[phrase, skill.path] = (worth, skill)
+        scores: dict[Path, int] = {}
+        found: dict[Path, Skill] = {}
+        for worth, skill in counts.values():
+            scores[skill.path] = scores.get(skill.path, 0) + worth
+            found[skill.path] = skill
+        return sorted(found.values(), key=lambda skill: (-scores[skill.path], skill.name, skill.path))
+
+    @property
+    def broken(self) -> list[tuple[Path, Stamp, str]]:
+        """Files that are no skills, and why."""
+        return [(path, *one) for path, one in self.files.items() if not isinstance(one, Skill)]
+
+
+class Skills(ReadyMade[SkillsSettings]):
+    """At a prompt, injects the skills it is about: matched by their names and keywords, within a length.
+
+    Files are read once; at the start of a session those that changed are read again. A skill is shown once a session,
+    and again when its file has changed since. What does not fit is named with its path. A file with bad front matter is
+    left out, and the user is told so once; the others are used.
+    """
+
+    name = "skills"
+    Settings = SkillsSettings
+
+    def __init__(self, settings: SkillsSettings | None = None) -> None:
+        super().__init__(settings)
+        self._index: _Index | None = None
+        self._reading = asyncio.Lock()
+        self._shown: PerSession[dict[Path, Stamp]] = PerSession(dict)
+        self._once = Once()
+
+    def points(self) -> tuple[Point, ...]:
+        """When a prompt is submitted; when a session starts, to look for changes, and when it ends, to forget it."""
+        return (
+            Point(event=SESSION_START, call=self.started, intent="observe", priority=PRIORITY),
+            Point(event=PROMPT_SUBMIT, call=self.submitted, intent="on", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+        )
+
+    async def started(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Read what changed."""
+        await self._read(again=True)
+
+    async def submitted(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Inject the skills that the prompt is about and that this session has not seen."""
+        index = self._index or await self._read()
+        message = self._complaint(data, index)
+        prompt = data.get("prompt")
+        matched = index.matched(prompt) if isinstance(prompt, str) else []
+        text = self._told(data, [now for skill in matched[: self.settings.most] if (now := _current(skill))])
+        if text:
+            return HookResult.inject(text, user_message=message, user_message_level="warning")
+        return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Forget the session."""
+        self._shown.forget(data)
+        self._once.forget(data)
+
+    def _told(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
+        """The skills' texts, as far as there is room for them."""
+        if not skills:
+            return ""
+        shown, room, texts = self._shown.of(data), self.settings.characters, []
+        for skill in skills:
+            if shown.get(skill.path) == skill.stamp:
+                continue
+            head = f"Skill {skill.name}" + (f": {skill.description}" if skill.description else "")
+            text = f"{head}\n{skill.text}"
+            if len(text) > room:
+                text = f"{head}\nIt is not shown here for its length; read it in {skill.path}."
+            room -= len(text)
+            if room < 0:
+                break
+            shown[skill.path] = skill.stamp
+            texts.append(text)
+        return "\n\n".join(texts)
+
+    def _complaint(self, data: Mapping[str, Any], index: _Index) -> str | None:
+        """What to tell the user about files that are no skills; once for each state of them."""
+        new = [(path, why) for path, stamp, why in index.broken if self._once.first(data, path, stamp)]
+        if not new:
+            return None
+        named = "; ".join(f"{path}: {why}" for path, why in new[:MOST_NAMED])
+        more = f"; and {len(new) - MOST_NAMED} more" if len(new) > MOST_NAMED else ""
+        return f"These skills are left out, the others are used. {named}{more}"
+
+    async def _read(self, *, again: bool = False) -> _Index:
+        """The index, in which everything is as it is now if it was read `again`."""
+        async with self._reading:
+            if self._index is None or again:
+                self._index = await asyncio.to_thread(_indexed, self.settings.folders, self._index or _Index())
+            return self._index
+
+
+def _indexed(folders: tuple[str, ...], before: _Index) -> _Index:
+    """The index of these folders; files that have not changed are taken from the one before."""
+    index = _Index()
+    for path, stamp in _files([Path(folder).expanduser() for folder in folders]):
+        known = before.files.get(path)
+        same = known is not None and (known.stamp if isinstance(known, Skill) else known[0]) == stamp
+        one = index.files[path] = known if same and known is not None else _skill(path, stamp)
+        if isinstance(one, Skill):
+            for phrase, worth in one.phrases:
+                index.first.setdefault(phrase[0], []).append((phrase, worth, one))
+    return index
+
+
+def _files(folders: list[Path]) -> Iterator[tuple[Path, Stamp]]:
+    """The files of skills, in order; a folder that cannot be read has none."""
+    count = 0
+    for folder in folders:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if count == MOST_FILES:
+                return
+            path = Path(entry.path) / "SKILL.md" if entry.is_dir() else Path(entry.path)
+            if path.suffix == ".md" and (stamp := _stamp(path)):
+                count += 1
+                yield path, stamp
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if path.is_file() else None
+
+
+def _current(skill: Skill) -> Skill | None:
+    """The skill as its file is now; None where that is no skill any more."""
+    stamp = _stamp(skill.path)
+    if stamp == skill.stamp:
+        return skill
+    now = _skill(skill.path, stamp) if stamp else None
+    return now if isinstance(now, Skill) else None
+
+
+def _skill(path: Path, stamp: Stamp) -> Skill | tuple[Stamp, str]:
+    """What a file is: a skill, or what is wrong with it."""
+    if stamp[1] > LARGEST:
+        return stamp, f"it is larger than {LARGEST:,} bytes"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        return stamp, f"it cannot be read ({type(problem).__name__})"
+    try:
+        front, body = _parted(text)
+        return _made(path, stamp, front, body)
+    except ValueError as problem:
+        return stamp, str(problem)
+
+
+def _parted(text: str) -> tuple[Mapping[str, Any], str]:
+    """Front matter and text. Raises `ValueError`."""
+    import yaml
+
+    lines = text.split("\n")
+    if lines[0].strip() != "---":
+        raise ValueError("it has no front matter; begin it with a line ---")
+    end = next((number for number, line in enumerate(lines) if number and line.strip() == "---"), None)
+    if end is None or sum(map(len, lines[:end])) > LONGEST_FRONT:
+        raise ValueError("its front matter has no end; close it with a line ---")
+    try:
+        front = yaml.safe_load("\n".join(lines[1:end]))
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        mark = getattr(problem, "problem_mark", None)
+        where = f" in line {mark.line + 2}" if mark is not None else ""
+        raise ValueError(f"its front matter is no YAML{where}") from None
+    front = {} if front is None else front
+    if not isinstance(front, Mapping):
+        raise ValueError("its front matter is no mapping; write name: …")  # noqa: TRY004  # it is the file that is wrong
+    return front, "\n".join(lines[end + 1 :]).strip()
+
+
+def _made(path: Path, stamp: Stamp, front: Mapping[str, Any], body: str) -> Skill:
+    name = front.get("name") or (path.parent.name if path.name == "SKILL.md" else path.stem)
+    description, keywords = front.get("description", ""), front.get("keywords") or []
+    if isinstance(keywords, str):
+        keywords = keywords.split(",")
+    if not isinstance(name, str) or not isinstance(description, str):
+        raise ValueError("its name and its description have to be text")  # noqa: TRY004  # as above
+    if not isinstance(keywords, list) or not all(isinstance(keyword, str) for keyword in keywords):
+        raise ValueError("its keywords have to be a list of texts")  # as above
+    worth: dict[tuple[str, ...], int] = {}
+    for phrase, counts in [(keyword, 1) for keyword in keywords] + [(name, NAME_COUNTS)]:
+        words = tuple(WORDS.findall(phrase.lower()))
+        if words:
+            worth[words] = counts
+    if not worth:
+        raise ValueError("neither its name nor its keywords have a word that a prompt could have")
+    line = " ".join(description.split())[:LONGEST_LINE]
+    return Skill(" ".join(name.split())[:LONGEST_LINE], line, tuple(worth.items()), body, path, stamp)

@@ -1,0 +1,148 @@
+"""A sub-agent that wants to stop: are the files there that it was to leave behind?
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import SubagentArtifacts
+
+registry = HookRegistry()
+SubagentArtifacts.from_config({"expected": {"writer": ["report.md"]}}).register(registry)
+outcome = await registry.emit("subagent:stop", {"agent_name": "writer", "agent_id": "a1"})
+print(outcome.action, "-", outcome.reason)
+```
+
+```output
+deny - retry 1 of 2: there is no report.md, or it is empty. Write it, then stop
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define
+from pydantic import Field
+
+from amplifier_hooks.events import SESSION_END, SUBAGENT_START, SUBAGENT_STOP
+from amplifier_hooks.library.artifacts import found
+from amplifier_hooks.library.commands import folder_of
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.result import HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["SubagentArtifacts", "SubagentArtifactsSettings"]
+
+PRIORITY: Final = 420
+AGENTS_KEPT: Final = 1_000
+SLACK: Final = 2.0
+"""Seconds by which the clock of a file system may be behind ours."""
+MOST_NAMED: Final = 10
+
+
+class SubagentArtifactsSettings(HookSettings):
+    """What sub-agents are to leave behind."""
+
+    expected: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="files or globs, by the name or type of the sub-agent, which may be a glob too",
+    )
+    cwd: str = Field(default="", description="the folder they are looked for in; the session's")
+    retries: int = Field(default=2, ge=0, le=100, description="how often one sub-agent is sent back")
+    fresh: bool = Field(default=True, description="whether a file from before the sub-agent's start does not count")
+
+
+@define
+class _Agent:
+    """One sub-agent at work."""
+
+    began: float = 0.0
+    sent_back: int = 0
+
+
+class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
+    """When a sub-agent wants to stop, looks for the files it was to leave, and says "found" or sends it back.
+
+    A file that is empty counts as missing, and so does one from before the sub-agent's start, where that was told. It
+    is sent back so often at most; then it stops, and the agent and the user are told what is missing.
+    """
+
+    name = "subagent_artifacts"
+    Settings = SubagentArtifactsSettings
+
+    def __init__(
+        self, settings: SubagentArtifactsSettings | None = None, *, now: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(settings)
+        self._now = now
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._agents: PerSession[OrderedDict[str, _Agent]] = PerSession(OrderedDict)
+
+    def points(self) -> tuple[Point, ...]:
+        """When a sub-agent starts and when it wants to stop; and when a session ends, to forget it."""
+        return (
+            Point(event=SUBAGENT_START, call=self.started, intent="observe", priority=PRIORITY),
+            Point(event=SUBAGENT_STOP, call=self.stopping, intent="gate", priority=PRIORITY, timeout=30.0),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+        )
+
+    async def started(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Remember when."""
+        self._agent(data, anew=True).began = self._now() - SLACK
+
+    async def stopping(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Let the sub-agent stop, or send it back."""
+        wanted = self._expected(data)
+        if not wanted:
+            return None
+        agent = self._agent(data)
+        since = agent.began if self.settings.fresh else 0.0
+        folder = folder_of(self.settings.cwd, data)
+        there = await asyncio.to_thread(lambda: {pattern: found(folder, pattern, since=since) for pattern in wanted})
+        absent = ", ".join(pattern for pattern, files in there.items() if not files)
+        if not absent:
+            files = [f"{path} ({size:,} bytes)" for pattern in wanted for path, size in there[pattern]]
+            more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+            return HookResult.inject(f"Found: {', '.join(files[:MOST_NAMED])}{more}.")
+        why = f"there is no {absent}, or it is empty"
+        if since:
+            why += " or older than this sub-agent"
+        if agent.sent_back < self.settings.retries:
+            agent.sent_back += 1
+            return HookResult.deny(f"retry {agent.sent_back} of {self.settings.retries}: {why}. Write it, then stop")
+        message = f"The sub-agent stopped, and {why}."
+        return HookResult.inject(message, user_message=message, user_message_level="warning")
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+        """Forget the session."""
+        self._agents.forget(data)
+
+    def _expected(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+        names = (str(data.get("agent_name") or ""), str(data.get("agent_type") or ""))
+        known = self._known.get(names)
+        if known is None:
+            if len(self._known) >= AGENTS_KEPT:  # made-up names must not fill the memory
+                self._known.clear()
+            known = self._known[names] = tuple(
+                dict.fromkeys(
+                    pattern
+                    for who, patterns in self.settings.expected.items()
+                    if any(fnmatchcase(name, who) for name in names)
+                    for pattern in patterns
+                )
+            )
+        return known
+
+    def _agent(self, data: Mapping[str, Any], *, anew: bool = False) -> _Agent:
+        agents = self._agents.of(data)
+        key = str(data.get("agent_id") or data.get("agent_name") or data.get("agent_type") or "")
+        if anew or key not in agents:
+            agents[key] = _Agent()
+        if len(agents) > AGENTS_KEPT:
+            agents.popitem(last=False)
+        return agents[key]

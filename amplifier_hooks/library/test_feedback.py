@@ -1,0 +1,83 @@
+r"""The tests of what was written run at once, and the agent reads what fails.
+
+A test runner runs what the agent wrote: switch this on where the agent may run it anyway. It fails open.
+
+```python
+from pathlib import Path
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import TestFeedback
+
+registry = HookRegistry()
+TestFeedback.from_config({"seconds": 55}).register(registry)
+Path("test_app.py").write_text("def test_sum():\n    assert 1 + 1 == 3\n")
+outcome = await registry.emit("tool:post", {"tool_name": "Write", "tool_input": {"file_path": "test_app.py"}})
+print(outcome.context_injection.splitlines()[-2])
+```
+
+```output
+FAILED test_app.py::test_sum - assert (1 + 1) == 3
+```
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, field_validator
+
+from amplifier_hooks.library.feedback import Feedback, FeedbackSettings
+
+__all__ = ["TestFeedback", "TestFeedbackSettings"]
+
+MOST_TESTS: Final = 20
+"""Test files that are run for one file that was written."""
+
+
+class TestFeedbackSettings(FeedbackSettings):
+    """Which test runner, for which tests."""
+
+    command: tuple[str, ...] = Field(
+        default=("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "{file}"),
+        min_length=1,
+        description="the runner and its arguments, without a shell; {file} stands for the test files",
+    )
+    tests: tuple[str, ...] = Field(
+        default=("tests/**/test_{name}.py", "test_{name}.py"),
+        description="where the tests of a file are, as globs in the folder; {name} stands for its name without ending",
+    )
+
+    @field_validator("tests")
+    @classmethod
+    def _within(cls, tests: tuple[str, ...]) -> tuple[str, ...]:
+        for glob in tests:
+            if not glob.strip("./") or Path(glob).is_absolute():
+                raise ValueError(f"has {glob!r:.80}; write it as it is in the folder, such as 'tests/test_{{name}}.py'")
+        return tests
+
+    findings: frozenset[int] = Field(
+        default=frozenset({1, 2}), description="exit statuses that mean a test failed, or could not be loaded"
+    )
+    seconds: float = Field(default=50.0, gt=0, le=55, description="how long they may take")
+
+
+class TestFeedback(Feedback[TestFeedbackSettings]):
+    """Runs the tests of the files a tool has just written, with pytest unless told otherwise; passes on what fails."""
+
+    __test__ = False  # pytest would take it for tests
+    name = "test_feedback"
+    Settings = TestFeedbackSettings
+
+    def targets(self, written: Path, folder: Path) -> list[Path]:
+        """The tests of this file: itself, if it is one, or those that are named after it."""
+        name = written.stem
+        if any(
+            fnmatchcase(written.name, glob.rpartition("/")[2].replace("{name}", "*")) for glob in self.settings.tests
+        ):
+            return [written]
+        if not name.isidentifier():
+            return []
+        found = (file for glob in self.settings.tests for file in folder.glob(glob.replace("{name}", name)))
+        return list(dict.fromkeys(islice((file for file in found if file.is_file()), MOST_TESTS)))

@@ -1,0 +1,455 @@
+"""A ledger of every tool call: what went in, without secrets, and its digest; what came out, how long it took.
+
+```python
+from amplifier_hooks import HookRegistry, SessionCoordinator
+from amplifier_hooks.library import ToolLedger
+
+registry = HookRegistry()
+async with ToolLedger.from_config({"store": ":memory:"}) as ledger, SessionCoordinator("s1", registry) as session:
+    ledger.register(registry)
+    await session.call_tool("Login", {"user": "ann", "password": "hunter2-hunter2"}, lambda input: "welcome")
+    [entry] = await ledger.entries(session="s1")
+print(entry.tool, entry.status, entry.output, entry.input["user"], entry.input["password"]["length"])
+```
+
+```output
+Login ok welcome ann 15
+```
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
+
+from attrs import define, frozen
+from pydantic import Field
+
+from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.effects.audit.redact import Redactor
+from amplifier_hooks.effects.audit.values import Tamer, TooMuch, omitted
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.escape import for_log
+from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_hooks.library.book import Book, StorePlace, database_at
+from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.sessions import Once, PerSession
+from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.result import HookResult
+from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from amplifier_hooks.around import ToolContext
+    from amplifier_hooks.ports import Clock
+    from amplifier_hooks.result import Outcome
+    from amplifier_hooks.storage import Database, Row
+
+__all__ = ["LEDGER_FILE", "CallStatus", "LedgerEntry", "ToolLedger", "ToolLedgerSettings"]
+
+CallStatus = Literal["ok", "failed", "denied", "pending", "begun", "repeated"]
+"""What became of a call. `begun`: it was on its way, and nobody has seen its end. `repeated`: it did not run, and was
+answered with what the same call had returned before."""
+
+LEDGER_FILE: Final = "ledger.db"
+"""The ledger's name in the folder of this user's state."""
+
+BEFORE: Final = 260
+AFTER: Final = 390
+INNERMOST: Final = 499
+WATCHING: Final = 610
+
+EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+NODES: Final = 20_000
+DAY: Final = 86_400_000_000
+"""Microseconds."""
+LONGEST_NAME: Final = 200
+ANSWERS_KEPT: Final = 1_000
+
+TABLES: Final = Migrations(
+    component="tool_ledger",
+    steps=(
+        (
+            """CREATE TABLE {schema}.tool_call (
+                tenant TEXT NOT NULL,
+                session TEXT NOT NULL,
+                call TEXT NOT NULL,
+                tool TEXT NOT NULL,
+                digest TEXT NOT NULL,
+                input TEXT NOT NULL,
+                output TEXT,
+                exact BIGINT NOT NULL,
+                status TEXT NOT NULL,
+                reason TEXT NOT NULL,
+                effects TEXT,
+                began BIGINT NOT NULL,
+                duration BIGINT,
+                PRIMARY KEY (tenant, session, call)
+            )""",
+            "CREATE INDEX tool_call_digest ON {schema}.tool_call (tenant, session, digest)",
+            "CREATE INDEX tool_call_began ON {schema}.tool_call (began)",
+        ),
+    ),
+)
+COLUMNS: Final = "tenant, session, call, tool, digest, input, output, exact, status, reason, effects, began, duration"
+WRITE: Final = (
+    f"INSERT INTO {{schema}}.tool_call AS kept ({COLUMNS}) "  # noqa: S608  # of constants
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    "ON CONFLICT (tenant, session, call) DO UPDATE SET tool = excluded.tool, digest = excluded.digest, "
+    "input = excluded.input, output = excluded.output, exact = excluded.exact, status = excluded.status, "
+    "reason = excluded.reason, effects = coalesce(excluded.effects, kept.effects), duration = excluded.duration"
+)
+PURGE: Final = "DELETE FROM {schema}.tool_call WHERE began < $1"
+EARLIER: Final = (
+    f"SELECT {COLUMNS} FROM {{schema}}.tool_call WHERE tenant = $1 AND session = $2 AND digest = $3 "  # noqa: S608
+    "AND status IN ('ok', 'repeated') ORDER BY began DESC LIMIT 1"
+)
+LIST: Final = (
+    f"SELECT {COLUMNS} FROM {{schema}}.tool_call WHERE tenant = $1 AND ($2 = '' OR session = $2) "  # noqa: S608
+    "AND ($3 = '' OR tool = $3) AND ($4 = '' OR status = $4) ORDER BY began DESC, call DESC LIMIT $5"
+)
+
+
+class ToolLedgerSettings(HookSettings):
+    """What is kept, and what happens when a call comes again."""
+
+    match: ToolMatch = Field(default="*", description="the tools whose calls are kept")
+    effects: ToolMatch = Field(
+        default="Write|Edit|MultiEdit|NotebookEdit|create_*|delete_*|send_*|post_*|deploy*",
+        description="the tools whose calls change something; so do calls for which a hook noted `side_effects`",
+    )
+    repeats: Literal["ignore", "note", "answer"] = Field(
+        default="note",
+        description="what happens when such a call comes again: nothing, a note, or the result from before",
+    )
+    longest: int = Field(
+        default=16_384,
+        ge=256,
+        le=1_000_000,
+        description="characters of a text that is kept; of longer ones the digest is",
+    )
+    days: int = Field(default=30, ge=1, le=36_500, description="how long calls are kept")
+    store: StorePlace = Field(
+        default="", description="where the ledger is: a file, `:memory:`, `postgresql://…`; left out, a file of yours"
+    )
+
+
+@frozen(kw_only=True)
+class LedgerEntry:
+    """One call. Input and output are without their secrets, and what was too long in them is a digest."""
+
+    tenant: str
+    session: str
+    call: str
+    tool: str
+    digest: str
+    """Of the action, as the record and approvals have it; empty where the input could not be frozen."""
+    input: Any
+    output: Any
+    exact: bool
+    """Whether the output is kept as it was."""
+    status: CallStatus
+    reason: str
+    effects: Any
+    """What another hook noted of its side effects before it ran."""
+    began: datetime
+    duration_ms: float | None
+
+
+@define
+class _Trouble:
+    """Why the ledger cannot be written, since when, and how many calls it misses."""
+
+    number: int = 0
+    error: str = ""
+    missed: int = 0
+
+
+class ToolLedger(ReadyMade[ToolLedgerSettings]):
+    """Keeps every tool call in a database, and notices when one that changes something comes again.
+
+    A call of a session is the same when tool and input are, exactly, and it succeeded before. With `answer` it does not
+    run again where that result was kept as it was; where hooks cannot stand around tools, it is noted.
+
+    When the store is locked, full or gone the session goes on without the ledger. The user is told once, and once more
+    when it works again, with how much is missing.
+    """
+
+    name = "tool_ledger"
+    Settings = ToolLedgerSettings
+
+    def __init__(
+        self,
+        settings: ToolLedgerSettings | None = None,
+        *,
+        database: Callable[[Migrations], Database] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(settings)
+        self._clock = clock or SystemClock()
+        self._book = Book(self.name, TABLES, database or database_at(self.settings.store, LEDGER_FILE))
+        self._redactor = Redactor(secrets.token_bytes(32))
+        self._effects = compile_matcher(self.settings.effects)
+        self._answered: PerSession[OrderedDict[str, datetime]] = PerSession(OrderedDict)
+        self._once = Once()
+        self._trouble = _Trouble()
+        self._purged: int | None = None
+
+    def points(self) -> tuple[Point, ...]:
+        """Before, around and after tools; and where the user can be told that the store is in trouble."""
+        match = self.settings.match
+        points = [
+            Point(event=TOOL_PRE, call=self.before, intent="on", priority=BEFORE, match=match),
+            Point(event=TOOL_PRE, call=self.decided, intent="observe", priority=WATCHING, match=match),
+            Point(event=TOOL_POST, call=self.returned, intent="observe", priority=WATCHING, match=match),
+            Point(event=TOOL_ERROR, call=self.failed, intent="observe", priority=WATCHING, match=match),
+            Point(event=PROMPT_COMPLETE, call=self.completed, intent="on", priority=WATCHING),
+            Point(event=SESSION_END, call=self.ended, intent="observe", priority=WATCHING),
+        ]
+        if self.settings.repeats == "answer":
+            points += [
+                Point(event="tool", call=self.around, intent="around", priority=INNERMOST, match=match, timeout=None),
+                Point(event=TOOL_POST, call=self.explained, intent="on", priority=AFTER, match=match),
+            ]
+        return tuple(points)
+
+    async def entries(
+        self,
+        *,
+        tenant: str = "",
+        session: str = "",
+        tool: str = "",
+        status: CallStatus | Literal[""] = "",
+        limit: int = 100,
+    ) -> list[LedgerEntry]:
+        """Calls of a tenant, the latest first; of one session, tool or status where that is given.
+
+        Raises `StoreUnavailable`.
+        """
+        names = (for_log(tenant), for_log(session), for_log(tool), status)
+        return [_entry(row) for row in await self._book.fetch(LIST, *names, limit)]
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self._book.close()
+
+    # -- when a call comes again -----------------------------------------------------------------------------------
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Keep a call that changes something; note that it succeeded before; tell the user of trouble."""
+        note = ""
+        if self._changes(data):
+            note = await self._noted(data) if self.settings.repeats == "note" else ""
+            await self._keep(data, "begun", effects=data.get("side_effects"))  # observers are told beside the tool
+        message = self._told(data)
+        if note:
+            return HookResult.inject(note, ephemeral=True, user_message=message, user_message_level="warning")
+        return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
+
+    async def around(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        """Answer with what the same call returned before, if that was kept as it was."""
+        whose = context.tool_context if isinstance(context.tool_context, Mapping) else {}
+        call = whose.get("tool_call_id")
+        if call is None or not self._effects.matches(context.tool_name):
+            return await call_next()
+        data = {"tenant_id": context.tenant_id, "session_id": whose.get("session_id")}
+        earlier = await self._earlier({**data, "tool_name": context.tool_name, "tool_input": context.arguments})
+        if earlier is None or not earlier.exact:
+            return await call_next()
+        answered = self._answered.of(data)
+        answered[str(call)] = earlier.began
+        if len(answered) > ANSWERS_KEPT:
+            answered.popitem(last=False)
+        return earlier.output
+
+    async def explained(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Tell the model that a call did not run."""
+        began = self._answered.of(data).get(str(data.get("tool_call_id")))
+        if began is None:
+            return None
+        return HookResult.inject(
+            f"This call did not run again: the same one succeeded at {began:%H:%M:%S}, and its result is given. "
+            "To run it all the same, change its input.",
+            ephemeral=True,
+        )
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+
+    async def decided(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        """Keep a call that was denied or waits, and what hooks made of one that is kept already."""
+        effects = data.get("side_effects")
+        if outcome.denied:
+            await self._keep(data, "denied", reason=f"{outcome.denied_by}: {outcome.reason}", effects=effects)
+        elif outcome.action == "ask_user":
+            await self._keep(data, "pending", reason=outcome.approval_prompt or "", effects=effects)
+        elif outcome.modified and self._changes(data):
+            await self._keep(data, "begun", effects=effects)
+
+    async def returned(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        """Keep a call that returned."""
+        answered = self._answered.of(data).pop(str(data.get("tool_call_id")), None)
+        await self._keep(data, "ok" if answered is None else "repeated", output=data.get("result"), over=True)
+
+    async def failed(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        """Keep a call that raised."""
+        error = data.get("error")
+        facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
+        reason = f"{facts.get('type') or 'error'}: {facts.get('message')}"
+        await self._keep(data, "failed", reason=reason, over=True)
+
+    async def completed(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+        """Tell the user of trouble, if no further call did."""
+        message = self._told(data)
+        return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
+
+    async def ended(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+        """Forget the session; its calls stay."""
+        self._answered.forget(data)
+        self._once.forget(data)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _changes(self, data: Mapping[str, Any]) -> bool:
+        """Whether a call changes something, as far as anybody says."""
+        return bool(data.get("side_effects")) or self._effects.matches(str(data.get("tool_name")))
+
+    async def _noted(self, data: Mapping[str, Any]) -> str:
+        earlier = await self._earlier(data)
+        if earlier is None:
+            return ""
+        # What it returned is not said again: in the name of a hook it would have more weight than a tool's word has.
+        return (
+            f"The same call of {earlier.tool} succeeded in this session at {earlier.began:%H:%M:%S}. "
+            "Repeat it only if that is meant."
+        )
+
+    async def _earlier(self, data: Mapping[str, Any]) -> LedgerEntry | None:
+        """The last time this very call succeeded in its session; None also where nobody can tell."""
+        digest = _digest(data)
+        if not digest:
+            return None
+        try:
+            rows = await self._book.fetch(EARLIER, *_whose(data), digest)
+        except StoreUnavailable as error:
+            self._missed(error, calls=0)
+            return None
+        return _entry(rows[0]) if rows else None
+
+    async def _keep(
+        self,
+        data: Mapping[str, Any],
+        status: CallStatus,
+        *,
+        output: object = None,
+        reason: str = "",
+        effects: object = None,
+        over: bool = False,
+    ) -> None:
+        """Write one call, as it stands now."""
+        spent = data.get("duration_ms")
+        micros = round(spent * 1e3) if isinstance(spent, int | float) and 0 <= spent < NODES * 1e6 else None
+        now = self._micros()
+        text, exact = self._kept(output) if over and status != "failed" else (None, False)
+        values = (
+            *_whose(data),
+            for_log(str(data.get("tool_call_id") or uuid4().hex))[:LONGEST_NAME],
+            for_log(str(data.get("tool_name")))[:LONGEST_NAME],
+            _digest(data),
+            self._kept(data.get("tool_input"))[0],
+            text,
+            int(exact),
+            status,
+            self._redactor.without(for_log(reason)[: self.settings.longest]),
+            self._kept(effects)[0] if effects else None,
+            now - (micros or 0),
+            micros,
+        )
+        try:
+            await self._book.run(lambda: self._written(values, now))
+        except StoreUnavailable as error:
+            self._missed(error, calls=int(status != "begun"))
+            return
+        if self._is_due(now):
+            self._purged = now
+        if self._trouble.error:
+            self._trouble = _Trouble(self._trouble.number + 1, "", self._trouble.missed)
+
+    def _written(self, values: tuple[Any, ...], now: int) -> Script[None]:
+        yield Statement(WRITE, values)
+        if self._is_due(now):
+            yield Statement(PURGE, (now - self.settings.days * DAY,))
+
+    def _is_due(self, now: int) -> bool:
+        """Whether old calls are to go: once a day."""
+        return self._purged is None or now - self._purged >= DAY
+
+    def _kept(self, value: object) -> tuple[str, bool]:
+        """A value as the ledger has it, as JSON; and whether that is exactly the value."""
+        longest = self.settings.longest
+        try:
+            tamed = Tamer(self._redactor, longest, 4 * longest, NODES).tamed(value)
+        except TooMuch:
+            return json.dumps(omitted(value, "size")), False
+        try:
+            exact = freeze(tamed) == freeze(value)
+        except InputNotFreezable:
+            exact = False
+        return json.dumps(tamed), exact
+
+    def _missed(self, error: StoreUnavailable, *, calls: int) -> None:
+        trouble = self._trouble
+        if not trouble.error:
+            self._trouble = trouble = _Trouble(trouble.number + 1, str(error))
+        trouble.missed += calls
+
+    def _told(self, data: Mapping[str, Any]) -> str | None:
+        """What the user has to know about the store and was not told in this session."""
+        trouble = self._trouble
+        if not trouble.number or not self._once.first(data, trouble.number):
+            return None
+        if trouble.error:
+            return f"The ledger of tool calls cannot be used, and the session goes on without it: {trouble.error}"
+        return f"The ledger of tool calls works again; {trouble.missed} calls are missing from it."
+
+    def _micros(self) -> int:
+        return (self._clock.now() - EPOCH) // timedelta(microseconds=1)
+
+
+def _whose(data: Mapping[str, Any]) -> tuple[str, str]:
+    tenant, session = (for_log(str(data.get(name) or ""))[:LONGEST_NAME] for name in ("tenant_id", "session_id"))
+    return tenant, session
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    """The digest of a call, as the record has it; empty where its input cannot be frozen."""
+    tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
+    try:
+        return Action(tenant, session, TOOL_PRE, tool, freeze(data.get("tool_input"))).digest
+    except InputNotFreezable:
+        return ""
+
+
+def _entry(row: Row) -> LedgerEntry:
+    tenant, session, call, tool, digest, given, output, exact, status, reason, effects, began, duration = row
+    return LedgerEntry(
+        tenant=tenant,
+        session=session,
+        call=call,
+        tool=tool,
+        digest=digest,
+        input=json.loads(given),
+        output=None if output is None else json.loads(output),
+        exact=bool(exact),
+        status=status,
+        reason=reason,
+        effects=None if effects is None else json.loads(effects),
+        began=EPOCH + timedelta(microseconds=began),
+        duration_ms=None if duration is None else duration / 1e3,
+    )

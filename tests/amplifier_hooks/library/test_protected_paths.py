@@ -1,0 +1,233 @@
+"""Files that no tool touches without a person's yes, however they are spelt."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.library import ProtectedPaths
+from amplifier_hooks.testing import ScriptedApprover
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.rule("LIB-6")
+
+PATCH = "*** Begin Patch\n*** Update File: {}\n@@\n-a\n+b\n*** End Patch\n"
+DIFF = "--- a/src/x\n+++ b/{}\n@@ -1 +1 @@\n"
+
+DISGUISES: list[dict[str, Any]] = [
+    {"file_path": "config/live.yaml"},
+    {"file_path": "./config//./live.yaml"},
+    {"file_path": "src/../config/live.yaml"},
+    {"file_path": "src/inside/../../config/live.yaml"},
+    {"file_path": "link/live.yaml"},
+    {"file_path": "src/direct"},
+    {"file_path": "CONFIG/LIVE.YAML"},
+    {"file_path": "config%2flive.yaml"},
+    {"file_path": "%2e/config/live.yaml"},
+    {"file_path": "config%25252flive.yaml"},
+    {"file_path": "file:config/live.yaml"},
+    {"file_path": "$PROJECT/config/live.yaml"},
+    {"file_path": "{folder}/config/live.yaml"},
+    {"file_path": "file://{folder}/config/live.yaml"},
+    {"file_path": "{real}/config/live.yaml"},
+    {"file_path": "config"},
+    {"path": "config/new/deep.yaml"},
+    {"notebook_path": "config/live.yaml"},
+    {"source": "src/a.py", "destination": "config/live.yaml"},
+    {"paths": ["src/a.py", "config/live.yaml"]},
+    {"edits": [{"where": {"to": "config/live.yaml"}}]},
+    {"whatever": "config/live.yaml"},
+    {"command": "echo x > config/live.yaml"},
+    {"command": "cp 'src/a.py' \"config\"/live.yaml"},
+    {"command": "tee --output=config/live.yaml"},
+    {"command": "cat<config/live.yaml"},
+    {"cmd": "cd src && rm ../x; rm {folder}/config/live.yaml"},
+    {"input": PATCH.format("config/live.yaml")},
+    {"patch": DIFF.format("config/live.yaml")},
+    {"file_path": "config/live.yaml\0.txt"},
+    {"file_path": "a/../" * 900 + "config/live.yaml"},
+]
+
+HARMLESS: list[dict[str, Any]] = [
+    {"file_path": "src/a.py"},
+    {"file_path": "configs/live.yaml"},
+    {"file_path": "src/config/live.yaml"},
+    {"file_path": "../config/live.yaml"},
+    {"command": "echo config, live and yaml"},
+    {"content": "the file config/live.yaml is not to be changed"},
+    {"file_path": ""},
+    {"input": PATCH.format("src/a.py")},
+    {},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project, reached over a link, with links in it to a protected folder."""
+    real = tmp_path / "real"
+    (real / "config").mkdir(parents=True)
+    (real / "config" / "live.yaml").write_text("")
+    (real / "src").mkdir()
+    (real / "src" / "inside").symlink_to(real / "src")
+    (real / "src" / "direct").symlink_to(real / "config" / "live.yaml")
+    (real / "link").symlink_to(real / "config")
+    (tmp_path / "project").symlink_to(real)
+    monkeypatch.setenv("PROJECT", str(tmp_path / "project"))
+    return tmp_path / "project"
+
+
+def filled(value: Any, folder: Path) -> Any:
+    """The arguments with this folder in them."""
+    if isinstance(value, str):
+        return value.replace("{folder}", str(folder)).replace("{real}", str(folder.resolve()))
+    if isinstance(value, dict):
+        return {name: filled(item, folder) for name, item in value.items()}
+    return [filled(item, folder) for item in value]
+
+
+async def ran(folder: Path, given: Any, approver: ScriptedApprover | None = None, **settings: Any) -> tuple[bool, str]:
+    """Whether a call with this input runs in a session, and why not."""
+    registry = HookRegistry()
+    ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), **settings}).register(registry)
+    async with SessionCoordinator(hooks=registry, approvals=approver, cwd=folder) as session:
+        result = await session.call_tool("Write", given, lambda _: "done")
+    return result.ok, result.reason or ""
+
+
+@pytest.mark.parametrize("given", DISGUISES, ids=lambda given: str(given)[:40])
+@pytest.mark.parametrize("absolute", [False, True], ids=["relative pattern", "absolute pattern"])
+async def test_disguises(folder: Path, given: dict[str, Any], absolute: bool) -> None:
+    """A protected file is protected however it is spelt, and in whatever argument it stands."""
+    paths = [f"{folder}/config/**" if absolute else "./config/**"]
+    ok, reason = await ran(folder, filled(given, folder), paths=paths, action="deny")
+    assert not ok
+    assert "is protected" in reason or "nobody can say where" in reason
+
+
+@pytest.mark.parametrize("given", HARMLESS, ids=lambda given: str(given)[:40])
+async def test_harmless(folder: Path, given: dict[str, Any]) -> None:
+    """Other files are nobody's business."""
+    assert await ran(folder, given, action="deny") == (True, "")
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_accents(tmp_path: Path, form: Any) -> None:
+    """An accent may be written either way, in the pattern and in the path."""
+    for pattern in ("NFC", "NFD"):
+        paths = [unicodedata.normalize(pattern, "**/Gehälter/**")]
+        given = {"file_path": unicodedata.normalize(form, "x/gehÄlter/mai.csv")}
+        assert not (await ran(tmp_path, given, paths=paths, action="deny"))[0]
+
+
+async def test_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is protected at home is so by `~`, by a variable and in full."""
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for path in ("~/.ssh/id", "$HOME/.ssh/id", "${HOME}/.ssh/../.ssh", str(tmp_path / "home" / ".SSH" / "id")):
+        assert not (await ran(tmp_path, {"file_path": path}, paths=["~/.ssh/**"], action="deny"))[0]
+    assert (await ran(tmp_path, {"file_path": "~/notes"}, paths=["~/.ssh/**"], action="deny"))[0]
+
+
+async def test_asked(folder: Path) -> None:
+    """A person is asked about exactly this call, and told which file and why; where nobody is there, it is denied."""
+    approver, real = ScriptedApprover("Allow", "Deny"), folder.parent / "real"
+    given = {"file_path": "link/live.yaml"}
+    assert (await ran(folder, given, approver))[0]
+    assert not (await ran(folder, given, approver))[0]
+    assert approver.requests[0].prompt == (
+        f"'link/live.yaml', which leads to '{real}/config/live.yaml', is protected ('config/**'). Let Write do it?"
+    )
+    assert approver.requests[0].questions[0].scope == "action"
+    assert not (await ran(folder, given))[0]
+
+
+async def test_what_is_usually_protected(folder: Path) -> None:
+    """Without settings, keys and secrets and what git keeps are protected."""
+    hook = ProtectedPaths()
+    for path in (".env", "deep/.env.local", ".git/config", "~/.ssh/id_ed25519"):
+        result = await hook.before("tool:pre", {"tool_name": "Read", "tool_input": {"file_path": path}})
+        assert result.action == "ask_user"
+    result = await hook.before("tool:pre", {"tool_name": "Read", "tool_input": {"file_path": "environment.py"}})
+    assert result.action == "continue"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"files": [f"f{number}" for number in range(5_000)]},
+        {"command": " ".join(map(str, range(5_000)))},
+        ["config/live.yaml"],
+        "config/live.yaml",
+    ],
+    ids=["many", "words", "list", "text"],
+)
+async def test_odd_input(folder: Path, given: Any) -> None:
+    """Input that is too much to look through, or no object at all, is not let through unseen."""
+    registry = HookRegistry()
+    ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), "action": "deny"}).register(registry)
+    assert (await registry.emit("tool:pre", {"tool_name": "Write", "tool_input": given})).denied
+
+
+async def test_folder_of_the_session(folder: Path, tmp_path: Path) -> None:
+    """Relative paths are in the folder of the session, if no other is set; no hook can say otherwise."""
+    registry = HookRegistry()
+    ProtectedPaths.from_config({"paths": [f"{folder}/config/**"], "action": "deny"}).register(registry)
+    for cwd, path, ok in (
+        (folder, "config/x", False),
+        (tmp_path, "config/x", True),
+        (tmp_path, "project/config/x", False),
+    ):
+        async with SessionCoordinator(hooks=registry, cwd=cwd) as session:
+            assert (await session.call_tool("Write", {"file_path": path}, str)).ok is ok
+    registry.on(
+        "tool:pre", lambda event, data: HookResult.modify({"cwd": "/"}), priority=-1, name="liar", on_error="deny"
+    )
+    async with SessionCoordinator(hooks=registry, cwd=tmp_path) as session:
+        assert (await session.call_tool("Write", {"file_path": "config/x"}, str)).by == "liar"
+
+
+async def test_changed_by_others(folder: Path) -> None:
+    """A path that another hook puts in afterwards is looked at, too."""
+    registry = HookRegistry()
+    ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), "action": "deny"}).register(registry)
+
+    @registry.on("tool:pre", priority=400)
+    async def redirect(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"tool_input": {"file_path": "config/live.yaml"}})
+
+    given = {"tool_name": "Write", "tool_input": {"file_path": "src/a.py"}}
+    assert (await registry.emit("tool:pre", given)).denied
+
+
+async def test_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody knows the home folder that a pattern begins at, every call is stopped, and told why."""
+
+    def no_home() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    hook = ProtectedPaths.from_config({"paths": ["~/.ssh/**"], "action": "deny"})
+    result = await hook.before("tool:pre", {"tool_name": "Write", "tool_input": {"file_path": "a"}})
+    assert result.reason == "nobody knows the folder that '~/.ssh/**' begins at; leave it as it is, or ask the user"
+
+
+async def test_told_in_one_line(folder: Path) -> None:
+    """Odd characters of a path are shown, and a long one is cut."""
+    given = {"file_path": "config/\x1b[31m\n\u202e" + "x" * 400}
+    _, reason = await ran(folder, given, action="deny")
+    assert "\n" not in reason
+    assert not set("\x1b\u202e") & set(reason)
+    assert len(reason) < 700
+
+
+@pytest.mark.parametrize("paths", [[], ["config"], ["../x"], ["[z-a]/**"], ["~root/x"]])
+def test_patterns_that_cannot_work(paths: list[str]) -> None:
+    """A pattern that would protect nothing is refused."""
+    with pytest.raises(InvalidHookSettings, match="paths"):
+        ProtectedPaths.from_config({"paths": paths})

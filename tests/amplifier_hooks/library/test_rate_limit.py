@@ -1,0 +1,58 @@
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks.library.rate_limit import TOOLS_APART, RateLimit, RateLimitSettings
+
+pytestmark = pytest.mark.rule("LIB-8", "LIB-6")
+
+
+class Seconds:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+async def actions(registry: HookRegistry, *tools: str, session: str = "s") -> list[str]:
+    """What comes of a call of each of these tools."""
+    payloads = ({"session_id": session, "tool_name": tool, "tool_input": {}} for tool in tools)
+    return [(await registry.emit("tool:pre", payload)).action for payload in payloads]
+
+
+async def test_the_window_slides() -> None:
+    """A call is denied while the window is full, does not count then, and is let through as the window moves on."""
+    clock, registry = Seconds(), HookRegistry()
+    RateLimit(RateLimitSettings(calls=2, seconds=10), now=clock).register(registry)
+    assert await actions(registry, "Read") == ["continue"]
+    clock.now += 4
+    assert await actions(registry, "Read", "Write", "Read") == ["continue", "deny", "deny"]
+    assert await actions(registry, "Read", session="other") == ["continue"]
+    outcome = await registry.emit("tool:pre", {"session_id": "s", "tool_name": "Read", "tool_input": {}})
+    assert "try again in 6 s" in (outcome.reason or "")
+    clock.now += 6
+    assert await actions(registry, "Read", "Read") == ["continue", "deny"]
+
+
+async def test_each_tool_for_itself() -> None:
+    """Tools can be counted apart, and only some of them; made-up names beyond a limit share one count."""
+    registry = HookRegistry()
+    RateLimit(RateLimitSettings(calls=1, per="tool", match="Web*"), now=Seconds()).register(registry)
+    assert await actions(registry, "WebA", "WebB", "WebA", "Read", "Read") == [
+        "continue", "continue", "deny", "continue", "continue",
+    ]  # fmt: skip
+    assert await actions(registry, *(f"Web{number}" for number in range(TOOLS_APART))) == [
+        *["continue"] * (TOOLS_APART - 2 + 1),
+        "deny",
+    ]
+
+
+async def test_changed_input_counts_once() -> None:
+    """A call whose input another hook changes is looked at once."""
+    registry = HookRegistry()
+    RateLimit(RateLimitSettings(calls=1)).register(registry)
+    registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"changed": True}}), priority=400)
+    assert await actions(registry, "Read") == ["modify"]

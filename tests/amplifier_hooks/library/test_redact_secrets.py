@@ -1,0 +1,206 @@
+"""Secrets are taken out of prompts, of what tools are given, and of what they return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.effects.audit import AuditLog
+from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.library import RedactSecrets
+from amplifier_hooks.library.redact_secrets import RedactSecretsSettings
+from amplifier_hooks.testing import CollectingDisplay, RecordingContext, ScriptedApprover
+from tests.secrets_to_find import FOUND
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.rule("LIB-5")
+
+TOKEN = "ghp_" + "a1B2" * 9
+CLEAN = "[redacted: token]"
+
+
+def watched(**settings: Any) -> HookRegistry:
+    """A registry with the hook."""
+    registry = HookRegistry()
+    RedactSecrets(RedactSecretsSettings(**settings), environment={"MY_TOKEN": "swordfish-42"}).register(registry)
+    return registry
+
+
+@pytest.mark.fault("F-LC-06")
+async def test_everywhere(tmp_path: Path) -> None:
+    """No secret reaches a tool, another hook, the context, the screen, the host or the record."""
+    registry, context, display = watched(), RecordingContext(), CollectingDisplay()
+    reached: list[str] = []
+
+    @registry.on("*", priority=400)
+    async def others(event: str, data: Any) -> HookResult:
+        reached.append(repr(dict(data)))
+        return HookResult.inject(f"about {data.get('result', event)}")
+
+    def run(given: Any) -> Any:
+        reached.append(repr(given))
+        return {"out": [f"key: {TOKEN}", ("swordfish-42",)], "password": "hunter2", "lines": 7, "raw": b"x", TOKEN: 1}
+
+    log = AuditLog.open(tmp_path / "record.jsonl", key=AuditKey(b"\x07" * 32))
+    async with (
+        SessionCoordinator(hooks=registry, context=context, display=display, audit=log) as session,
+        session.turn(f"Use {TOKEN} please") as turn,
+    ):
+        given = {"command": f"curl -H 'X: {TOKEN}'", "env": {"API_KEY": "hunter2"}, "n": [1, None, True]}
+        result = await session.call_tool("Bash", given, run)
+    value = result.value
+    assert value == {
+        "out": [f"key: {CLEAN}", ("[redacted: known secret]",)],
+        "password": "[redacted: value of a secret name]",
+        "lines": 7,
+        "raw": b"x",
+        CLEAN: 1,
+    }
+    assert turn.prompt == f"Use {CLEAN} please"
+    texts = [
+        *reached,
+        *context.texts,
+        *map(str, display.messages),
+        repr(value),
+        (tmp_path / "record.jsonl").read_text(),
+    ]
+    for secret in (TOKEN, "hunter2", "swordfish-42"):
+        assert not [text for text in texts if secret in text]
+    assert "{'command': \"curl -H 'X: [redacted: token]'\"" in "".join(reached)
+    assert "2 secrets (token, value of a secret name) taken out of what Bash is given" in str(display.messages)
+
+
+async def test_asked_or_denied() -> None:
+    """Instead of taking a secret out, a call can be asked about or denied, and a prompt denied."""
+    approver = ScriptedApprover("Allow")
+    given = {"command": f"login {TOKEN}"}
+    seen: list[Any] = []
+    async with SessionCoordinator(hooks=watched(inputs="ask"), approvals=approver) as session:
+        assert (await session.call_tool("Bash", given, seen.append)).ok
+    assert seen == [given]
+    assert TOKEN not in approver.requests[0].prompt
+    async with SessionCoordinator(hooks=watched(inputs="deny", prompts="deny")) as session:
+        result = await session.call_tool("Bash", given, seen.append)
+        assert "holds 1 secret (token)" in (result.reason or "")
+        async with session.turn(f"Use {TOKEN}") as turn:
+            assert turn.denied
+    assert len(seen) == 1
+
+
+async def test_left_alone() -> None:
+    """What is set to be left alone is, and so are tools it is not for."""
+    for registry in (watched(inputs="leave", results="leave", prompts="leave"), watched(match="Fetch")):
+        async with SessionCoordinator(hooks=registry) as session:
+            result = await session.call_tool("Bash", {"command": TOKEN}, lambda given: given["command"])
+        assert result.value == TOKEN
+
+
+async def test_known() -> None:
+    """A secret that is known is found by its value, and never shown with the settings."""
+    settings = RedactSecretsSettings.model_validate({"known": ["correct horse battery"]})
+    registry = HookRegistry()
+    RedactSecrets(settings, environment={}).register(registry)
+    outcome = await registry.emit("prompt:submit", {"prompt": "it is correct horse battery"})
+    assert outcome.data["prompt"] == "it is [redacted: known secret]"
+    assert "horse" not in repr(settings)
+
+
+def circular() -> list[Any]:
+    """A list that holds itself."""
+    ring: list[Any] = [TOKEN]
+    ring.append(ring)
+    return ring
+
+
+@pytest.mark.parametrize("result", [circular(), [[None]] * 200_000], ids=["circular", "wide"])
+async def test_withheld(result: Any) -> None:
+    """A result that cannot be searched is withheld, with a reason the host can read."""
+    async with SessionCoordinator(hooks=watched()) as session:
+        outcome = await session.call_tool("Bash", {}, lambda _: result)
+    assert not outcome.ok
+    assert outcome.value is None
+    assert "the result of Bash cannot be searched for secrets" in str(outcome.error)
+
+
+@attrs.frozen
+class Answer:
+    """A tool's result that is an object."""
+
+    text: str
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        f"it is {TOKEN}".encode(),
+        {"a": bytearray(TOKEN, "ascii")},
+        {TOKEN},
+        Answer(TOKEN),
+        [Answer(f"\ud800{TOKEN}")],
+        Answer(f"a\n{TOKEN}"),
+    ],
+    ids=["bytes", "bytearray", "set", "object", "surrogate", "line"],
+)
+async def test_objects(result: Any) -> None:
+    """A result that is no text and shows a secret is withheld; one that shows none is let through as it is."""
+    fine = (b"bytes", {"set"}, Answer("text"), None, 3.5)
+    async with SessionCoordinator(hooks=watched()) as session:
+        assert not (await session.call_tool("Bash", {}, lambda _: result)).ok
+        assert (await session.call_tool("Bash", {}, lambda _: fine)).value == fine
+
+
+async def test_lists_of_a_secret_name() -> None:
+    """Texts in a list that stands under a secret's name are secrets as well; numbers and members of it are not."""
+    given = {"passwords": ["hunter2", ["hunter3", 4]], "token": {"kind": "none"}, "names": ["ann"]}
+    outcome = await watched().emit("tool:pre", {"tool_name": "Login", "tool_input": given})
+    hidden = "[redacted: value of a secret name]"
+    assert outcome.data["tool_input"] == {**given, "passwords": [hidden, [hidden, 4]]}
+
+
+async def test_unsearchable_input() -> None:
+    """Input that cannot be searched is denied."""
+    outcome = await watched().emit("tool:pre", {"tool_name": "Bash", "tool_input": {"x": circular()}})
+    assert outcome.denied
+
+
+async def test_tool_errors_stand() -> None:
+    """What a tool raises stays what it raised."""
+
+    def broken(_given: Any) -> None:
+        raise OSError("no disk")
+
+    async with SessionCoordinator(hooks=watched()) as session:
+        assert isinstance((await session.call_tool("Bash", {}, broken)).error, OSError)
+
+
+@pytest.mark.parametrize(("text", "secret"), [(text, secret) for text, _, secret in FOUND], ids=lambda text: text[:12])
+async def test_twice(text: str, secret: str) -> None:
+    """Every kind of secret is taken out, and what stands in its place is none."""
+    registry = HookRegistry()
+    known = {"known": ["correct horse battery"]}
+    RedactSecrets(RedactSecretsSettings.model_validate(known), environment={"MY_TOKEN": "swordfish-42"}).register(
+        registry
+    )
+    once = await registry.emit("prompt:submit", {"prompt": text})
+    assert secret not in once.data["prompt"]
+    assert once.modified
+    assert not (await registry.emit("prompt:submit", {"prompt": once.data["prompt"]})).modified
+
+
+async def test_names_twice() -> None:
+    """What stood under a secret's name is taken out once."""
+    once = await watched().emit("tool:pre", {"tool_name": "Login", "tool_input": {"password": "hunter2", "pin": ""}})
+    assert once.data["tool_input"] == {"password": "[redacted: value of a secret name]", "pin": ""}
+    assert not (await watched().emit("tool:pre", {"tool_name": "Login", **once.data})).modified
+
+
+async def test_elsewhere() -> None:
+    """Where a loop only tells what a tool returned, the result is replaced in the outcome."""
+    outcome = await watched().emit("tool:post", {"tool_name": "Bash", "tool_input": {}, "result": f"it is {TOKEN}"})
+    assert outcome.data["result"] == f"it is {CLEAN}"
+    assert outcome.user_message == "1 secret (token) taken out of what Bash returned"
