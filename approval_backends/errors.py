@@ -9,6 +9,7 @@ HookError
 │   ├── SessionTakenOver      another process owns this session now
 │   ├── RequestWithdrawn      the question was taken back before anybody answered
 │   └── TokenRefused          the gateway does not know this token, or not any more
+├── RequestSkipped            the person left it to others, or to later; it is open as before
 ├── GatewayRefusal            the gateway understood the client and does not do what it wants
 ├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
 ├── RulesUnreadable           a file of rules that is not there, or that others may write
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.errors import HookError, HookUsageError
+from amplifier_hooks.errors import ApprovalMismatch, HookError, HookUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +33,7 @@ __all__ = [
     "BackendUnavailable",
     "InvalidRules",
     "RequestMismatch",
+    "RequestSkipped",
     "RequestWithdrawn",
     "RulesUnreadable",
     "SessionTakenOver",
@@ -63,7 +65,7 @@ class TooManyRequests(BackendUnavailable):
         super().__init__(f"{limit} requests of this {whose} wait for an answer already, and no more may")
 
 
-class RequestMismatch(BackendUnavailable):
+class RequestMismatch(BackendUnavailable, ApprovalMismatch):
     """A request with this id is there already, and it is about something else."""
 
     def __init__(self, request: str) -> None:
@@ -98,6 +100,13 @@ class TokenRefused(BackendUnavailable):
 
     def __init__(self) -> None:
         super().__init__("the gateway refuses this token; take the one it printed when it started")
+
+
+class RequestSkipped(HookError):
+    """The person has seen the question and did not answer it. It is open as before, for them and for others."""
+
+    def __init__(self) -> None:
+        super().__init__("left open; nothing was decided")
 
 
 class GatewayRefusal(HookError):

@@ -10,6 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.sqlite import SqliteStore
@@ -19,6 +22,8 @@ from tests.conftest import require
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from amplifier_hooks.storage import Database, Migrations
 
 DSN: Final = os.environ.get("AMPLIFIER_TEST_POSTGRES") or "postgresql://postgres@127.0.0.1:5432/postgres"
 
@@ -55,6 +60,17 @@ async def server() -> str:
 
 
 @asynccontextmanager
+async def address(kind: str, folder: Path) -> AsyncIterator[str]:
+    """Where several processes find one store."""
+    if kind == "sqlite":
+        yield str(folder / "approvals.db")
+    else:
+        await server()
+        async with schema() as name:
+            yield f"{DSN}#{name}"
+
+
+@asynccontextmanager
 async def schema() -> AsyncIterator[str]:
     """The name of a schema that is gone afterwards."""
     import asyncpg
@@ -88,3 +104,18 @@ async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[Store
                 await fetch("UPDATE {schema}.moved SET moved = moved + $1", round(seconds * 1e6))
 
             yield StoreSubject(store, advance)
+
+
+@asynccontextmanager
+async def database(kind: str, folder: Path, *migrations: Migrations) -> AsyncIterator[Database]:
+    """An empty database of this kind, with these tables."""
+    if kind == "memory":
+        async with MemoryDatabase(*migrations) as memory:
+            yield memory
+    elif kind == "sqlite":
+        async with SqliteDatabase(folder / "hooks.db", *migrations) as file:
+            yield file
+    else:
+        await server()
+        async with schema() as name, PostgresDatabase(DSN, *migrations, schema=name) as shared:
+            yield shared

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from approval_backends.rules.subject import COMMAND_NAMES, Finding, TooMuch, is_texts, texts_of, words_in
+from amplifier_hooks.paths import COMMAND_NAMES, TooManyParts, is_texts, texts_of, words_in
+from approval_backends.rules.subject import Finding
 
 if TYPE_CHECKING:
     from approval_backends.rules.subject import Subject
@@ -98,7 +99,7 @@ class Commands:
         arguments = subject.named(self.names) if self.argument else subject.facts.arguments
         try:
             texts = texts_of([*arguments.values()])
-        except TooMuch:
+        except TooManyParts:
             return Finding(met=None, why="there is too much in the arguments to look through")
         # A list is one command: its items are words already, and each may be a whole script.
         words = [word for text in texts for word in words_in(text)]

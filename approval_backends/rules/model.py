@@ -10,9 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.matching import ANY, Matcher, MatchTimedOut, compile_matcher
+from amplifier_hooks.paths import PathPattern, as_paths
 from amplifier_hooks.ports import Risk, RuleEffect
 from approval_backends.rules.commands import CommandPattern, Commands, as_patterns
-from approval_backends.rules.paths import PathPattern, Paths, as_paths
+from approval_backends.rules.paths import Paths
 from approval_backends.rules.subject import Finding, Subject
 from approval_backends.rules.values import Arguments, Value, as_values
 

@@ -10,7 +10,8 @@ from attrs import evolve, frozen
 from amplifier_hooks.action import freeze
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.matching import MatchTimedOut, compile_matcher
-from approval_backends.rules.subject import Finding, TooMuch, leaves_of
+from amplifier_hooks.paths import TooManyParts, leaves_of
+from approval_backends.rules.subject import Finding
 
 if TYPE_CHECKING:
     from amplifier_hooks.matching import Matcher
@@ -137,6 +138,6 @@ def _anywhere(value: Value, given: object) -> bool | None:
             if met:
                 return True
             doubt = doubt or met is None
-    except TooMuch:
+    except TooManyParts:
         return None
     return None if doubt else False

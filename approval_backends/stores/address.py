@@ -7,17 +7,18 @@ postgresql://user@host/database#other_schema      the same, in another schema
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from amplifier_hooks.storage.place import state_folder
 from approval_backends.errors import UnknownStore
 
 if TYPE_CHECKING:
+    from amplifier_hooks.storage import Database, Migrations
     from approval_backends.stores.script import DatabaseStore
 
-__all__ = ["default_path", "store_at", "without_secrets"]
+__all__ = ["database_at", "default_path", "store_at", "without_secrets"]
 
 SERVER: Final = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -25,14 +26,8 @@ LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])password=[^&#]*", re.IGNO
 
 
 def default_path() -> Path:
-    """The file that is meant where nobody names one: `amplifier-hooks/approvals.db` where this user's state is kept.
-
-    That is `$XDG_STATE_HOME`, or `~/.local/state`; `%LOCALAPPDATA%` on Windows.
-    """
-    home = Path.home()
-    place = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
-    state = Path(place) if place and Path(place).is_absolute() else home / ".local" / "state"
-    return state / "amplifier-hooks" / "approvals.db"
+    """The file that is meant where nobody names one: `approvals.db` where this user's state is kept."""
+    return state_folder() / "approvals.db"
 
 
 def store_at(address: str | None = None) -> DatabaseStore:
@@ -40,22 +35,54 @@ def store_at(address: str | None = None) -> DatabaseStore:
 
     Raises `UnknownStore` for what is neither a path nor a server, and where the extra for the server is missing.
     """
-    if address is None or not SCHEME.match(address):
-        from approval_backends.stores.sqlite import SqliteStore
+    place = _place(address)
+    if isinstance(place, Server):
+        from approval_backends.stores.postgres import PostgresStore
 
-        if address is not None and not address.strip():
-            raise UnknownStore("the address is empty; name a file, or postgresql://…")
-        return SqliteStore(default_path() if address is None else Path(address).expanduser())
+        return PostgresStore(place.dsn, **place.options)
+    from approval_backends.stores.sqlite import SqliteStore
+
+    return SqliteStore(place or default_path())
+
+
+def database_at(address: str | None, file: str, *migrations: Migrations) -> Database:
+    """A database with these tables at the same address, not open yet; `file` in the same folder without one.
+
+    Raises `UnknownStore` as `store_at` does.
+    """
+    place = _place(address)
+    if isinstance(place, Server):
+        from amplifier_hooks.storage.postgres import PostgresDatabase
+
+        return PostgresDatabase(place.dsn, *migrations, **place.options)
+    from amplifier_hooks.storage.sqlite import SqliteDatabase
+
+    return SqliteDatabase(place or state_folder() / file, *migrations)
+
+
+class Server(NamedTuple):
+    """A database server, and which schema of it."""
+
+    dsn: str
+    options: dict[str, Any]
+
+
+def _place(address: str | None) -> Path | Server | None:
+    """A file or a server; None where nobody named one. Raises `UnknownStore`."""
+    if address is None:
+        return None
+    if not address.strip():
+        raise UnknownStore("the address is empty; name a file, or postgresql://…")
+    if not SCHEME.match(address):
+        return Path(address).expanduser()
     if not SERVER.match(address):
         raise UnknownStore(f"{without_secrets(address)} is neither a file nor postgresql://…; name one of them")
     from importlib.util import find_spec
 
-    from approval_backends.stores.postgres import PostgresStore
-
     if find_spec("asyncpg") is None:
         raise UnknownStore("PostgreSQL needs the extra 'postgres': pip install 'amplifier-hooks[postgres]'")
     dsn, _, schema = address.partition("#")
-    return PostgresStore(dsn, schema=schema) if schema else PostgresStore(dsn)
+    return Server(dsn, {"schema": schema} if schema else {})
 
 
 def without_secrets(address: str) -> str:

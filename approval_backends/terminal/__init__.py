@@ -2,6 +2,7 @@
 
 approvals     TerminalApprovals: the backend
 prompt        TerminalPrompt: one question, whoever asks it
+line          LinePrompt: a line of text, between two questions
 turns         one card at a time at each terminal
 device        whether there is a terminal, and how it is left
 held          what the program prints meanwhile
@@ -15,6 +16,7 @@ cells  masks  widths and wraps · covered secrets   ┘
 
 from approval_backends.terminal.approvals import TerminalApprovals
 from approval_backends.terminal.form import Chosen
+from approval_backends.terminal.line import LinePrompt
 from approval_backends.terminal.prompt import TerminalPrompt
 
-__all__ = ["Chosen", "TerminalApprovals", "TerminalPrompt"]
+__all__ = ["Chosen", "LinePrompt", "TerminalApprovals", "TerminalPrompt"]

@@ -28,12 +28,12 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from amplifier_hooks.errors import ApprovalTimeout
-from approval_backends.errors import BackendUnavailable
+from approval_backends.errors import BackendUnavailable, RequestSkipped
 from approval_backends.terminal.card import STYLES, Pages, Scene, Sheet, draw
 from approval_backends.terminal.cells import Line, Script
 from approval_backends.terminal.device import signals_told
 from approval_backends.terminal.edits import NotUsable, read_back, typed, writable
-from approval_backends.terminal.form import MESSAGE, Chosen, Form, begin, changed, kept, press, rearmed, said
+from approval_backends.terminal.form import MESSAGE, Chosen, Form, Later, begin, changed, kept, press, rearmed, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,13 +114,15 @@ class CardApplication:
         until: datetime,
         clock: Callable[[], datetime],
         more_waiting: Callable[[], int],
+        may_wait: bool = False,
     ) -> None:
         self._terminal = terminal
         self._until = until
         self._clock = clock
         self._more = more_waiting
         self._script = Script(ascii=not terminal.utf8)
-        self._form: Form = begin(request, 0.0)
+        self._may_wait = may_wait
+        self._form: Form = begin(request, 0.0, may_wait=may_wait)
         self._pages = Pages()
         self._sheet = Sheet((), 0, ())
         self._seen: object = None
@@ -131,7 +133,9 @@ class CardApplication:
         """The signal that ends the program once the terminal is restored."""
 
     async def run(self, file: TextIO) -> Chosen:
-        """Show it there. Raises what `end` was told, `ApprovalTimeout` at zero, and `BackendUnavailable`.
+        """Show it there.
+
+        Raises what `end` was told, `ApprovalTimeout` at zero, `RequestSkipped`, and `BackendUnavailable`.
 
         However it ends, cancelled too, the terminal is as it was, and what was typed at the card is gone.
         """
@@ -159,7 +163,7 @@ class CardApplication:
             )
             clear_typeahead(source)
             self._terminal.forget_typed()
-            self._form = begin(self._form.request, loop.time())
+            self._form = begin(self._form.request, loop.time(), may_wait=self._may_wait)
             ticking = asyncio.ensure_future(self._tick())
             try:
                 return await self._app.run_async(set_exception_handler=False)
@@ -297,8 +301,11 @@ class CardApplication:
             self._escape.cancel()
             self._escape = None
 
-    def _go_on(self, result: Form | Chosen) -> None:
+    def _go_on(self, result: Form | Chosen | Later) -> None:
         if self._app.is_done or not self._app.is_running:
+            return
+        if isinstance(result, Later):
+            self._app.exit(exception=RequestSkipped())
             return
         if isinstance(result, Chosen):
             self._app.exit(result=result)

@@ -4,6 +4,7 @@
     card ─ letter or arrow ─▶ another answer is selected ─ Enter ─▶ it is given
       ├ m ▶ message ─ Enter ─▶ denied, with the message       Enter counts when no other key came right before it:
       ├ e ▶ edit ─ Ctrl-S ─▶ changes ─ Enter ─▶ allowed, edited   a finger is slower than a paste
+      ├ l ▶ later: the card goes, nothing is decided    only where the question can come back
       └ v ▶ exact arguments
 
 Nothing allows unless it was selected here, on this card, by a key of its own; whoever has not read to the end, or is
@@ -29,6 +30,7 @@ __all__ = [
     "MESSAGE",
     "Chosen",
     "Form",
+    "Later",
     "Page",
     "Verb",
     "begin",
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
-Does = Literal["choose", "message", "edit"]
+Does = Literal["choose", "message", "edit", "later"]
 
 ARMING: Final = 0.5
 """Seconds in which nothing counts: after the card came up, after it came back, after a key that was lost."""
@@ -52,6 +54,8 @@ CODE: Final = 4
 MESSAGE: Final = 2_000
 """Characters a message may have."""
 
+OPENS: Final[Mapping[Does, Page]] = {"message": "message", "edit": "edit"}
+"""What has a page of its own."""
 LETTERS: Final[Mapping[str, str]] = {"reject_once": "d", "reject_always": "n", "allow_once": "a", "allow_always": "w"}
 WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "allow_once": ("Allow once", frozenset({"allow", "allow once", "approve", "approve once", "yes"})),
@@ -69,6 +73,11 @@ class Chosen:
     option: Option
     message: str | None = None
     arguments: Mapping[str, Any] | None = None
+
+
+@frozen
+class Later:
+    """Somebody looked, and left it open."""
 
 
 @frozen
@@ -191,9 +200,10 @@ class Form:
         return now >= max(self.opens, self.enters)
 
 
-def begin(request: ApprovalRequest, now: float) -> Form:
-    """A fresh card, with a refusal selected. The request has to offer one."""
-    return Form(request=request, offered=verbs_of(request), opens=now + ARMING, enters=now + ARMING)
+def begin(request: ApprovalRequest, now: float, *, may_wait: bool = False) -> Form:
+    """A fresh card, with a refusal selected. The request has to offer one. One that may wait can be left open."""
+    offered = (*verbs_of(request), *([Verb("l", "Later", "later")] if may_wait else ()))
+    return Form(request=request, offered=offered, opens=now + ARMING, enters=now + ARMING)
 
 
 def rearmed(form: Form, now: float) -> Form:
@@ -256,7 +266,7 @@ def changed(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def press(form: Form, key: str, now: float) -> Form | Chosen:
+def press(form: Form, key: str, now: float) -> Form | Chosen | Later:
     """What a key does. Keys have names (`enter`, `left`, `pagedown`) or are the character they write."""
     if key == "interrupt":
         return _refuse(form)
@@ -273,7 +283,7 @@ def press(form: Form, key: str, now: float) -> Form | Chosen:
     return evolve(pressed, enters=max(pressed.enters, now + PAUSE))
 
 
-def _confirm(form: Form, now: float) -> Form | Chosen:
+def _confirm(form: Form, now: float) -> Form | Chosen | Later:
     verb = form.verb
     if form.page == "exact":
         return _to(form, "action", now)
@@ -282,7 +292,7 @@ def _confirm(form: Form, now: float) -> Form | Chosen:
     if form.wants_code and form.code.upper() != code_of(form.digest):
         return evolve(form, code="", note="not that")
     if verb.option is None:
-        return _to(form, "edit" if verb.does == "edit" else "message", now)
+        return _to(form, OPENS[verb.does], now) if verb.does in OPENS else Later()
     if verb.allows:
         return Chosen(verb.option, arguments=form.arguments if form.page == "changes" else None)
     return Chosen(verb.option, message=form.message.strip() or None)
@@ -339,9 +349,8 @@ def _character(form: Form, key: str, now: float) -> Form:
     for index, verb in enumerate(form.verbs):
         if verb.letter == key.casefold():
             selected = _select(form, index, now)
-            return (
-                selected if verb.does == "choose" else _to(selected, "edit" if verb.does == "edit" else "message", now)
-            )
+            page = OPENS.get(verb.does)
+            return selected if page is None else _to(selected, page, now)
     return form
 
 

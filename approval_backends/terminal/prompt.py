@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.escape import clip, for_log
-from approval_backends.errors import BackendUnavailable, RequestWithdrawn
+from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
 from approval_backends.terminal.device import terminal_of
 from approval_backends.terminal.held import held_back
 from approval_backends.terminal.turns import turns_at
@@ -50,20 +50,22 @@ class TerminalPrompt:
         *,
         until: datetime | None = None,
         more_waiting: Callable[[], int] = lambda: 0,
+        may_wait: bool = False,
     ) -> Chosen:
         """Show the request, wait for an answer, restore the terminal.
 
         The card counts down to `until`, by default the request's own end. `more_waiting` says how many questions wait
-        beside those that wait here. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
-        `BackendUnavailable` where nobody can be asked, or the terminal goes away. Cancelling it takes the card away;
-        the message of the cancellation, if there is one, is what the person reads about it.
+        beside those that wait here. With `may_wait` the person can leave it open, which raises `RequestSkipped`. Raises
+        `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and `BackendUnavailable` where nobody can be
+        asked, or the terminal goes away. Cancelling it takes the card away; the message of the cancellation, if there
+        is one, is what the person reads about it.
         """
         terminal = terminal_of(*self._streams)
         if all(option.allows for option in request.options):
             raise BackendUnavailable("the request offers nothing to refuse with")
         until = until or request.expires
         gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        showing = asyncio.ensure_future(self._show(request, terminal, until, more_waiting))
+        showing = asyncio.ensure_future(self._show(request, terminal, until, more_waiting, may_wait=may_wait))
         self._asked[request.id] = gone
         try:
             both: set[asyncio.Future[Any]] = {showing, gone}
@@ -94,7 +96,13 @@ class TerminalPrompt:
         return True
 
     async def _show(
-        self, request: ApprovalRequest, terminal: Terminal, until: datetime, more_waiting: Callable[[], int]
+        self,
+        request: ApprovalRequest,
+        terminal: Terminal,
+        until: datetime,
+        more_waiting: Callable[[], int],
+        *,
+        may_wait: bool,
     ) -> Chosen:
         from prompt_toolkit.application import in_terminal
 
@@ -108,6 +116,7 @@ class TerminalPrompt:
                 until=until,
                 clock=self._clock,
                 more_waiting=lambda: turns.waiting + more_waiting(),
+                may_wait=may_wait,
             )
             try:
                 with terminal.screen() as screen, held_back(terminal.number):
@@ -122,6 +131,9 @@ class TerminalPrompt:
             choice = showing.result()
         except ApprovalTimeout:
             terminal.say(spoken(request, expired(request, self._clock())))
+            raise
+        except RequestSkipped as skipped:
+            terminal.say(spoken(request, str(skipped)))
             raise
         except BackendUnavailable as problem:
             terminal.say(spoken(request, f"denied; {problem}"))

@@ -7,9 +7,7 @@ import json
 import signal
 import sys
 from collections import Counter
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,24 +15,10 @@ from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider, Record
 from approval_backends.testing import ALLOW, ROBIN
 from tests.approval_backends.worker import request, store_at
-from tests.stores import DSN, FILES, schema, server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.stores import FILES, address
 
 WORKER = Path(__file__).with_name("worker.py")
 ROOT = WORKER.parent.parent.parent
-
-
-@asynccontextmanager
-async def address(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Where processes find their store."""
-    if kind == "sqlite":
-        yield str(folder / "approvals.db")
-    else:
-        await server()
-        async with schema() as name:
-            yield f"{DSN}#{name}"
 
 
 async def started(*arguments: str) -> asyncio.subprocess.Process:

@@ -233,6 +233,7 @@ def test_too_much_to_look_at(project: Path) -> None:
 def test_costly_patterns(project: Path) -> None:
     """A pattern that takes too long over a path counts against the call."""
     pattern = "/" + "**/a*/" * 40 + "b"
-    path = "/" + "a/" * 400 + "c"
+    path = "/" + "a/" * 400 + "b/c"
     assert judged("deny", f"'{pattern}'", project, path=path)
     assert not judged("allow", f"'{pattern}'", project, path=path)
+    assert not judged("deny", f"'{pattern}'", project, path=path.replace("b", "d")), "it lacks what every match has"

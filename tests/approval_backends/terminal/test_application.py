@@ -44,6 +44,7 @@ def test_sizes(size: tuple[int, int]) -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08")
 def test_unread() -> None:
@@ -60,6 +61,7 @@ def test_unread() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 def test_too_small() -> None:
     """On a screen too small to read on, only refusing is left; a larger one brings the card back, and nothing moved."""
@@ -77,6 +79,7 @@ def test_too_small() -> None:
     person.child.close()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-10")
 def test_what_else_is_printed(tmp_path: Path) -> None:
@@ -145,6 +148,7 @@ def test_closed_terminal(tmp_path: Path) -> None:
     assert report.read_text() == "BackendUnavailable the terminal's input ended before an answer"
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_stop_and_go_on() -> None:

@@ -16,6 +16,7 @@ from approval_backends.terminal.form import (
     PAUSE,
     Chosen,
     Form,
+    Later,
     begin,
     changed,
     code_of,
@@ -50,7 +51,7 @@ def after(card: Form, *keys: str, length: int = 5) -> Form:
     return card
 
 
-def confirmed(card: Form) -> Form | Chosen:
+def confirmed(card: Form) -> Form | Chosen | Later:
     """What Enter comes to, after a while."""
     return press(card, "enter", 1_000.0)
 
@@ -66,6 +67,7 @@ def test_what_can_allow(steps: list[tuple[str, float]], risk: str, length: int, 
         now += pause
         times.append(now)
         result = press(card, key, now)
+        assert not isinstance(result, Later)
         if isinstance(result, Chosen):
             if result.option.allows:
                 assert key == "enter"
@@ -211,6 +213,16 @@ def test_message_and_edit() -> None:
     assert allowed.arguments == arguments
     assert edited.digest != card.digest
     assert after(edited, "escape").arguments is None
+
+
+@pytest.mark.rule("CLI-2", "BCK-1")
+def test_later() -> None:
+    """Only a question that may wait can be left open, with its letter and Enter; until then keys count as for any."""
+    card = begin(a_request(), 0.0, may_wait=True).drawn(width=80, rows=10, length=5, fits=True)
+    assert confirmed(after(card, "l")) == Later()
+    assert press(after(card, "l"), "enter", 0.1) != Later()
+    assert after(form(), "l").verb == form().verb
+    assert isinstance(confirmed(evolve(after(card, "l"), fits=False)), Chosen)
 
 
 @pytest.mark.rule("BCK-1", "APR-11")

@@ -77,6 +77,7 @@ def test_always_says_what_it_covers() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("APR-7")
 def test_edited_arguments() -> None:
     """Arguments are edited as JSON; what is no JSON is said, and what changes is shown before it counts."""
@@ -93,6 +94,7 @@ def test_edited_arguments() -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-01", "F-CLI-02")
 def test_typed_ahead_and_pasted() -> None:
@@ -122,6 +124,7 @@ def test_keys_that_refuse(key: str) -> None:
     person.leaves()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("BCK-1", "APR-4")
 @pytest.mark.fault("F-CLI-05")
 def test_taken_away() -> None:

@@ -1,0 +1,35 @@
+"""What only the store in PostgreSQL does: the short ways, beside the scripts they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from approval_backends.lifecycle import Record
+from approval_backends.stores.postgres import PostgresStore
+from approval_backends.testing import ALLOW, DENY, a_request, an_answer
+from tests.stores import DSN, schema, server
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import Option
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.rule("BCK-8")
+@pytest.mark.parametrize("option", [ALLOW, DENY])
+async def test_the_short_way_says_what_is_stored(option: Option) -> None:
+    """What a short decision returns is, to the last field, what a reading finds."""
+    await server()
+    async with schema() as name, PostgresStore(DSN, schema=name) as store, PostgresStore(DSN, schema=name) as other:
+        request = a_request()
+        asked = await store.submit(request, epoch=3)
+        assert await other.get(request.id) == asked
+        decided = await store.answer(an_answer(request, option))
+        assert isinstance(decided, Record)
+        assert decided == await other.get(request.id)
+        assert [event.kind for event in await other.events(request.id)] == [
+            "submitted",
+            "approve" if option.allows else "deny",
+        ]
