@@ -33,7 +33,7 @@ class Approval:
     """What became of a request. `allowed` is not the same as `approved`: a default may allow what nobody answered.
 
     `took` is in seconds. `grants` are the standing answers that made asking unnecessary, and `hook` is the hook that
-    said no before anybody was asked.
+    said no before anybody was asked. `mismatch` says that the same question had been asked about another action.
     """
 
     status: Ending
@@ -44,6 +44,7 @@ class Approval:
     took: float | None = None
     grants: tuple[StandingAnswer, ...] = ()
     hook: str | None = None
+    mismatch: bool = False
 
     @property
     def option(self) -> Option | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from amplifier_hooks.claims import answered_digest
 from amplifier_hooks.dispatch import describe
@@ -28,7 +28,7 @@ from amplifier_hooks.effects.approval.lease import CARE, Lease
 from amplifier_hooks.effects.approval.request import Origin, build
 from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.effects.deadline import TooLate, Withdrawn, within
-from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout, HookError, InputNotFreezable
+from amplifier_hooks.errors import ApprovalMismatch, ApprovalPending, ApprovalTimeout, HookError, InputNotFreezable
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Decision
@@ -194,7 +194,8 @@ class Approver:
         except RecordUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
-            return unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
+            said = unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
+            return evolve(said, mismatch=isinstance(error, ApprovalMismatch))
         finally:
             self._open.discard(stop)
 

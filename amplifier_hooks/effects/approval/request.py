@@ -61,16 +61,18 @@ class Origin:
         return risk if risk in ("low", "medium", "high") else "high"
 
 
-def request_id(action: Action, call: str | None, attempt: int) -> str:
+def request_id(action: Action, call: str | None, attempt: int, questions: tuple[Question, ...] = ()) -> str:
     """The id of a question: the same after a restart for the same call, and different for every other.
 
-    An action that belongs to no call gets an id that nobody can come back to. Every part has its length before it, so
-    that no two questions are spelt alike.
+    It is another one, too, once a hook that asks has changed: what somebody said to the old version does not count for
+    the new one. An action that belongs to no call gets an id that nobody can come back to. Every part has its length
+    before it, so that no two questions are spelt alike.
     """
     if call is None:
         return uuid4().hex
     hashed = hashlib.sha256(DOMAIN)
-    for part in (action.tenant, action.session, action.event, call, str(attempt)):
+    versions = [part for question in questions for part in (question.hook, question.version)]
+    for part in (action.tenant, action.session, action.event, call, str(attempt), *versions):
         data = part.encode("utf-8", "surrogatepass")
         hashed.update(len(data).to_bytes(8, "big"))
         hashed.update(data)
@@ -86,8 +88,18 @@ def build(
     returns = durable and call is not None
     arguments = action.input()
     view = DataView(arguments) if isinstance(arguments, dict) else DataView()
+    questions = tuple(
+        Question(
+            hook=ask.hook_name,
+            prompt=ask.prompt,
+            version=origin.version(ask.hook_name),
+            scope=ask.scope,
+            key=ask.key,
+        )
+        for ask in outcome.asks
+    )
     return ApprovalRequest(
-        id=request_id(action, call, attempt),
+        id=request_id(action, call, attempt, questions),
         tenant=action.tenant,
         session=action.session,
         agent=origin.agent,
@@ -95,16 +107,7 @@ def build(
         tool=action.tool,
         arguments=view,
         digest=action.digest,
-        questions=tuple(
-            Question(
-                hook=ask.hook_name,
-                prompt=ask.prompt,
-                version=origin.version(ask.hook_name),
-                scope=ask.scope,
-                key=ask.key,
-            )
-            for ask in outcome.asks
-        ),
+        questions=questions,
         options=offered(outcome.asks),
         default=default_of(outcome, origin),
         created=now,

@@ -14,6 +14,7 @@
     recorder      the front of one session to its record
     sinks         two records in two failure domains
     heads         the head of the chain, in a database
+    marks         how far that database was, in the log
     arguments     what was called with, in a database, for a limited time
     key           the key that signs
     reader        a file of the log as lines

@@ -7,7 +7,8 @@ LogUnavailable (OSError)   base of what keeps a record from being written; gates
 ├── LogForked              it was opened by the process this one was forked from
 ├── LogHangs               the disk does not answer in time
 ├── UnsafeLog              others could read or replace the file or its key, or it is no plain file
-└── LogCut                 the store knows of lines that the file does not have; the operator decides
+├── LogCut                 the store knows of lines that the file does not have; the operator decides
+└── StoreReplaced          the file knows of a store that is not this one, or was further; the same
 MalformedLine (ValueError) bytes that are no line of a log
 └── TornLine               a line without an end, as a crash leaves it
 HeadConflict               two hashes for one line; somebody has written a log anew
@@ -30,6 +31,7 @@ __all__ = [
     "LogUnavailable",
     "MalformedLine",
     "RecordUnavailable",
+    "StoreReplaced",
     "TornLine",
     "UnsafeLog",
 ]
@@ -69,6 +71,10 @@ class UnsafeLog(LogUnavailable):
 
 class LogCut(LogUnavailable):
     """The store remembers lines that the file lacks, or another hash for them."""
+
+
+class StoreReplaced(LogUnavailable):
+    """The file was written beside another store, or beside this one when more had happened in it."""
 
 
 class HeadConflict(HookError):

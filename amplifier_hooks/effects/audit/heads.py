@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import secrets
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from amplifier_hooks.effects.audit.errors import HeadConflict
-from amplifier_hooks.ports import Head
+from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.storage import Migrations, Statement
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ HEADS: Final = Migrations(
             )
             """,
         ),
+        ("CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",),
     ),
 )
 """Open the database with these: `SqliteDatabase(path, HEADS)`."""
@@ -34,10 +36,19 @@ COLUMNS: Final = "log, segment, size, head, note"
 
 
 class StoredHeads:
-    """A `HeadStore` on any database of `storage`. Belongs to the event loop that opened the database."""
+    """A `MarkedStore` on any database of `storage`. Belongs to the event loop that opened the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @classmethod
+    async def beside(cls, database: Database) -> Self:
+        """In a database that is open and has other tables: kept beside what the log is about.
+
+        Then neither can be replaced alone without being noticed. Raises `StoreUnavailable`.
+        """
+        await database.migrate(HEADS)
+        return cls(database)
 
     async def latest(self, log: str) -> Head | None:
         """The latest head of a log, if there is one. Raises `StoreUnavailable`."""
@@ -50,6 +61,15 @@ class StoredHeads:
         Raises `HeadConflict` and `StoreUnavailable`. Cancelling it leaves open whether it is kept.
         """
         await self._database.run(_kept(head))
+
+    async def marked(self) -> StoreMark | None:
+        """How far the store has counted. Raises `StoreUnavailable`."""
+        rows = await self._database.fetch("SELECT store, number FROM {schema}.audit_store")
+        return StoreMark(store=rows[0][0], number=rows[0][1]) if rows else None
+
+    async def mark(self) -> StoreMark:
+        """Count once more. Raises `StoreUnavailable`. Cancelling it leaves open whether that counted."""
+        return await self._database.run(_counted(secrets.token_hex(8)))
 
 
 def _kept(head: Head) -> Script[None]:
@@ -68,6 +88,16 @@ def _kept(head: Head) -> Script[None]:
         "WHERE log = $1 AND (segment < $2 OR (segment = $2 AND size < $3))",
         values,
     )
+
+
+def _counted(name: str) -> Script[StoreMark]:
+    """Count; a store that never did is given its name."""
+    ((store, number),) = yield Statement(
+        "INSERT INTO {schema}.audit_store AS s (one, store, number) VALUES (1, $1, 1) "
+        "ON CONFLICT (one) DO UPDATE SET number = s.number + 1 RETURNING store, number",
+        (name,),
+    )
+    return StoreMark(store=store, number=number)
 
 
 def _head(row: Sequence[Any]) -> Head:

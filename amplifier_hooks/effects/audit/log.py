@@ -10,24 +10,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.effects.audit.encoding import Encoder, Heavy
-from amplifier_hooks.effects.audit.errors import LogCut, LogHangs, LogUnavailable
+from amplifier_hooks.effects.audit.errors import LogCut, LogHangs, LogUnavailable, StoreReplaced
 from amplifier_hooks.effects.audit.files import Files
 from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.effects.audit.marks import MARKED, last_mark
 from amplifier_hooks.effects.audit.redact import Redactor
 from amplifier_hooks.effects.audit.segments import Segments, hash_at
 from amplifier_hooks.effects.audit.writer import Mark, Pace, Writer
 from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import Head
+from amplifier_hooks.ports import Head, MarkedStore
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from amplifier_hooks.effects.audit.checkpoint import Signer
-    from amplifier_hooks.ports import Clock, HeadStore
+    from amplifier_hooks.ports import Clock, HeadStore, StoreMark
 
 __all__ = ["AuditLog"]
 
@@ -40,6 +43,9 @@ LOOKS: Final = 8
 """Times that whoever waits is looked after meanwhile."""
 
 LONGEST_NAME: Final = 256
+
+ACCEPT: Final = "amplifier-hooks audit accept"
+"""The command that does what the arguments do."""
 
 Waiting = deque[tuple[float, asyncio.Future[Mark]]]
 """Until when somebody waits for the disk, the first one first."""
@@ -62,6 +68,7 @@ class AuditLog:
         heads: HeadStore | None = None,
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
+        accept_store: bool = False,
     ) -> None:
         self.path = path
         self._writer = writer
@@ -69,13 +76,16 @@ class AuditLog:
         self._patience = patience
         self._heads = heads
         self._anchor = anchor
+        self._marks = heads if isinstance(heads, MarkedStore) else None
         self._accept_cut = accept_cut
+        self._accept_store = accept_store
         self._pool = DaemonPool(1, "audit-encoding")
         self._elsewhere = heads is not None or anchor is not None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
         self._publishing: set[asyncio.Task[None]] = set()
         self._compared: asyncio.Task[None] | None = None
+        self._unmarked = False
         self._closed = False
         writer.told = self._tell
 
@@ -93,6 +103,7 @@ class AuditLog:
         heads: HeadStore | None = None,
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
+        accept_store: bool = False,
         patience: float = PATIENCE,
         pace: Pace | None = None,
         clock: Clock | None = None,
@@ -108,9 +119,11 @@ class AuditLog:
             session: The same for one session.
             redact: Whether secrets are hidden; see `Redactor`.
             known: Secrets to hide, by their value.
-            heads: Where the head of the chain is kept as well. A log that lacks what is known there is not written.
+            heads: Where the head of the chain is kept as well. A log that lacks what is known there is not written. A
+                `MarkedStore` is known to the log in turn: beside an older copy of it the log is not written either.
             anchor: Called with every signed note that is on disk.
             accept_cut: Go on with a log that lacks what `heads` knows, in a new segment that says so.
+            accept_store: Go on beside a store that is not the one, or not as far as, the log knows; the log says so.
             patience: Seconds a record may wait for the disk.
             pace: How often it is signed and synced, and when the next segment begins.
             clock: The time of day.
@@ -131,7 +144,16 @@ class AuditLog:
         writer.start()
         hiding = _hiding(signer, writer.strand.opening.log)
         encoder = Encoder(Redactor(hiding, known=known) if redact else None)
-        return cls(writer, encoder, path, patience=patience, heads=heads, anchor=anchor, accept_cut=accept_cut)
+        return cls(
+            writer,
+            encoder,
+            path,
+            patience=patience,
+            heads=heads,
+            anchor=anchor,
+            accept_cut=accept_cut,
+            accept_store=accept_store,
+        )
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -149,10 +171,20 @@ class AuditLog:
         if self._elsewhere:
             self._loop = asyncio.get_running_loop()
             await self._comparison()
+            self._unmarked = True
         if durable or self._writer.down:
             await self._on_disk(self._writer.append, piece)
         else:
             self._writer.append(piece)
+
+    async def check(self) -> None:
+        """Do now what is done before the first record: compare the log with what is kept elsewhere.
+
+        Raises `LogCut`, `StoreReplaced`, and other kinds of `LogUnavailable` as long as records are refused.
+        """
+        await self._comparison()
+        if self._writer.down:
+            raise LogUnavailable(f"{self.path} could not be written the last time, and is tried again")
 
     async def close(self) -> None:
         """Write what is there, sign it, say that the log is closed, and let go of it. Twice is harmless.
@@ -167,6 +199,8 @@ class AuditLog:
         except LogUnavailable:
             await self._on_disk(self._writer.abandon)
             raise
+        if self._unmarked and self._marks is not None:
+            await asyncio.wait({asyncio.ensure_future(self._mark(self._marks))}, timeout=self._patience)
         await self._on_disk(self._writer.end)
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=self._patience)
@@ -217,13 +251,26 @@ class AuditLog:
                 told = self._anchor(mark.note)
                 if inspect.isawaitable(told):
                     await told
+            if self._marks is not None and self._unmarked and not self._closed:
+                await self._mark(self._marks)
         except Exception as error:  # noqa: BLE001  # the line is on disk; the next head says all this one does
             log.error("audit_head_not_kept", size=mark.size, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
-    async def _comparison(self) -> None:
-        """Before anything is written: compare the files with the head that is kept elsewhere.
+    async def _mark(self, store: MarkedStore) -> None:
+        """Let the store count, and keep how far it has. Only for what was written since: a mark is no news itself."""
+        self._unmarked = False
+        try:
+            mark = await store.mark()
+            self._writer.append(self._encode(MARKED, attrs.asdict(mark)))
+        except Exception as error:  # noqa: BLE001  # the next mark says all this one does
+            self._unmarked = True
+            log.error("audit_store_not_marked", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
-        Raises `LogCut`; and `LogUnavailable` when the head cannot be read, to be tried again with the next record.
+    async def _comparison(self) -> None:
+        """Before anything is written: compare the files with what is kept elsewhere.
+
+        Raises `LogCut`, `StoreReplaced`; and `LogUnavailable` when that cannot be read, to be tried again with the next
+        record.
         """
         if self._heads is None:
             return
@@ -234,18 +281,39 @@ class AuditLog:
     async def _compare(self, heads: HeadStore) -> None:
         try:
             head = await heads.latest(self._writer.strand.opening.log)
+            mark = None if self._marks is None else await self._marks.marked()
         except Exception as error:
             raise LogUnavailable(f"the head of the record cannot be read: {error}") from error
+        known = None if self._marks is None else await self._pool.run(last_mark, self.path)
+        replaced = known is not None and (mark is None or mark.store != known.store or mark.number < known.number)
+        if known is not None and replaced and not self._accept_store:
+            raise StoreReplaced(
+                f"{self.path} was written beside {_told(known)}, and the store that is there is {_told(mark)}; put the "
+                f"right one back, or find out why and go on beside this one: {ACCEPT}, or accept_store=True"
+            )
         if head is not None and await self._pool.run(hash_at, self.path, head.segment, head.size) != head.head:
-            known = f"line {head.size} of segment {head.segment}"
-            if not self._accept_cut:
-                raise LogCut(
-                    f"{self.path} has not got {known} as it was; keep what is there, find out why, and pass "
-                    "accept_cut=True to go on in a new segment"
-                )
-            log.error("audit_cut_accepted", path=str(self.path), size=head.size)
-            await self._on_disk(self._writer.leave, "cut")
+            await self._go_past(head)
         self._writer.release()
+        if known is not None and replaced:
+            log.error("audit_store_accepted", path=str(self.path), known=_told(known), found=_told(mark))
+            facts = {"known": attrs.asdict(known), "found": mark and attrs.asdict(mark)}
+            await self._on_disk(self._writer.append, self._encode("store.accepted", facts))
+            self._unmarked = True
+
+    async def _go_past(self, head: Head) -> None:
+        """The log lacks what the store knows. Raises `LogCut`, unless that was accepted."""
+        known = f"line {head.size} of segment {head.segment}"
+        if not self._accept_cut:
+            raise LogCut(
+                f"{self.path} has not got {known} as it was; keep what is there, find out why, and go on in a new "
+                f"segment: {ACCEPT}, or accept_cut=True"
+            )
+        log.error("audit_cut_accepted", path=str(self.path), size=head.size)
+        await self._on_disk(self._writer.leave, "cut")
+
+
+def _told(mark: StoreMark | None) -> str:
+    return "one that was never marked" if mark is None else f"the store {clip(mark.store, 8)} at mark {mark.number}"
 
 
 def _signer(path: Path, key: Signer | str | Path | None) -> Signer:

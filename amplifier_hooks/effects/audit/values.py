@@ -14,12 +14,15 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from attrs import define, field
 
-from amplifier_hooks.effects.audit.redact import Redactor, is_text
+from amplifier_hooks.linear import is_text
+
+if TYPE_CHECKING:
+    from amplifier_hooks.effects.audit.redact import Redactor
 
 __all__ = ["DEPTH", "ITEMS", "LONGEST_INT", "Tamer", "TooMuch", "omitted"]
 

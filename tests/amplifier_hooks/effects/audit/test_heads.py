@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import attrs
 import pytest
 
+from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.effects.audit import AuditLog, LogUnavailable
-from amplifier_hooks.effects.audit.errors import HeadConflict, LogCut
+from amplifier_hooks.effects.audit.errors import HeadConflict, LogCut, StoreReplaced
 from amplifier_hooks.effects.audit.heads import HEADS, StoredHeads
 from amplifier_hooks.effects.audit.key import AuditKey
+from amplifier_hooks.effects.audit.marks import last_mark
 from amplifier_hooks.effects.audit.writer import Pace
-from amplifier_hooks.ports import Head
+from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.storage import StoreUnavailable
 from amplifier_hooks.storage.memory import MemoryDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.testing import RecordingContext
 from tests.records import entries, facts, kinds
 from tests.stores import DSN
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = AuditKey(b"\x07" * 32)
+NONE = StoreMark(store="", number=0)
 HEAD = Head(log="5b" * 16, segment=1, size=10, head="9f" * 32, note="signed")
 
 
@@ -61,6 +66,10 @@ async def test_latest(tmp_path: Path, kind: str) -> None:
         with pytest.raises(HeadConflict, match="line 11 in segment 2"):
             await heads.put(attrs.evolve(next_segment, head="bb" * 32))
         assert await heads.latest("other") is None
+        assert await heads.marked() is None
+        first, second = await heads.mark(), await heads.mark()
+        assert (first.number, second) == (1, StoreMark(store=first.store, number=2))
+        assert await heads.marked() == second
 
 
 @pytest.mark.rule("AUD-2")
@@ -128,6 +137,7 @@ async def cut_log(path: Path, heads: StoredHeads) -> bytes:
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
+@pytest.mark.fault("F-ST-09")
 @pytest.mark.parametrize("change", ["cut", "rewritten"])
 async def test_cut(tmp_path: Path, change: str) -> None:
     """A log that lacks what the store knows is neither written nor signed, until somebody says that it may be."""
@@ -142,7 +152,7 @@ async def test_cut(tmp_path: Path, change: str) -> None:
             await log.close()
             data = path.read_bytes()
         log = AuditLog.open(path, key=KEY, heads=heads)
-        with pytest.raises(LogCut, match="line 6 of segment 1"):
+        with pytest.raises(LogCut, match="line 7 of segment 1"):
             await log.write("note", {}, durable=True)
         with pytest.raises(LogCut):
             await log.close()
@@ -159,3 +169,112 @@ async def test_cut(tmp_path: Path, change: str) -> None:
         await log.write("note", {}, durable=True)
         await log.close()
     assert os.path.exists(tmp_path / "record.000002.jsonl")  # noqa: ASYNC240, PTH110  # a name only
+
+
+# -- the store was replaced --------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def written(path: Path, file: Path, **options: Any) -> AsyncIterator[AuditLog]:
+    """A log beside a store."""
+    async with SqliteDatabase(file, HEADS) as database:
+        log = AuditLog.open(path, key=KEY, heads=StoredHeads(database), **options)
+        yield log
+        with suppress(StoreReplaced):  # the test has seen to it
+            await log.close()
+
+
+async def days(path: Path, file: Path, count: int) -> None:
+    """Some days' work beside a store."""
+    for number in range(count):
+        async with written(path, file) as log:
+            await log.write("note", {"day": number}, durable=True)
+
+
+@pytest.mark.rule("AUD-8", "AUD-3")
+@pytest.mark.fault("F-ST-09")
+@pytest.mark.parametrize("change", ["older", "other", "new"])
+async def test_store_replaced(tmp_path: Path, change: str) -> None:
+    """Beside an older copy of its store, or another one, a log is not written, until somebody says that it may be."""
+    path, file = tmp_path / "record.jsonl", tmp_path / "store.db"
+    await days(path, file, 1)
+    older = file.read_bytes()
+    await days(path, file, 1)
+    newer = file.read_bytes()
+    if change == "older":
+        file.write_bytes(older)
+    else:
+        file.unlink()
+        await days(tmp_path / "another.jsonl", file, 3 if change == "other" else 0)
+    before = path.read_bytes()
+    async with written(path, file) as log:
+        with pytest.raises(StoreReplaced, match="at mark 2, and the store that is there is"):
+            await log.check()
+        with pytest.raises(StoreReplaced):
+            await log.write("note", {}, durable=True)
+    assert path.read_bytes() == before
+    replacing = file.read_bytes()
+    file.write_bytes(newer)  # the right one is back
+    await days(path, file, 1)
+    file.write_bytes(replacing)
+    async with written(path, file, accept_store=True) as log:
+        await log.write("note", {"accepted": True}, durable=True)
+    assert [fact["known"]["number"] for fact in facts(path, "store.accepted")] == [3]
+    await days(path, file, 1)
+    assert facts(path, "note")[-1] == {"day": 0}
+
+
+@pytest.mark.rule("AUD-8")
+async def test_marked_while_it_is_written(tmp_path: Path) -> None:
+    """With every checkpoint the log learns how far the store is; a mark alone is no reason for another."""
+    path, marked = tmp_path / "record.jsonl", asyncio.Event()
+
+    class Counting(StoredHeads):
+        async def mark(self) -> StoreMark:
+            try:
+                return await super().mark()
+            finally:
+                marked.set()
+
+    async with MemoryDatabase(HEADS) as database:
+        heads = Counting(database)
+        log = AuditLog.open(path, key=KEY, heads=heads, pace=Pace(lines=1))
+        for _ in range(2):
+            marked.clear()
+            await log.write("note", {}, durable=True)
+            await marked.wait()
+        mark = await heads.marked()
+        await log.close()
+        assert facts(path, "store.marked") == [{"store": mark and mark.store, "number": number} for number in (1, 2)]
+        assert last_mark(path) == mark
+
+
+@pytest.mark.rule("AUD-8")
+async def test_the_mark_of_an_earlier_segment(tmp_path: Path) -> None:
+    """The last mark is found, however many segments ago it was made, and whatever stands behind it."""
+    path = tmp_path / "record.jsonl"
+    await days(path, tmp_path / "store.db", 1)
+    log = AuditLog.open(path, key=KEY, pace=Pace(segment=400))
+    for number in range(9):
+        await log.write("note", {"number": number, "text": "x" * 300}, durable=True)
+    await log.close()
+    with path.open("ab") as file:
+        file.write(b'{"seq":99,"time":"now","kind":"store.marked","facts":{"number":99')
+    assert (last_mark(path) or NONE).number == 1
+
+
+@pytest.mark.rule("AUD-8", "AUD-3")
+@pytest.mark.fault("F-ST-09")
+async def test_calls_are_denied_beside_another_store(tmp_path: Path) -> None:
+    """As long as nobody has accepted the store, no tool runs, and the reason says why."""
+    path, file = tmp_path / "record.jsonl", tmp_path / "store.db"
+    await days(path, file, 2)
+    file.unlink()
+    ran: list[Any] = []
+    async with written(path, file) as log:
+        session = SessionCoordinator("s", HookRegistry(), RecordingContext(), audit=log)
+        outcome = await session.call_tool("Write", {}, ran.append)
+        await session.close()
+    assert outcome.denied
+    assert "was written beside the store" in (outcome.reason or "")
+    assert ran == []

@@ -339,7 +339,7 @@ async def test_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("amplifier_hooks.effects.audit.writer.MOST_QUEUED", 100_000)
     hanging = threading.Event()
     hanging.set()
-    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.05, files=FaultyFiles(hanging=hanging))
+    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.4, files=FaultyFiles(hanging=hanging))
     hanging.clear()
     with pytest.raises(LogHangs):
         await log.write("decision", {}, durable=True)

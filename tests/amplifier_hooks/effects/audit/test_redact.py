@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.credentials import is_secret_name
 from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.effects.audit.encoding import Encoder
 from amplifier_hooks.effects.audit.key import AuditKey
-from amplifier_hooks.effects.audit.redact import Redactor, is_secret_name
+from amplifier_hooks.effects.audit.redact import Redactor
 from amplifier_hooks.testing import ScriptedApprover
 from tests.records import kinds
 
