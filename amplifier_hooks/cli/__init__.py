@@ -3,12 +3,19 @@
     __init__    the command itself: what it is called with, and how it ends
     demo        `amplifier-hooks demo`; one file for each command
     story       what the demo tells
+    project/    `amplifier-hooks init`, `validate`, `list` and `test`
+    chat/       `amplifier-hooks chat`
+    doctor/     `amplifier-hooks doctor`
+    hooks       which hooks a command works with
     programs    `amplifier-hooks import`, `install` and `uninstall`
+    bridge      `amplifier-hooks bridge`
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
     audit/      `amplifier-hooks audit`: the same
+    runs/       `amplifier-hooks runs`: the queue of runs, and everybody around it
+    ledger      `amplifier-hooks ledger`: calls that were kept
+    token       `amplifier-hooks token`: who may use the HTTP API
     serve       `amplifier-hooks serve`
     hosting     what it answers other programs with
-    state       where this user's state is kept
     handover    its token, for programs of the same user
 
 A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
@@ -22,7 +29,20 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import approvals, audit, demo, programs, serve
+from amplifier_hooks.cli import (
+    approvals,
+    audit,
+    bridge,
+    chat,
+    demo,
+    doctor,
+    ledger,
+    programs,
+    project,
+    runs,
+    serve,
+    token,
+)
 
 __all__ = ["main"]
 
@@ -31,7 +51,10 @@ HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and 
 \b
 Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
-  amplifier-hooks demo --no-input    the same tour, asking nobody
+  amplifier-hooks init               hooks for the project in this folder
+  amplifier-hooks list               which they are, in which order, and what a failure means
+  amplifier-hooks chat               try them; no key is needed
+  amplifier-hooks doctor             what works here, and what repairs the rest
   amplifier-hooks approvals list     what waits for an answer
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
   amplifier-hooks install codex      put it in front of a program you already use
@@ -46,12 +69,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(help=demo.HELP)(demo.demo)
+app.command(help=project.INIT, epilog=project.CODES)(project.init)
+app.command(help=project.VALIDATE, epilog=project.CODES)(project.validate)
+app.command("list", help=project.LIST, epilog=project.CODES)(project.list_hooks)
+app.command("test", help=project.TEST, epilog=project.TRIED)(project.try_event)
+app.command(help=chat.CHAT, epilog=chat.ENDING)(chat.chat)
+app.command(help=doctor.DOCTOR, epilog=doctor.DOCTOR_CODES)(doctor.doctor)
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(audit.audit_app, name="audit")
+app.add_typer(runs.runs_app, name="runs")
+app.add_typer(token.token_app, name="token")
+app.command(help=ledger.LEDGER)(ledger.ledger)
 app.command("import", help=programs.IMPORT)(programs.import_hooks)
 app.command(help=programs.INSTALL)(programs.install)
 app.command(help=programs.UNINSTALL)(programs.uninstall)
 app.command(help=serve.HELP)(serve.serve)
+app.command(help=bridge.BRIDGE, epilog=bridge.BRIDGE_CODES)(bridge.bridge)
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position

@@ -2,72 +2,147 @@
 
 from __future__ import annotations
 
-import importlib
+import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from amplifier_hooks.cli.state import state_folder
-from amplifier_hooks.effects.audit import AuditLog
-from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.registry import HookRegistry
+from amplifier_hooks.cli.hooks import hooks_named
+from amplifier_hooks.effects.audit import AuditLog, LogUnavailable
+from amplifier_hooks.escape import for_terminal
+from amplifier_hooks.storage.place import own_folder
 from approval_backends.deferred import DeferredApprovals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-    from amplifier_hooks.server.guest import Asking
+    from amplifier_hooks.cli.hooks import NamedHooks
+    from amplifier_hooks.dialects.guest import Asking
+    from amplifier_hooks.registry import Change, HookRegistry
+    from amplifier_hooks.storage import Database
     from approval_backends.broker import Broker
 
-__all__ = ["Host", "host_programs", "token_file"]
+__all__ = ["ApiPlace", "Host", "host_programs", "tell_change", "token_file"]
+
+
+@frozen(kw_only=True)
+class ApiPlace:
+    """Where the HTTP API is, and what it works on."""
+
+    database: Database
+    broker: Broker
+    port: int
+    names: tuple[str, ...] = ()
+    """Under which a proxy in front is reached."""
+
+    @asynccontextmanager
+    async def serving(self, registry: HookRegistry, record: AuditLog) -> AsyncIterator[None]:
+        """Answer, for as long as the block lasts. What is defined over it is in force in this registry.
+
+        Raises `OSError` when the port is taken, `StoreUnavailable`, and `SettingsError`.
+        """
+        from amplifier_hooks.definitions import DefinitionSettings
+        from amplifier_hooks.server.edge import Bounds
+        from amplifier_hooks.server.listening import listening, loopback
+        from amplifier_hooks.server.management import managed
+
+        await self.database.open()
+        try:
+            managing = managed(
+                self.database,
+                registry=registry,
+                broker=self.broker,
+                record=record,
+                settings=DefinitionSettings.load(),
+                bounds=Bounds(names=self.names),
+            )
+            async with managing as api, listening(api.app, loopback(self.port)):
+                yield
+        finally:
+            await self.database.close()
 
 
 @frozen
 class Host:
     """Ready to serve. The socket can be used by this user only."""
 
-    registry: HookRegistry
+    hooks: NamedHooks
     socket: Path
     record: Path
     asking: Asking
     waits: float
     options: dict[str, Any]
+    database: Database
+    """Where the approvals are; the head of the record is kept beside them, so that neither is replaced alone."""
     port: int | None = None
     """Where those may post that bear the token; nowhere if None."""
+    api: ApiPlace | None = None
+    """Where the HTTP API is; nowhere if None."""
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serving(self) -> AsyncIterator[str | None]:
         """Answer, for as long as the block lasts; then end every session, and close the record.
 
-        Raises `OSError` when the socket is in use, or the record cannot be written.
+        Yields why every call is denied, where the record and the store do not fit together. Raises `OSError` when the
+        socket is in use, or the record cannot be opened, and `StoreUnavailable`.
         """
+        from amplifier_hooks.effects.audit.heads import StoredHeads
         from amplifier_hooks.server.app import create_app
+        from amplifier_hooks.server.guestbook import GuestBook
         from amplifier_hooks.server.guests import Guests
         from amplifier_hooks.server.listening import bound, listening, loopback
 
-        log = AuditLog.open(self.record)
-        guests = Guests(self.registry, self.asking, self.waits, {**self.options, "audit": log})
+        heads, book = await StoredHeads.beside(self.database), await GuestBook.beside(self.database)
+        log = AuditLog.open(self.record, heads=heads)
+
+        async def trouble() -> str | None:
+            try:
+                await log.check()
+            except LogUnavailable as problem:
+                return str(problem)
+            return None
+
+        guests = Guests(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
         try:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(listening(create_app(guests), bound(self.socket)))
+                await stack.enter_async_context(listening(create_app(guests, trouble), bound(self.socket)))
                 stack.callback(self.socket.unlink, missing_ok=True)
                 if self.port is not None:
-                    posting = create_app(guests, token=token())
+                    posting = create_app(guests, trouble, token=token())
                     await stack.enter_async_context(listening(posting, loopback(self.port)))
-                yield
+                if self.hooks.files is not None:
+                    following = asyncio.create_task(self.hooks.files.watch())
+                    stack.callback(following.cancel)
+                    stack.callback(self.hooks.registry.watch(tell_change))
+                if self.api is not None:
+                    await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
+                yield await trouble()
         finally:
             await guests.close()
-            await log.close()
+            await self.hooks.close()  # after the guests, whose sessions they hear of
+            with suppress(LogUnavailable):  # said at the beginning, or when it happened
+                await log.close()
+
+
+def tell_change(change: Change) -> None:
+    """Say on standard error what became of a file of hooks that has changed; nobody reads a log here."""
+    if change.what == "broken":
+        said = f"{change.hook} has changed and is not taken over: {change.detail}"
+    elif change.what in ("defined", "redefined", "undefined"):
+        said = f"Hook {change.hook} is {change.what}."
+    else:
+        return
+    print(for_terminal(said), file=sys.stderr, flush=True)
 
 
 def token_file() -> Path:
     """Where the token is kept."""
-    return state_folder() / "programs.token"
+    return own_folder() / "programs.token"
 
 
 def token() -> str:
@@ -82,6 +157,7 @@ def token() -> str:
 
 def host_programs(
     broker: Broker,
+    database: Database,
     *,
     hooks: str | None,
     rules: Path | None,
@@ -90,6 +166,7 @@ def host_programs(
     asking: Asking,
     waits: float,
     port: int | None,
+    api: ApiPlace | None = None,
 ) -> Host:
     """What was asked for, checked. Raises `HookError`, `OSError` for what cannot be read."""
     from amplifier_hooks.server.place import default_socket
@@ -100,23 +177,5 @@ def host_programs(
 
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
-    return Host(registry_at(hooks), path, record or state_folder() / "record.jsonl", asking, waits, options, port)
-
-
-def registry_at(name: str | None) -> HookRegistry:
-    """The registry of this name, or an empty one. A function of that name is called for it.
-
-    What is in this folder can be named, too. Raises `InvalidRegistration` for what is no registry.
-    """
-    if name is None:
-        return HookRegistry(register_on_error="deny")
-    module, _, attribute = name.partition(":")
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), attribute or "registry")
-        registry = found if isinstance(found, HookRegistry) else found()
-    except Exception as error:  # what somebody else's module raises when it is imported or called
-        raise InvalidRegistration(f"hooks {name!r}: {error}; write MODULE:NAME of a HookRegistry") from error
-    if not isinstance(registry, HookRegistry):
-        raise InvalidRegistration(f"hooks {name!r} are of type {type(registry).__name__}, and no HookRegistry")
-    return registry
+    kept = record or own_folder() / "record.jsonl"
+    return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)

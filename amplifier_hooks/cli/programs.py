@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.dialects.settings import Settings
     from amplifier_hooks.dialects.trust import TrustStore
 
-__all__ = ["IMPORT", "INSTALL", "UNINSTALL", "import_hooks", "install", "uninstall"]
+__all__ = ["IMPORT", "INSTALL", "UNINSTALL", "ProgramName", "WhenDown", "import_hooks", "install", "uninstall"]
 
 IMPORT: Final = """Read another program's hooks, show what they would run, and trust them.
 

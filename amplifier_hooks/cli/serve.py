@@ -8,27 +8,27 @@ from pathlib import Path  # noqa: TC003  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from attrs import define
-
-from amplifier_hooks.cli.state import state_folder
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.hosting import Host
     from approval_backends.stores.base import ApprovalStore
     from approval_backends.websocket import Gateway
 
-__all__ = ["serve"]
+__all__ = ["PORT", "serve"]
 
 PORT: Final = 8437
+API_PORT: Final = 8438
 
 HELP: Final = """Serve other agent programs, the page where people approve, or both, over one store.
 
 \b
 Examples:
   amplifier-hooks serve                            other programs' tool calls, through the hooks of your plugins
+  amplifier-hooks serve --hooks amplifier-hooks.yaml   the same, through the hooks of a file
   amplifier-hooks serve --hooks guards:registry    the same, through a registry of your own
   amplifier-hooks serve --programs --web           with the page where people approve, in one process
   amplifier-hooks serve --web --open               the page alone
+  amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
 
 It listens on this machine only. The link that is printed holds a token: whoever has it may decide.
 """
@@ -48,8 +48,13 @@ def serve(
     programs: Annotated[
         bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
     ] = False,
+    api: Annotated[bool, typer.Option("--api", help="Serve the HTTP API too; see `amplifier-hooks token`.")] = False,
+    api_port: Annotated[int, typer.Option(metavar="PORT", help="Where.")] = API_PORT,
     hooks: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="The registry to answer with.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="FILE|MODULE:NAME", help="The hooks to answer with: a file, or a registry.", show_default=False
+        ),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
@@ -89,6 +94,7 @@ def serve(
 
     from amplifier_hooks.errors import HookError
     from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.place import own_folder
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import store_at
@@ -97,18 +103,27 @@ def serve(
     try:
         there = store_at(store)
         if store is None:
-            state_folder()  # made for its owner alone
+            own_folder()  # made for its owner alone
         broker = Broker(there)
         gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
     serving = Serving(as_json=as_json, in_browser=open_)
     try:
-        if programs or not web:
-            from amplifier_hooks.cli.hosting import host_programs
+        if programs or api or not web:
+            from amplifier_hooks.cli.hosting import ApiPlace, host_programs
+
+            place = None
+            if api:
+                from amplifier_hooks.server.management import API_TABLES
+                from approval_backends.stores.address import database_at
+
+                database = database_at(store, "hooks.db", *API_TABLES)
+                place = ApiPlace(database=database, broker=broker, port=api_port, names=tuple(name or ()))
 
             serving.programs = host_programs(
                 broker,
+                there.database,
                 hooks=hooks,
                 rules=rules,
                 record=record,
@@ -116,6 +131,7 @@ def serve(
                 asking=approve.value,
                 waits=wait,
                 port=http,
+                api=place,
             )
         serving.page = gateway if web else None
         asyncio.run(serving.until_stopped(there))
@@ -124,14 +140,13 @@ def serve(
         raise typer.Exit(1) from None
 
 
-@define
 class Serving:
     """What is served, until somebody stops it."""
 
-    as_json: bool
-    in_browser: bool
-    programs: Host | None = None
-    page: Gateway | None = None
+    def __init__(self, *, as_json: bool, in_browser: bool) -> None:
+        self.as_json, self.in_browser = as_json, in_browser
+        self.programs: Host | None = None
+        self.page: Gateway | None = None
 
     async def until_stopped(self, store: ApprovalStore) -> None:
         """Serve until SIGINT or SIGTERM; then tell every client to come again later, and be gone."""
@@ -146,13 +161,19 @@ class Serving:
             await store.open()
             stack.push_async_callback(store.close)
             if self.programs is not None:
-                await stack.enter_async_context(self.programs.serving())
+                trouble = await stack.enter_async_context(self.programs.serving())
                 typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
+                if trouble is not None:
+                    from amplifier_hooks.escape import for_terminal
+
+                    typer.echo(for_terminal(f"Every call is denied, because {trouble}"), err=True)
                 if self.programs.port is not None:
                     from amplifier_hooks.cli.hosting import token_file
 
                     address = f"http://127.0.0.1:{self.programs.port}"
                     typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {token_file()}", err=True)
+                if self.programs.api is not None:
+                    typer.echo(f"The API is at http://127.0.0.1:{self.programs.api.port}/v1/hooks", err=True)
             if self.page is not None:
                 await self._page(self.page, stack)
             typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)
@@ -162,9 +183,10 @@ class Serving:
         import webbrowser
 
         from amplifier_hooks.cli.handover import handed_over
+        from amplifier_hooks.storage.place import own_folder
 
         await stack.enter_async_context(gateway)
-        handed = handed_over(state_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
+        handed = handed_over(own_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
         there = stack.enter_context(handed)
         announce(gateway, there.file, as_json=self.as_json)
         if self.in_browser:

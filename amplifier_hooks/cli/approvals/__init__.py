@@ -93,8 +93,8 @@ Examples:
 """
 WATCH: Final = """Show each request as it arrives, and answer it here, beside everybody else who may.
 
-The first answer wins, wherever it is given; a request that was answered elsewhere leaves the screen. Ctrl-C denies what
-is on screen; while nothing is, it ends.
+The first answer wins, wherever it is given; a request that was answered elsewhere leaves the screen. Later (l) leaves
+what is on screen open, for others or for 'approvals list'. Ctrl-C denies it; while nothing is on screen, it ends.
 
 \b
 Examples:

@@ -21,6 +21,7 @@ from approval_backends.stores.address import default_path, store_at, without_sec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
+    from amplifier_hooks.storage import Database
     from approval_backends.lifecycle import Record
 
 __all__ = ["Desk", "Trouble", "View", "carried_out", "complain", "only_one", "say", "user_name"]
@@ -60,7 +61,7 @@ class View:
             if self.store is None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with Broker(store) as broker:
-            yield Desk(broker, self.viewer())
+            yield Desk(broker, self.viewer(), store.database)
 
     def viewer(self) -> Decider:
         """Whoever called this command."""
@@ -74,6 +75,7 @@ class Desk:
 
     broker: Broker
     viewer: Decider
+    database: Database
 
     async def waiting(self, limit: int = HISTORY) -> list[Record]:
         """What waits for an answer and is in time, oldest first."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.approvals.desk import Trouble, complain
 from amplifier_hooks.errors import ApprovalTimeout
-from approval_backends.errors import RequestWithdrawn
+from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def watched(view: View) -> None:
     from approval_backends.terminal import TerminalPrompt
 
     async with view.opened(create=True) as desk:
-        complain(f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies.")
+        complain(f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies, and l leaves it open.")
         await Watcher(desk, TerminalPrompt()).run()
 
 
@@ -87,7 +87,7 @@ class Watcher:
         left = seconds_left(record.created, record.lifetime, await broker.store.now())
         until = datetime.now(UTC) + timedelta(seconds=left)  # by the clock of this screen
         asking = asyncio.ensure_future(
-            self._prompt.ask(record.request, until=until, more_waiting=lambda: len(self._others(record)))
+            self._prompt.ask(record.request, until=until, more_waiting=lambda: len(self._others(record)), may_wait=True)
         )
         settled = asyncio.ensure_future(broker.wait(record.id))
         both: set[asyncio.Future[Any]] = {asking, settled}
@@ -96,7 +96,7 @@ class Watcher:
             if not asking.done() and settled.exception() is None:
                 self._prompt.dismiss(record.id, _elsewhere(settled.result()))
             await self._counted(record, await asking)
-        except (ApprovalTimeout, RequestWithdrawn):
+        except (ApprovalTimeout, RequestSkipped, RequestWithdrawn):
             pass  # the line about it is on the screen already
         finally:
             asking.cancel()

@@ -4,8 +4,9 @@
     record      the record they are given, and what it is compared with
     words       the report, and lines of the record, as text and as JSON
     page        the same as a page
+    accepting   going on with a record and a store that do not fit together
 
-Nothing here writes to a record.
+Only `accept` writes to a record.
 """
 
 from __future__ import annotations
@@ -62,6 +63,17 @@ Examples:
   amplifier-hooks audit show record.jsonl --key audit.key.pub
   amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
   amplifier-hooks audit show record.jsonl --last 200 --html > record.html
+"""
+ACCEPT: Final = """Go on with a record and a store of approvals that do not fit together. The record says that you did.
+
+\b
+Examples:
+  amplifier-hooks audit accept
+  amplifier-hooks audit accept record.jsonl --store approvals.db
+
+They do not when one of them was replaced by an older copy, or changed by somebody else: until you have found out why,
+every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
+record first.
 """
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
@@ -177,6 +189,38 @@ def show(
         else:
             say(map(words.raw if json else words.whole, wanted))
         typer.echo(words.verdict(report), err=True)
+
+
+@audit_app.command("accept", help=ACCEPT)
+def accept(
+    record: Annotated[
+        Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
+    ] = None,
+    *,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AMPLIFIER_HOOKS_STORE",
+            metavar="ADDRESS",
+            help="A SQLite file, or postgresql://...#schema; otherwise yours.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+) -> None:
+    """Say what does not fit, and go on if the operator wants to."""
+    from amplifier_hooks.cli.approvals.deciding import agree
+    from amplifier_hooks.cli.approvals.desk import carried_out, complain
+    from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
+
+    accepted = Accepted()
+    while problem := carried_out(gone_on(record, store, accepted)):
+        complain(str(problem))
+        if not yes:
+            agree("Go on all the same?", no_input=no_input)
+        accepted = accepted.and_also(problem)
+    complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
 
 
 def verified(

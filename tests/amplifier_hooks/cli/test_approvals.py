@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,10 @@ from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, Record
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
-from tests.stores import DSN, FILES, schema, server
+from tests.stores import FILES, address
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from typer.testing import Result
 
@@ -371,11 +370,11 @@ def test_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr == f"There is no store at {path}; name the one your program uses with --store.\n"
     assert list(tmp_path.iterdir()) == []
-    for address, said in [
+    for given, said in [
         ("", "the address is empty; name a file, or postgresql://…"),
         ("mysql://me:secret@host/x", "mysql://host/x is neither a file nor postgresql://…; name one of them"),
     ]:
-        told = run("list", "--store", address)
+        told = run("list", "--store", given)
         assert (told.exit_code, told.stderr) == (1, f"{said}\n")
     down = run("list", "--store", "postgresql://me:secret@127.0.0.1:1/x")
     assert (down.exit_code, down.stdout) == (1, "")
@@ -478,17 +477,6 @@ def test_documented_sessions() -> None:
 
 
 # -- two processes -----------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def address(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Where both processes find the store."""
-    if kind == "sqlite":
-        yield str(folder / "approvals.db")
-    else:
-        await server()
-        async with schema() as name:
-            yield f"{DSN}#{name}"
 
 
 async def process(*command: str) -> asyncio.subprocess.Process:

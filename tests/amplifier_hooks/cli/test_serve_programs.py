@@ -1,11 +1,13 @@
 """`amplifier-hooks serve` for other programs: a process that answers their hooks."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +15,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from typer.testing import CliRunner, Result
 
 from amplifier_hooks import bridge as bridge_module
+from amplifier_hooks.cli import app
+from amplifier_hooks.cli.hosting import host_programs, tell_change
+from amplifier_hooks.registry import Change
+from approval_backends.broker import Broker
+from approval_backends.stores.sqlite import SqliteStore
 
 GUARDS = """
 from amplifier_hooks import HookRegistry, HookResult
@@ -80,7 +88,47 @@ def test_programs_are_answered_with_a_registry_of_ones_own(tmp_path: Path) -> No
     assert not path.exists()
 
 
-@pytest.mark.rule("DIA-2")
+@pytest.mark.slow
+@pytest.mark.rule("CLI-7", "DEF-1")
+def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
+    """The hooks of a file decide; once it is changed the new ones do, and one with a mistake changes nothing."""
+    file = tmp_path / "hooks.yaml"
+    hook = {"name": "guard", "event_type": "tool:pre", "priority": 1, "handler_ref": "command"}
+
+    def says(status: int) -> None:
+        config = {"argv": ["sh", "-c", f"echo says {status} >&2; exit {status}"]}
+        file.write_text(json.dumps({"version": 1, "hooks": [{**hook, "config": config}]}))
+
+    def becomes(decision: str | None) -> None:
+        end = time.monotonic() + 20
+        while bridged(path, "ls").get("hookSpecificOutput", {}).get("permissionDecision") != decision:
+            assert time.monotonic() < end
+
+    says(2)
+    with served(tmp_path, "--hooks", "hooks.yaml") as path:
+        becomes("deny")
+        says(0)
+        becomes(None)
+        file.write_text("version: 1\nhoks: []\n")
+        for _ in range(5):
+            becomes(None)
+        says(2)
+        becomes("deny")
+
+
+@pytest.mark.rule("CLI-7", "CLI-3")
+def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """What became of a changed file is said where somebody sees it, whatever its author wrote into it."""
+    tell_change(Change(what="registered", hook="guard"))
+    tell_change(Change(what="redefined", hook="guard"))
+    tell_change(Change(what="broken", hook="hooks.yaml", detail="hooks.yaml:2: unknown key '\x1b[2J'"))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("Hook guard is redefined.\nhooks.yaml has changed and is not taken over: ")
+    assert "\x1b" not in said.err
+
+
+@pytest.mark.rule("DIA-2", "DIA-8")
 def test_programs_may_post(tmp_path: Path) -> None:
     """A program that posts is answered when it bears the token, and no page in a browser is."""
     with socket.socket() as free:
@@ -103,6 +151,11 @@ def test_programs_may_post(tmp_path: Path) -> None:
         assert httpx2.post(url, json=question, headers={**bearing, "origin": "http://evil.example"}).status_code == 403
         assert httpx2.post(url, json=question, headers={**bearing, "host": "evil.example"}).status_code == 403
         assert httpx2.post(url, content=b"[]", headers=bearing).status_code == 400
+        named = {**bearing, "webhook-id": "msg_1"}
+        assert httpx2.post(url, json=question, headers=named).json() == answered.json()
+        assert httpx2.post(url, json=question, headers=named).json() == answered.json()
+        other = {**question, "tool_input": {"command": "ls"}}
+        assert "another question" in httpx2.post(url, json=other, headers=named).json()["detail"]
 
 
 @pytest.mark.rule("BCK-6")
@@ -136,3 +189,86 @@ def test_what_is_no_registry_is_refused(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert result.returncode == 1
     assert name in result.stderr
+
+
+# -- a record and a store that do not fit together ---------------------------------------------------------------------
+
+ASKED = {
+    "session_id": "s", "cwd": "/", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+    "tool_input": {"command": "ls"}, "tool_use_id": "t",
+}  # fmt: skip
+
+
+async def one_call(folder: Path) -> tuple[str | None, int, dict[str, Any], dict[str, Any]]:
+    """What a server of this folder says at its start, its health, and what a program is told of a call."""
+    async with SqliteStore(folder / "approvals.db") as store:
+        host = host_programs(
+            Broker(store), store.database, hooks=None, rules=None, record=folder / "record.jsonl",
+            socket=folder / "run" / "hooks.sock", asking="inbox", waits=1.0, port=None,
+        )  # fmt: skip
+        way = httpx2.AsyncHTTPTransport(uds=os.fspath(host.socket))
+        async with host.serving() as trouble, httpx2.AsyncClient(transport=way, base_url="http://localhost") as client:
+            health = await client.get("/healthz")
+            answered = await client.post("/v1/bridge/claude_code", json=ASKED)
+            return trouble, health.status_code, health.json(), answered.json() if answered.content else {}
+
+
+@pytest.mark.rule("AUD-8", "CLI-1")
+@pytest.mark.fault("F-ST-09")
+def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
+    """With an older copy of its store the server starts red and denies every call, until somebody accepts the copy."""
+    fine: Any = (None, 200, {"status": "ok"}, {})
+    store, record = tmp_path / "approvals.db", tmp_path / "record.jsonl"
+    assert asyncio.run(one_call(tmp_path)) == fine
+    older = store.read_bytes()
+    assert asyncio.run(one_call(tmp_path)) == fine
+    store.write_bytes(older)
+    trouble, code, health, answer = asyncio.run(one_call(tmp_path))
+    assert trouble is not None
+    assert "amplifier-hooks audit accept" in trouble
+    assert (code, health) == (503, {"status": "red", "problem": trouble})
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "was written beside the store" in answer["hookSpecificOutput"]["permissionDecisionReason"]
+
+    def accept(*options: str) -> Result:
+        return CliRunner().invoke(app, ["audit", "accept", os.fspath(record), "--store", os.fspath(store), *options])
+
+    before = record.read_bytes()
+    assert accept("--no-input").exit_code == 2
+    assert accept().exit_code == 2  # there is no terminal to ask at
+    assert record.read_bytes() == before
+    accepted = accept("--yes")
+    assert (accepted.exit_code, accepted.stdout) == (0, "")
+    assert accepted.stderr.splitlines() == [trouble, "Accepted, and on record."]
+    assert accept().stderr == "They fit together.\n"
+    kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
+    assert kinds.count("store.accepted") == kinds.count("operator.accepted") == 1
+    assert asyncio.run(one_call(tmp_path)) == fine
+
+
+@pytest.mark.rule("AUD-8")
+@pytest.mark.fault("F-ST-09")
+def test_a_record_that_was_cut(tmp_path: Path) -> None:
+    """A record that lost its end denies every call, too; accepted, it goes on in a new segment, which says who."""
+    assert asyncio.run(one_call(tmp_path))[1] == 200
+    record = tmp_path / "record.jsonl"
+    record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:3]))
+    assert asyncio.run(one_call(tmp_path))[1] == 503
+    called = ["audit", "accept", os.fspath(record), "--store", os.fspath(tmp_path / "approvals.db"), "--yes"]
+    assert CliRunner().invoke(app, called).exit_code == 0
+    said = [json.loads(line) for line in (tmp_path / "record.000002.jsonl").read_text().splitlines()]
+    assert said[0]["facts"]["left"]["why"] == "cut"
+    assert [one["facts"]["record"] for one in said if one["kind"] == "operator.accepted"] == [True]
+    assert asyncio.run(one_call(tmp_path))[1] == 200
+
+
+@pytest.mark.rule("CLI-1")
+def test_accepting_what_is_not_there(tmp_path: Path) -> None:
+    """A record or a store that is not there is no new one."""
+    for record, store in (("missing.jsonl", "missing.db"), ("record.jsonl", "missing.db")):
+        (tmp_path / "record.jsonl").touch()
+        called = ["audit", "accept", os.fspath(tmp_path / record), "--store", os.fspath(tmp_path / store)]
+        result = CliRunner().invoke(app, called)
+        assert result.exit_code == 1
+        assert "missing" in result.stderr
+    assert not (tmp_path / "missing.db").exists()

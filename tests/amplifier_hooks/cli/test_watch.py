@@ -97,6 +97,7 @@ def test_watch(store: Path) -> None:
     person.child.close()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("CLI-2")
 def test_waiting_and_leaving(store: Path) -> None:
     """It may be there before the store is; a request that runs out is said; leaving the card decides nothing."""
@@ -112,6 +113,25 @@ def test_waiting_and_leaving(store: Path) -> None:
     person.child.kill(signal.SIGTERM)
     person.child.wait()
     assert outcome(store, "open", 0) == outcome(store, "other", 0) == ("pending", None, None)
+
+
+@pytest.mark.rule("CLI-2")
+def test_later(store: Path) -> None:
+    """A card can be left without an answer: the request stays open, and the next one is shown."""
+    asked(store, "first")
+    asked(store, "second")
+    person = watching(store)
+    person.sees("name  first", "l Later", "Enter confirms")
+    person.selects("l", "l Later")
+    person.types("\r")
+    person.sees("name  second")
+    assert outcome(store, "first", 0) == ("pending", None, None)
+    person.types("\x03")
+    person.sees("): left open; nothing was decided", "): Deny")
+    person.types("\x03")
+    person.sees("Stopped.", "ENDED 0 True")
+    person.child.close()
+    assert outcome(store, "first", 0) == ("pending", None, None)
 
 
 @pytest.mark.rule("CLI-1", "CLI-2")

@@ -1,0 +1,181 @@
+"""The loop of a chat orchestrator: prompt, model, tools, model again, until the model has nothing left to call.
+
+All it does with hooks is to go through the session: `turn`, `stream_model`, `call_tool`, and `agent:stop` before it
+ends. What hooks inject is in the context when the model is called next.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from uuid import uuid4
+
+from attrs import define, evolve, field, frozen
+
+from amplifier_hooks.cli.chat.model import ModelFailed, joined
+from amplifier_hooks.escape import for_model
+from amplifier_hooks.events import AGENT_STOP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from amplifier_hooks.cli.chat.model import ChatAnswer, ChatModel, ToolUse
+    from amplifier_hooks.cli.chat.tools import Tool
+    from amplifier_hooks.coordinator import SessionCoordinator
+    from amplifier_hooks.modelcall import ModelOutcome
+    from amplifier_hooks.toolcall import ToolOutcome
+
+__all__ = ["Conversation", "Listener", "Said", "TurnStatus"]
+
+STEPS: Final = 100
+"""Model calls in one turn."""
+REFUSALS: Final = 8
+"""How often hooks may keep it from stopping, one after the other."""
+
+TurnStatus = Literal["completed", "denied", "failed"]
+
+
+class Listener(Protocol):
+    """Who watches a turn."""
+
+    def text(self, piece: str) -> None:
+        """Some of what the model says."""
+        ...
+
+    def text_ended(self) -> None:
+        """It has said it."""
+        ...
+
+    def calls(self, name: str, given: Mapping[str, Any]) -> None:
+        """It wants to use a tool."""
+        ...
+
+    def running(self, name: str) -> AbstractAsyncContextManager[None]:
+        """The tool runs, for as long as the block lasts."""
+        ...
+
+    def came(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+        """What became of that."""
+        ...
+
+
+@frozen
+class Said:
+    """What a turn came to."""
+
+    status: TurnStatus
+    text: str = ""
+    """Its last word, or why there is none."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Each tool call with its name, its input and what became of it."""
+
+
+@define
+class Conversation:
+    """One session, one model, some tools, and somebody who listens."""
+
+    session: SessionCoordinator
+    model: ChatModel
+    tools: Sequence[Tool]
+    listener: Listener
+    _used: list[Mapping[str, Any]] = field(factory=list)
+
+    async def turn(self, prompt: str) -> Said:
+        """One turn. Cancelling it ends it: a tool that runs is cancelled, an open question withdrawn."""
+        self._used = []
+        async with self.session.turn(prompt, orchestrator="chat") as turn:
+            if turn.denied:
+                return Said("denied", turn.reason or "the prompt was denied")
+            self.session.context.add_message("user", turn.prompt)
+            said = await self._worked()
+            turn.response = said.text
+            if said.status != "completed":
+                turn.status = "denied" if said.status == "denied" else "error"
+            return said
+
+    async def _worked(self) -> Said:
+        """Model and tools in turn, until there is nothing more to do."""
+        context, kept_going = self.session.context, 0
+        for _ in range(STEPS):
+            outcome = await self._asked()
+            if not outcome.ok:
+                return self._without_answer(outcome)
+            answer: ChatAnswer = outcome.value
+            if answer.uses:
+                await self._use(answer)
+                continue
+            context.add_message("assistant", answer.text)
+            stops = {"agent_name": "chat", "response": answer.text, "stop_hook_active": kept_going > 0}
+            if not (await self.session.emit(AGENT_STOP, stops)).denied or kept_going == REFUSALS:
+                return Said("completed", answer.text, tuple(self._used))
+            kept_going += 1
+        return Said("failed", f"it was not done after {STEPS} calls of the model", tuple(self._used))
+
+    async def _asked(self) -> ModelOutcome:
+        """What the model says; heard while it comes."""
+        stream = self.session.stream_model(
+            lambda messages: self.model.stream(messages, self.tools),
+            join=joined,
+            model=self.model.name,
+            tool_calls=lambda answer: [{"id": use.id, "name": use.name, "input": use.input} for use in answer.uses],
+        )
+        async for piece in stream:
+            if isinstance(piece, str):
+                self.listener.text(piece)
+        self.listener.text_ended()
+        assert stream.outcome is not None  # noqa: S101  # it is there once nothing more comes
+        return stream.outcome
+
+    def _without_answer(self, outcome: ModelOutcome) -> Said:
+        if outcome.denied:
+            return Said("denied", outcome.reason or "", tuple(self._used))
+        error = outcome.error
+        why = str(error) if isinstance(error, ModelFailed) else f"{type(error).__name__}: {error}"
+        return Said("failed", f"The model did not answer: {why}", tuple(self._used))
+
+    # -- tools ---------------------------------------------------------------------------------------------------
+
+    async def _use(self, answer: ChatAnswer) -> None:
+        """Every tool it calls, one after the other; the results go back in that order."""
+        context, uses = self.session.context, told_apart(answer.uses)
+        calls = [{"id": use.id, "name": use.name or "?", "input": use.input or {}} for use in uses]
+        context.add_tool_calls(calls, answer.text)
+        for use in uses:
+            result, failed = await self._used_one(use)
+            context.add_tool_result(use.id, result, is_error=failed)
+
+    async def _used_one(self, use: ToolUse) -> tuple[str, bool]:
+        """What the model reads about one call, and whether that is no result."""
+        tool = next((tool for tool in self.tools if tool.name == use.name), None)
+        if tool is None:
+            there = ", ".join(tool.name for tool in self.tools)
+            return f"there is no tool {for_model(use.name)}; there are {there}", True
+        if use.input is None:
+            return "the arguments are no JSON object; nothing was run", True
+        self.listener.calls(use.name, use.input)
+        began = perf_counter()
+
+        async def run(given: dict[str, Any]) -> str:
+            async with self.listener.running(use.name):
+                value = tool.run(given)
+                return value if isinstance(value, str) else await value
+
+        outcome = await self.session.call_tool(use.name, use.input, run, call_id=use.id)
+        self.listener.came(use.name, outcome, perf_counter() - began)
+        result = told(outcome)
+        self._used.append({"name": use.name, "input": use.input, "status": outcome.status, "result": result})
+        return result, not outcome.ok
+
+
+def told_apart(uses: Sequence[ToolUse]) -> list[ToolUse]:
+    """The same, each with an id of its own: some servers give none, or one to all."""
+    ids = [use.id for use in uses]
+    return [use if use.id and ids.count(use.id) == 1 else evolve(use, id=f"call_{uuid4().hex[:16]}") for use in uses]
+
+
+def told(outcome: ToolOutcome) -> str:
+    """What the model reads about a call."""
+    if outcome.error is not None:
+        return f"{type(outcome.error).__name__}: {outcome.error}"
+    return str(outcome.value) if outcome.ok else outcome.reason or outcome.status

@@ -1,0 +1,79 @@
+"""The file that `amplifier-hooks init` writes. Lines that begin with `#:` are switched on by taking that away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["TEMPLATE"]
+
+TEMPLATE: Final = """\
+# Hooks of this project: what looks on when an agent works here, and what it may say.
+#
+#   amplifier-hooks validate      is all of it right?
+#   amplifier-hooks list          what runs, in which order, and what a failure means
+#   amplifier-hooks test tool:pre --tool Write     who would look at a write?
+#   amplifier-hooks chat          try it; no key is needed
+version: 1
+
+# Ready-made hooks, by name. Each has settings of its own; {} are its defaults.
+library:
+  # A person is asked before anything touches these. "./x" is in this folder, "**/x" anywhere, "~/x" at home.
+  protected_paths:
+    paths: ["./amplifier-hooks.yaml", "**/.env", "**/.env.*", "**/.git/**", "~/.ssh/**", "~/.aws/**"]
+    action: ask # or deny
+
+  # Keys and passwords are taken out of prompts, of what tools are given and of what they return.
+  redact_secrets: {}
+
+  # At most so many tool calls begin within so many seconds.
+  rate_limit:
+    calls: 60
+    seconds: 60
+
+  # The linter reads what was written, and the agent mends its findings in the same turn. Fails open.
+  linter_feedback: {} # ruff, unless a command is named
+
+  # Text in results that means to steer the agent is pointed out to it. No defence: what it misses is not safe.
+  injection_scan: {}
+
+  # What usually helps when a tool fails.
+  recovery_hint: {}
+
+# Hooks of your own. Lower priorities run first; from 0 to 99 a hook that fails denies, from 100 on it is skipped.
+hooks: []
+#: hooks:
+#:   # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
+#:   - name: no wiping
+#:     event_type: tool:pre
+#:     matcher: Bash
+#:     priority: 10
+#:     handler_ref: command
+#:     config:
+#:       argv: [sh, -c, "grep -q 'rm -rf' && { echo 'rm -rf is not for agents' >&2; exit 2; } || exit 0"]
+#:
+#:   # Python: a function in a file beside this one. For example, in my_hooks.py:
+#:   #
+#:   #   from amplifier_hooks import HookResult
+#:   #
+#:   #   def no_publishing(event, data):
+#:   #       if "git push" in data["tool_input"]["command"]:
+#:   #           return HookResult.ask("Publish this?")
+#:   #
+#:   - name: no publishing
+#:     event_type: tool:pre
+#:     matcher: Bash
+#:     priority: 10
+#:     handler_ref: my_hooks:no_publishing
+#:     enabled: false
+#:
+#:   # A web service: a signed POST, and an answer that has to be signed as well.
+#:   - name: audit service
+#:     event_type: tool:post
+#:     handler_ref: http
+#:     enabled: false
+#:     config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
+
+# What holds for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
+settings:
+  hooks_enabled: true
+"""

@@ -1,0 +1,179 @@
+"""`amplifier-hooks token`: who may use the HTTP API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from amplifier_hooks.server.access import AccessToken, AccessTokens
+
+__all__ = ["token_app"]
+
+T = TypeVar("T")
+
+HELP: Final = """Say who may use the HTTP API, for which tenant, and for what.
+
+\b
+Examples:
+  amplifier-hooks token create ci --tenant acme --scope hooks:manage --scope hooks:read
+  amplifier-hooks token create ops --scope hooks:admin --days 30
+  amplifier-hooks token list
+  amplifier-hooks token revoke tok_0123456789ab
+
+The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own.
+"""
+CREATE: Final = """Make a token. It is printed once, and only its digest is kept.
+
+Without --tenant it is for the system, which runs for every tenant; its hooks need hooks:admin.
+
+\b
+Examples:
+  amplifier-hooks token create ci --tenant acme --scope hooks:manage
+  amplifier-hooks token create runner --scope runs:claim --days 7 --json
+"""
+LIST: Final = """List the tokens there are: for whom, for what, until when. Never the tokens themselves.
+
+\b
+Examples:
+  amplifier-hooks token list
+  amplifier-hooks token list --tenant acme --json
+"""
+REVOKE: Final = """End a token, from the next request on.
+
+\b
+Examples:
+  amplifier-hooks token revoke tok_0123456789ab
+"""
+
+token_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        envvar="AMPLIFIER_HOOKS_STORE",
+        metavar="STORE",
+        help="A SQLite file, or postgresql://…; otherwise a file of your own.",
+        show_default=False,
+    ),
+]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Whose.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@token_app.command(help=CREATE)
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the record calls whoever bears it.")],
+    *,
+    scope: Annotated[list[str], typer.Option(metavar="SCOPE", help="What it is for; may be repeated.")],
+    tenant: Tenant = None,
+    days: Annotated[
+        float | None, typer.Option(metavar="DAYS", help="How long it counts; otherwise until revoked.", min=0)
+    ] = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """One more."""
+    from datetime import timedelta
+
+    from amplifier_hooks.server.access import InvalidToken
+
+    lifetime = None if days is None else timedelta(days=days)
+    try:
+        made, secret = _with(
+            store, lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime)
+        )
+    except InvalidToken as problem:
+        raise typer.BadParameter(str(problem)) from None
+    if as_json:
+        _print_json({**_facts(made), "token": secret})
+        return
+    typer.echo(secret)
+    typer.echo(f"{_line(made)}. Keep it; it is not shown again.", err=True)
+
+
+@token_app.command("list", help=LIST)
+def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False) -> None:
+    """All of them."""
+    found = _with(store, lambda tokens: tokens.tokens(tenant))
+    if as_json:
+        _print_json([_facts(token) for token in found])
+        return
+    for token in found:
+        typer.echo(_line(token))
+    if not found:
+        typer.echo("There are no tokens; `amplifier-hooks token create` makes one.", err=True)
+
+
+@token_app.command(help=REVOKE)
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="ID", help="As `list` says it: tok_…", show_default=False)],
+    *,
+    store: Store = None,
+) -> None:
+    """No more."""
+    gone = _with(store, lambda tokens: tokens.revoke(token))
+    if gone is None:
+        typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"{gone.id} ({gone.name}) ended", err=True)
+
+
+def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]) -> T:
+    """Do something with the tokens of a store; what keeps it from being used is said, and ends the command."""
+    import asyncio
+
+    from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
+    from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.place import own_folder
+    from approval_backends.errors import UnknownStore
+    from approval_backends.stores.address import database_at
+
+    async def done() -> T:
+        await database.open()
+        try:
+            return await work(AccessTokens(database))
+        finally:
+            await database.close()
+
+    try:
+        database = database_at(store, "hooks.db", ACCESS_TABLES)
+        if store is None:
+            own_folder()
+    except UnknownStore as problem:
+        raise typer.BadParameter(str(problem)) from None
+    try:
+        return asyncio.run(done())
+    except (OSError, StoreUnavailable) as problem:
+        typer.echo(f"The store cannot be used: {problem}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _facts(token: AccessToken) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "name": token.name,
+        "tenant": token.tenant,
+        "scopes": sorted(token.scopes),
+        "created": token.created.isoformat(),
+        "expires": token.expires and token.expires.isoformat(),
+        "revoked": token.revoked and token.revoked.isoformat(),
+    }
+
+
+def _line(token: AccessToken) -> str:
+    whose = f"tenant {token.tenant}" if token.tenant else "the system"
+    if token.revoked:
+        ends = f"revoked {token.revoked:%Y-%m-%d %H:%M}"
+    else:
+        ends = f"until {token.expires:%Y-%m-%d %H:%M} UTC" if token.expires else "until revoked"
+    return f"{token.id}  {token.name}  {whose}  {' '.join(sorted(token.scopes))}  {ends}"
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    typer.echo(json.dumps(value))

@@ -1,0 +1,160 @@
+"""What holds for all commands: help, names, colours, completions, and the bridge that other programs call."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every command."""
+    command = get_command(app) if command is None else command
+    for name, one in getattr(command, "commands", {}).items():
+        yield (*path, name)
+        yield from commands(one, (*path, name))
+
+
+COMMANDS = sorted(commands())
+
+
+def called(*arguments: str, **more: Any) -> Any:
+    """What came of it."""
+    return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}, **more)
+
+
+@pytest.mark.rule("CLI-1", "CLI-3")
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_begins_with_examples(path: tuple[str, ...]) -> None:
+    """Every command explains itself with examples before its options: by its name, and with options that it has."""
+    told = called(*path, "--help")
+    assert told.exit_code == 0
+    before, found, after = told.stdout.partition("Options:")
+    assert found
+    assert "Examples:\n" in before
+    examples = re.findall(rf"amplifier-hooks {' '.join(path)}\b[^\n]*", before.partition("Examples:\n")[2])
+    assert examples, before
+    used = {option for line in examples for option in re.findall(r"(?<=\s)--[\w-]+", re.sub(r'"[^"]*"', "", line))}
+    deeper = any(len(other) > len(path) and other[: len(path)] == path for other in COMMANDS)
+    assert deeper or used <= set(re.findall(r"--[\w-]+", after)), used
+
+
+@pytest.mark.rule("CLI-3")
+@pytest.mark.parametrize("path", [path for path in COMMANDS if len(path[-1]) > 3], ids=" ".join)
+def test_did_you_mean(path: tuple[str, ...]) -> None:
+    """A name with a letter too few is answered with the name, on standard error, with exit code 2."""
+    *group, name = path
+    told = called(*group, name[:-2] + name[-1])
+    assert told.exit_code == 2
+    assert f"'{name}'" in told.stderr
+    assert told.stdout == ""
+
+
+@pytest.mark.rule("CLI-1", "CLI-3")
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("wrong", [["--nonsense"], ["a"] * 9], ids=["option", "arguments"])
+def test_any_command_called_wrongly(path: tuple[str, ...], wrong: list[str]) -> None:
+    """An option that no command has, and more arguments than one takes, are exit code 2 and do nothing."""
+    told = called(*path, *wrong)
+    assert told.exit_code == 2
+    assert told.stdout == ""
+    assert "Usage: " in told.stderr
+
+
+@pytest.mark.rule("CLI-3")
+def test_completions() -> None:
+    """The shell's completions know the commands."""
+    environment = {**os.environ, "_AMPLIFIER_HOOKS_COMPLETE": "complete_bash", "COMP_WORDS": "amplifier-hooks d"}
+    program = "from amplifier_hooks.cli import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", program], env={**environment, "COMP_CWORD": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert {"demo", "doctor"} <= set(told.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-3")
+@pytest.mark.parametrize("arguments", [["doctor"], ["demo", "--no-input", "--fast"]], ids=" ".join)
+def test_no_colour(arguments: list[str], tmp_path: Path) -> None:
+    """Somebody who set NO_COLOR sees none, also at a terminal."""
+    import pexpect
+
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    command = ["-m", "amplifier_hooks", *arguments]
+
+    def printed(**more: str) -> str:
+        child = pexpect.spawn(sys.executable, command, env={**environment, **more}, timeout=30, encoding="utf-8")
+        child.expect(pexpect.EOF)
+        return str(child.before)
+
+    assert re.search(r"\x1b\[[\d;]*3\dm", printed())
+    assert not re.search(r"\x1b\[[\d;]*3\dm", printed(NO_COLOR="1"))
+
+
+@pytest.mark.rule("CLI-1")
+def test_bridge(tmp_path: Path) -> None:
+    """The bridge passes the question on as it is, and its answer and exit code back."""
+    asked: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            asked.append(connection.recv(65536))
+            body = b'{"a": 1}oh'
+            head = b"HTTP/1.1 200 OK\r\nx-exit-status: 2\r\nx-output-length: 8\r\ncontent-length: 10\r\n\r\n"
+            connection.sendall(head + body)
+            connection.close()
+
+        server = threading.Thread(target=answer)
+        server.start()
+        told = called("bridge", "claude-code", "--socket", str(tmp_path / "s"), input='{"tool": "Bash"}')
+        server.join()
+    assert (told.exit_code, json.loads(told.stdout), told.stderr) == (2, {"a": 1}, "oh")
+    assert asked[0].startswith(b"POST /v1/bridge/claude_code ")
+    assert asked[0].endswith(b'{"tool": "Bash"}')
+
+
+@pytest.mark.rule("CLI-1", "CLI-3")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["bridge"], 2, "PROGRAM"),
+        (["bridge", "vim"], 2, "vim"),
+        (["bridge", "codex", "--when-down", "maybe"], 2, "maybe"),
+    ],
+)
+def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> None:
+    """A wrong call is answered with what there is."""
+    told = called(*arguments, input="")
+    assert told.exit_code == code
+    assert said in told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(("policy", "code"), [("deny", 2), ("ask", 0), ("allow", 0)])
+def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
+    """Where no server answers, what was said for that case happens; to deny, if nothing was."""
+    program = "from amplifier_hooks.cli import main; main()"
+    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "nobody")]
+    options = [] if policy == "deny" else ["--when-down", policy]
+    told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
+    assert told.returncode == code
+    assert ("amplifier-hooks serve" in told.stderr) == (policy == "deny")

@@ -1,0 +1,343 @@
+"""`amplifier-hooks init`, `validate`, `list` and `test`: the hooks of a project."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pexpect
+import pytest
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli import app
+from amplifier_hooks.cli.hooks import hooks_named, hooks_of_folder
+from amplifier_hooks.cli.project.reading import content_digest
+from amplifier_hooks.cli.project.template import TEMPLATE
+from amplifier_hooks.definitions import load_files
+from amplifier_hooks.errors import HookError, HookRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+FILE = "amplifier-hooks.yaml"
+MODELS = ("ANTHROPIC", "OPENAI")
+GUARD = """version: 1
+hooks:
+  - {name: guard, event_type: tool:pre, matcher: Bash, priority: 10, handler_ref: command,
+     config: {argv: [sh, guard.sh]}}
+  - {name: watch, event_type: tool:post, handler_ref: "shop_hooks:watch", description: looks on}
+  - {name: later, event_type: tool:pre, handler_ref: "shop_hooks:watch", enabled: false}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty project, where one stands, and a state of one's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("AMPLIFIER_HOOKS_TRUST", *(f"{one}_{what}" for one in MODELS for what in ("API_KEY", "BASE_URL"))):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    yield tmp_path / "shop"
+    for name in ("shop_hooks", "my_hooks", "named"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def guarded(folder: Path) -> Path:
+    """A project with a guard that denies, and a hook that looks on."""
+    (folder / FILE).write_text(GUARD)
+    (folder / "guard.sh").write_text("echo not here >&2; exit 2\n")
+    (folder / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
+    return folder
+
+
+def called(*arguments: str, said: str | None = None) -> Result:
+    """What came of it."""
+    return CliRunner().invoke(app, [*arguments], input=said, env={"COLUMNS": "200"})
+
+
+# -- init --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-7")
+def test_init(folder: Path) -> None:
+    """The file that init writes is right, switches useful hooks on, and is trusted as it is."""
+    told = called("init", "--json", "--no-input")
+    assert told.exit_code == 0
+    assert json.loads(told.stdout) == {"written": str(folder / FILE), "kept": None}
+    assert {entry.name for entry in load_files(folder / FILE).library} >= {"protected_paths", "redact_secrets"}
+    assert called("validate").exit_code == 0
+    assert hooks_of_folder(folder, lambda path, found: False).registry.hooks()
+
+
+@pytest.mark.rule("CLI-7")
+def test_init_overwrites_nothing(folder: Path) -> None:
+    """What is there is left alone, also by a second init; --force keeps it beside, and says where."""
+    (folder / FILE).write_text("version: 1\n")
+    told = called("init")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "--force replaces it" in told.stderr
+    assert (folder / FILE).read_text() == "version: 1\n"
+    for number in (1, 2):
+        (folder / FILE).write_text(f"version: {number}\n")
+        assert f"What was there is {folder / FILE}.before-{number}" in called("init", "--force").stdout
+        assert (folder / f"{FILE}.before-{number}").read_text() == f"version: {number}\n"
+    assert "as init writes it already" in called("init").stderr
+    assert called("init").exit_code == 0
+
+
+@pytest.mark.rule("CLI-7")
+def test_init_examples(folder: Path) -> None:
+    """What stands in the file as an example is right once it is switched on."""
+    lines = [line for line in TEMPLATE.splitlines() if line != "hooks: []"]
+    text = "\n".join(line.removeprefix("#:").removeprefix(" ") if line.startswith("#:") else line for line in lines)
+    (folder / FILE).write_text(text)
+    told = called("validate")
+    assert told.exit_code == 0, told.stdout + told.stderr
+    assert [one.name for one in load_files(folder / FILE).definitions] == [
+        "no wiping",
+        "no publishing",
+        "audit service",
+    ]
+    (folder / "call.json").write_text('{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}')
+    denied = called("test", "tool:pre", "--input", "call.json", "--run", "--json")
+    assert json.loads(denied.stdout)["outcome"]["reason"] == "rm -rf is not for agents"
+
+
+@pytest.mark.rule("CLI-7", "CLI-6")
+def test_a_first_hook(folder: Path) -> None:
+    """From init to a hook of one's own that blocks a tool in chat: write it, try it, trust it, meet it."""
+    called("init")
+    example = TEMPLATE[TEMPLATE.index("#:   #   from amplifier_hooks") : TEMPLATE.index("#:   #\n#:   - name: no pub")]
+    code = "\n".join(line.removeprefix("#:   #").removeprefix("   ") for line in example.splitlines())
+    (folder / "my_hooks.py").write_text(code.replace('ask("Publish this?")', 'deny("not on a Friday")'))
+    hook = "{name: friday, event_type: tool:pre, matcher: Bash, priority: 10, handler_ref: my_hooks:no_publishing}"
+    (folder / FILE).write_text(TEMPLATE.replace("hooks: []", f"hooks: [{hook}]"))
+    assert called("validate").exit_code == 0
+    (folder / "call.json").write_text('{"tool_name": "Bash", "tool_input": {"command": "git push"}}')
+    assert "deny, by friday: not on a Friday" in called("test", "tool:pre", "--input", "call.json", "--run").stdout
+    assert "--trust" in called("chat", "-p", "run git push").stderr
+    assert called("validate", "--trust").exit_code == 0
+    told = called("chat", "-p", "run git push\nrun echo hi", "--json")
+    assert told.exit_code == 0, told.stderr
+    assert [tool["status"] for tool in json.loads(told.stdout)["tools"]] == ["denied", "ok"]
+
+
+# -- validate ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-7")
+def test_validate(guarded: Path) -> None:
+    """A file that is right is said to be; what could not run as things are is a warning."""
+    told = called("validate", "--json")
+    value = json.loads(told.stdout)
+    assert (told.exit_code, value["ok"], value["hooks"], value["warnings"]) == (0, True, 3, [])
+    (guarded / "guard.sh").unlink()
+    told = called("validate", FILE)
+    assert told.exit_code == 0
+    assert f"{guarded / FILE}:3: the script 'guard.sh'" in told.stdout
+
+
+@pytest.mark.rule("CLI-7")
+def test_validate_without_importing(guarded: Path) -> None:
+    """With --no-import nothing of the project runs, not even its modules."""
+    (guarded / "shop_hooks.py").write_text("raise SystemExit(7)\n")
+    assert called("validate", "--no-import").exit_code == 0
+    told = called("validate")
+    assert told.exit_code == 1
+    assert f"{guarded / FILE}:5: " in told.stdout
+
+
+@pytest.mark.rule("CLI-7", "CLI-3")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version: 1\nhoks: []\n", ":2: unknown key 'hoks'; did you mean 'hooks'?"),
+        ("version: 1\nhooks:\n  - {name: a}\n", ":3: "),
+        ("version: 1\nlibrary: {redact_secret: {}}\n", "no installed package has a hook called 'redact_secret'"),
+        ("version: [", "yaml:"),
+    ],
+)
+def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
+    """Each mistake is told with its line, and what was meant; the exit code is 1, and with JSON it is there as well."""
+    (folder / FILE).write_text(text)
+    told = called("validate")
+    assert told.exit_code == 1
+    assert said in told.stdout
+    assert json.loads(called("validate", "--json").stdout)["ok"] is False
+
+
+# -- list --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-7")
+def test_list(guarded: Path) -> None:
+    """Each hook is listed with its order, its place in the file, and what happens when it fails."""
+    told = called("list")
+    assert told.exit_code == 0
+    assert told.stdout.splitlines()[:4] == [
+        "tool:pre",
+        "    1  guard  decides, for Bash",
+        f"       command, priority 10 (security), {FILE}:3",
+        "       if it fails, the event is denied",
+    ]
+    assert "off    later at tool:pre" in told.stdout
+    rows = json.loads(called("list", "--json").stdout)
+    assert [(row["name"], row["runs"], row["on_failure"]) for row in rows] == [
+        ("guard", True, "the event is denied"),
+        ("watch", True, "it is skipped"),
+        ("later", False, "it does not run"),
+    ]
+    assert [row["name"] for row in json.loads(called("list", "--event", "PostToolUse", "--json").stdout)] == ["watch"]
+    assert called("list", "--event", "prompt:submit").stderr == "There are no hooks at prompt:submit.\n"
+
+
+@pytest.mark.rule("CLI-7", "CLI-3")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["list"], 1, "it is not there; amplifier-hooks init writes one"),
+        (["list", "nowhere.yaml"], 1, "nowhere.yaml: it is not there"),
+        (["list", "--event", "tool:pra"], 2, "did you mean tool:pre?"),
+        (["validate", "--jsn"], 2, "--json"),
+        (["validate"], 1, "1 wrong"),
+        (["init", "--directory", "nowhere"], 2, "nowhere is no folder"),
+        (["init", "extra"], 2, "unexpected"),
+        (["test", "tool:pre"], 1, "amplifier-hooks init"),
+        (["test"], 2, "EVENT"),
+        (["test", "nothing"], 2, "events are such as tool:pre"),
+        (["test", "tool:pre", "--input", "nowhere.json"], 2, "nowhere.json"),
+    ],
+)
+def test_called_wrongly(folder: Path, arguments: list[str], code: int, said: str) -> None:
+    """What cannot be done is said on standard error with what to do, and the exit code says whose mistake it was."""
+    told = called(*arguments)
+    assert told.exit_code == code
+    assert said in told.stderr
+    assert not isinstance(told.exception, HookError)
+
+
+# -- test --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-7")
+def test_try_an_event(guarded: Path) -> None:
+    """Without --run it is told who would be asked and why, and nothing runs."""
+    (guarded / "guard.sh").write_text("touch ran; exit 2\n")
+    told = called("test", "PreToolUse", "--tool", "Bash")
+    assert told.exit_code == 0
+    assert told.stdout.splitlines()[1:3] == [
+        "  asked 1  guard: it is for tool:pre, and 'Bash' matches 'Bash'",
+        "           if it fails, the event is denied",
+    ]
+    assert "left out  watch: it is for tool:post" in told.stdout
+    assert not (guarded / "ran").exists()
+    assert "left out  guard: 'Bash' does not match 'Write'" in called("test", "tool:pre", "--tool", "Write").stdout
+
+
+@pytest.mark.rule("CLI-7")
+def test_run_an_event(guarded: Path) -> None:
+    """With --run the hooks are asked, and a denial is exit code 1; the data may come from standard input."""
+    told = called("test", "tool:pre", "--input", "-", "--run", said='{"tool_name": "Bash"}')
+    assert told.exit_code == 1
+    assert "guard said deny" in told.stdout
+    assert "outcome: deny, by guard: not here" in told.stdout
+    value = json.loads(called("test", "tool:pre", "--tool", "Bash", "--run", "--json").stdout)
+    assert value["outcome"]["answers"][0] == {"hook": "guard", "action": "deny", "status": "ok", "error": None}
+
+
+@pytest.mark.rule("CLI-7")
+@pytest.mark.parametrize("text", ["[]", "{", "3", '"\\ud800"'])
+def test_data_that_is_none(guarded: Path, text: str) -> None:
+    """What is no JSON object is refused before any hook is built."""
+    told = called("test", "tool:pre", "--input", "-", said=text)
+    assert told.exit_code == 2
+    assert "Invalid value for --input" in told.stderr
+
+
+# -- trust -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-7", "TRU-2")
+def test_a_project_runs_nothing_unread(guarded: Path) -> None:
+    """Hooks of a folder one opens run once their content was trusted, scripts included, and not after a change."""
+    asked: list[str] = []
+
+    def agree(path: Path, found: Any) -> bool:
+        asked.append(path.name)
+        return False
+
+    (guarded / "shop_hooks.py").write_text("raise SystemExit(7)\n")
+    with pytest.raises(HookRefused, match=r"validate .*amplifier-hooks\.yaml --trust"):
+        hooks_of_folder(guarded, agree)
+    (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
+    assert "trusted as it is now" in called("validate", "--trust").stdout
+    assert [hook.name for hook in hooks_of_folder(guarded, agree).registry.hooks()] == ["guard", "watch"]
+    (guarded / "guard.sh").write_text("exit 0\n")
+    with pytest.raises(HookRefused):
+        hooks_of_folder(guarded, agree)
+    assert asked == [FILE, FILE]
+    assert not hooks_of_folder(guarded.parent, agree).registry.hooks()
+
+
+@pytest.mark.rule("CLI-7")
+def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
+    """--hooks takes a file, a folder or a module; what is none of these says what to write."""
+    assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
+    (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
+    assert hooks_named("named:registry").registry.hooks() == ()
+    for name in ("nowhere.yaml", "nowhere:registry", "named:other"):
+        with pytest.raises(HookError):
+            hooks_named(name)
+
+
+@pytest.mark.rule("CLI-7", "TRU-2")
+def test_trust_is_in_modules_too(guarded: Path) -> None:
+    """What is trusted is the content of the modules beside the file, whether or not Python finds them already."""
+    found = load_files(guarded / FILE)
+    before = content_digest(found)
+    assert content_digest(found) == before
+    (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return 1\n")
+    assert content_digest(found) != before
+
+
+@pytest.mark.rule("CLI-7", "TRU-2")
+def test_modules_of_a_project_shadow_nobody(guarded: Path) -> None:
+    """A file of the project that is called like a module of ours is not imported in its place."""
+    (guarded / "json.py").write_text("raise SystemExit(7)\n")
+    (guarded / "amplifier_hooks.py").write_text("raise SystemExit(7)\n")
+    assert called("validate").exit_code == 0
+    assert sys.path[-1] == str(guarded)
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6", "CLI-7", "TRU-2")
+def test_chat_asks_for_trust(guarded: Path, tmp_path: Path) -> None:
+    """At a terminal chat shows what a project would run and asks once; without one it refuses."""
+    refused = called("chat", "-p", "run ls")
+    assert (refused.exit_code, "--trust" in refused.stderr) == (1, True)
+    child = pexpect.spawn(
+        sys.executable, ["-m", "amplifier_hooks", "chat"], cwd=str(guarded), timeout=20, encoding="utf-8",
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"),
+             "TERM": "xterm-256color", "LANG": "C.UTF-8", "PROMPT_TOOLKIT_NO_CPR": "1"},
+    )  # fmt: skip
+    child.expect_exact('guard at tool:pre: command  {"argv": ["sh", "guard.sh"]}')
+    child.expect_exact("Trust it to run as shown?")
+    child.send("y\r")
+    child.expect_exact("2 hooks")
+    child.expect_exact("?2004h")
+    child.send("run ls\r")
+    child.expect_exact("Operation denied by guard: not here")
+    child.expect_exact("?2004h")
+    child.send("/quit\r")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    again = called("chat", "-p", "run ls")
+    assert again.exit_code == 0, again.stderr

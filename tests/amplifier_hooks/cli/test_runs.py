@@ -1,0 +1,129 @@
+"""`amplifier-hooks runs`: blueprints that are checked, and a coordinator that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli import app
+from amplifier_hooks.runs.runner import Runner
+from amplifier_hooks.server.listening import listening, loopback
+from tests.amplifier_hooks.server.runs.test_routes import site
+from tests.runs import agent, python_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WRITER = {"name": "writer", "type": "procedural"}
+
+
+def run(*arguments: str, **environment: str) -> Any:
+    """One command."""
+    return CliRunner().invoke(app, ["runs", *arguments], env=environment)
+
+
+@contextmanager
+def coordinated() -> Iterator[dict[str, str]]:
+    """A coordinator with a runner in a thread of its own; yields where it is, as the environment says it."""
+    found: dict[str, str] = {}
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serving() -> None:
+        hooked = agent(start=python_hook(), type="autonomous")
+        async with site(hooked) as here:
+            here.house.functions["hook"] = lambda event, data: (
+                {"action": "block", "block_reason": "too\x1b[31m much"}
+                if data["parameters"].get("amount", 0) > 9
+                else {"action": "continue", "parameters": {**data["parameters"], "tier": "gold"}}
+            )
+            listener = loopback(0)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            secret = await here.secret()
+            found.update(AMPLIFIER_HOOKS_URL=url, AMPLIFIER_HOOKS_TOKEN=secret)
+            async with (
+                listening(here.app, listener),
+                Runner(url, secret, {"writer": lambda _: "done"}, wait=1) as runner,
+            ):
+                working = asyncio.ensure_future(runner.serve())
+                ready.set()
+                await asyncio.get_running_loop().run_in_executor(None, stop.wait)
+                working.cancel()
+                await asyncio.wait({working})
+
+    thread = threading.Thread(target=asyncio.run, args=(serving(),))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield found
+    finally:
+        stop.set()
+        thread.join(20)
+
+
+def until(run_id: str, environment: dict[str, str]) -> dict[str, Any]:
+    """A run, once it has ended."""
+    while True:
+        shown: dict[str, Any] = json.loads(run("show", run_id, "--json", **environment).stdout)
+        if shown["ended_at"]:
+            return shown
+
+
+@pytest.mark.rule("RUN-15", "CLI-1")
+def test_checking_blueprints(tmp_path: Path) -> None:
+    """`check` names what is wrong with a folder of blueprints, and agents that hooks name and nobody has."""
+    (tmp_path / "writer.json").write_text(json.dumps(WRITER))
+    assert run("check", str(tmp_path)).stdout == "1 agents: writer\n"
+    hook = {"type": "agent", "agent_name": "nobody", "on_error": "block"}
+    (tmp_path / "other.json").write_text(
+        json.dumps({"name": "other", "type": "procedural", "hooks": {"on_run_start": hook}})
+    )
+    missing = run("check", str(tmp_path))
+    assert (missing.exit_code, "there is no agent 'nobody'" in missing.output) == (1, True)
+    (tmp_path / "broken.json").write_text("{")
+    broken = run("check", str(tmp_path))
+    assert (broken.exit_code, "broken.json: line 1" in broken.output) == (1, True)
+    assert run("serve", str(tmp_path)).exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RUN-13", "RUN-20", "CLI-1")
+def test_asking_a_coordinator() -> None:
+    """Runs are submitted, listed, shown and stopped over HTTP; what others wrote is escaped."""
+    with coordinated() as environment:
+        done = run("submit", "writer", '{"amount": 1}', **environment).stdout.strip()
+        shown = until(done, environment)
+        assert (shown["status"], shown["parameters_as_run"]) == ("completed", {"amount": 1, "tier": "gold"})
+        blocked = json.loads(run("submit", "writer", '{"amount": 10}', "--json", **environment).stdout)["run_id"]
+        assert until(blocked, environment)["blocked"]
+        assert [done in line for line in run("list", **environment).stdout.splitlines()] == [False, True]
+        only = json.loads(run("list", "--blocked", "--json", **environment).stdout)
+        assert [one["run_id"] for one in only["runs"]] == [blocked]
+        page = run("show", blocked, **environment).stdout
+        assert "\x1b" not in page
+        assert "on_run_start blocked: python tests:hook too\\u{1B}[31m much" in page
+        assert "result   done" in run("show", done, **environment).stdout
+        assert "completed" in run("stop", done, **environment).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RUN-20", "CLI-3")
+def test_being_refused() -> None:
+    """A refusal is told in words and ends with 1; what makes no sense ends with 2."""
+    with coordinated() as environment:
+        unknown = run("submit", "nobody", **environment)
+        assert (unknown.exit_code, "there is no agent 'nobody'" in unknown.output) == (1, True)
+        assert run("show", "run_00000000", **environment).exit_code == 1
+        for parameters in ("[1]", "{"):
+            assert run("submit", "writer", parameters, **environment).exit_code == 2
+        assert run("list", **{**environment, "AMPLIFIER_HOOKS_TOKEN": ""}).exit_code == 2
+        assert run("list", "--token-file", "/nowhere", **environment).exit_code == 2
+        assert run("work", "no_such_module:AGENTS", **environment).exit_code == 2
+    gone = run("list", AMPLIFIER_HOOKS_URL="http://127.0.0.1:9", AMPLIFIER_HOOKS_TOKEN="t")
+    assert (gone.exit_code, "cannot be reached" in gone.output) == (1, True)

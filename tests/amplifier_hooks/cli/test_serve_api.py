@@ -1,0 +1,72 @@
+"""`amplifier-hooks serve --api`: the HTTP API in one process with the programs' socket."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.api import new_hook
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.rule("API-1", "API-6", "API-8", "API-12")
+@pytest.mark.fault("F-API-07")
+def test_the_api_is_served(tmp_path: Path) -> None:
+    """With a token of the command's own making hooks are made over HTTP, on record; what is too large is hung up on."""
+    state = {"XDG_STATE_HOME": os.fspath(tmp_path / "state"), "HOME": os.fspath(tmp_path)}
+    environment = {"PATH": os.environ["PATH"], **state}
+    command, port = [sys.executable, "-m", "amplifier_hooks"], free_port()
+
+    def run(*arguments: str) -> str:
+        ran = subprocess.run(
+            [*command, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return ran.stdout.strip()
+
+    secret = run("token", "create", "ci", "--tenant", "acme", "--scope", "hooks:manage")
+    path = tmp_path / "run" / "hooks.sock"
+    process = subprocess.Popen(
+        [*command, "serve", "--api", "--api-port", str(port), "--socket", os.fspath(path)],
+        env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        while f":{port}" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+        with httpx2.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"authorization": f"Bearer {secret}"}
+        ) as client:
+            made = client.post("/v1/hooks", json=new_hook())
+            assert made.status_code == 201
+            assert client.get("/v1/hooks").json()["hooks"] == [made.json()]
+        for head in (
+            b"POST /v1/hooks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\n",
+            b"POST /v1/hooks HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\n",
+        ):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+                raw.sendall(head)
+                answer = b""
+                while part := raw.recv(4096):
+                    answer += part
+            assert answer.startswith(b"HTTP/1.1 413")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+    lines = (tmp_path / "state" / "amplifier-hooks" / "record.jsonl").read_text().splitlines()
+    made_of = [record["facts"] for record in map(json.loads, lines) if record["kind"] == "definition.created"]
+    assert [(facts["by"], facts["tenant"]) for facts in made_of] == [("ci", "acme")]
+    assert "acme" in run("token", "list")

@@ -1,0 +1,87 @@
+"""The command that says who may use the HTTP API."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from amplifier_hooks.cli import app
+from amplifier_hooks.server.access import ACCESS_TABLES, AccessToken, AccessTokens
+from amplifier_hooks.storage.sqlite import SqliteDatabase
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that the command finds by the environment."""
+    path = tmp_path / "hooks.db"
+    monkeypatch.setenv("AMPLIFIER_HOOKS_STORE", str(path))
+    return path
+
+
+def run(*arguments: str) -> Result:
+    """Run the command here."""
+    return CliRunner().invoke(app, ["token", *arguments])
+
+
+def bearer(path: Path, secret: str) -> AccessToken | None:
+    """What a server over this store makes of a token."""
+
+    async def looked_up() -> AccessToken | None:
+        async with SqliteDatabase(path, ACCESS_TABLES) as database:
+            return await AccessTokens(database).bearer(secret)
+
+    return asyncio.run(looked_up())
+
+
+@pytest.mark.rule("API-6")
+def test_a_token_is_made_listed_and_ended(store: Path) -> None:
+    """A token is printed when it is made, and never again; once revoked it opens nothing."""
+    made = run("create", "ci", "--tenant", "acme", "--scope", "hooks:manage", "--days", "1")
+    secret = made.stdout.strip()
+    token = bearer(store, secret)
+    assert token is not None
+    assert (token.name, token.tenant, sorted(token.scopes)) == ("ci", "acme", ["hooks:manage"])
+    assert token.expires
+    listed = run("list", "--json")
+    assert secret not in listed.stdout
+    assert [one["id"] for one in json.loads(listed.stdout)] == [token.id]
+    assert token.id in run("list").stdout
+    assert run("revoke", token.id).exit_code == 0
+    assert bearer(store, secret) is None
+    assert "revoked" in run("list").stdout
+
+
+@pytest.mark.rule("API-6")
+def test_for_programs(store: Path) -> None:
+    """With --json everything about a new token is one value."""
+    made = json.loads(run("create", "ops", "--scope", "hooks:admin", "--json").stdout)
+    assert (made["tenant"], made["scopes"], made["expires"]) == ("", ["hooks:admin"], None)
+    token = bearer(store, made["token"])
+    assert token is not None
+
+
+@pytest.mark.rule("API-6", "CLI-3")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["create", "ci", "--scope", "hooks:everything"], 2),
+        (["create", "ci", "--tenant", "acme", "--scope", "hooks:admin"], 2),
+        (["create", "ci", "--scope", "hooks:read", "--store", "mysql://x"], 2),
+        (["revoke", "tok_nobody"], 1),
+        (["list", "--store", "/dev/null/hooks.db"], 1),
+    ],
+)
+def test_what_cannot_be(store: Path, arguments: list[str], code: int) -> None:
+    """A wrong call ends with 2 and says what to write; what cannot be done with 1."""
+    result = run(*arguments)
+    assert result.exit_code == code
+    assert result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.rule("API-6")
+def test_an_empty_list(store: Path) -> None:
+    """Where there is none, it says how to make one."""
+    assert "token create" in run("list").stderr
