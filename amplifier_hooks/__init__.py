@@ -17,19 +17,26 @@ Errors are `HookError`s; `HookAbortError` stops an operation from around it, and
 when its own time is up.
 """
 
-from typing import TYPE_CHECKING
-
-from amplifier_hooks.around import AgentContext, HookContext, ModelContext, RequestContext, ToolContext, WorkflowContext
-from amplifier_hooks.coordinator import SessionCoordinator
-from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
-from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
-from amplifier_hooks.registry import HookRegistry
-from amplifier_hooks.result import ContextInjection, HookResult, Outcome
-from amplifier_hooks.shapes import HookMatcher
-from amplifier_hooks.toolcall import ToolOutcome
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from amplifier_hooks.around import (
+        AgentContext,
+        HookContext,
+        ModelContext,
+        RequestContext,
+        ToolContext,
+        WorkflowContext,
+    )
+    from amplifier_hooks.coordinator import SessionCoordinator
     from amplifier_hooks.effects.audit import AuditLog
+    from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
+    from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.result import ContextInjection, HookResult, Outcome
+    from amplifier_hooks.shapes import HookMatcher
+    from amplifier_hooks.toolcall import ToolOutcome
 
 __all__ = [
     "AgentContext",
@@ -57,13 +64,40 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "AuditLog":  # brings signatures and files, which not every session needs
-        from amplifier_hooks.effects.audit import AuditLog
+HOMES: Final = {
+    "AgentContext": "around",
+    "ApprovalBackend": "ports",
+    "ApprovalRequest": "ports",
+    "ApprovalTimeout": "errors",
+    "AuditLog": "effects.audit",
+    "ContextInjection": "result",
+    "ContextManager": "ports",
+    "Decision": "ports",
+    "DisplaySystem": "ports",
+    "HookAbortError": "errors",
+    "HookContext": "around",
+    "HookError": "errors",
+    "HookMatcher": "shapes",
+    "HookRegistry": "registry",
+    "HookResult": "result",
+    "ModelContext": "around",
+    "Outcome": "result",
+    "RequestContext": "around",
+    "SessionCoordinator": "coordinator",
+    "ToolContext": "around",
+    "ToolOutcome": "toolcall",
+    "WorkflowContext": "around",
+}
+"""Each is loaded on first use: the command, the bridge and the plain data of a hook need little of it."""
 
-        return AuditLog
+
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version  # as slow to import as all the rest
 
         return version("amplifier-hooks")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"amplifier_hooks.{HOMES[name]}"), name)
+    globals()[name] = value
+    return value

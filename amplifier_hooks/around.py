@@ -218,7 +218,8 @@ class _Layer:
         self.abort: HookAbortError | None = None
         outer = CURRENT.get()
         depth = outer.depth if outer else 0  # what the operation emits is not emitted by a hook
-        self.around = Run(Selection((hook,), operation), {}, self, outer=outer, depth=depth)
+        about = {"tenant_id": context.tenant_id}
+        self.around = Run(Selection((hook,), operation), about, self, outer=outer, depth=depth)
 
     async def run(self) -> Any:  # as run_around
         self.around.start() or await self.around.finish()

@@ -45,6 +45,9 @@ def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
     connection.settimeout(WAIT)
     connection.connect(path)
     head = f"POST /v1/bridge/{program} HTTP/1.1\r\nhost: bridge\r\nconnection: close\r\n"
+    hops = os.environ.get("AMPLIFIER_HOOKS_HOPS", "")
+    if hops.isascii() and hops.isdigit():  # a hook's command is what asks: the server counts how far that has gone
+        head += f"x-amplifier-hooks-hops: {hops}\r\n"
     connection.sendall(f"{head}content-length: {len(question)}\r\n\r\n".encode("ascii") + question)
     answer = b""
     while part := connection.recv(65536):

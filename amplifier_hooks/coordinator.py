@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from os import fspath
 from pathlib import Path
@@ -28,7 +29,7 @@ from amplifier_hooks.effects.deadline import TooLate, within
 from amplifier_hooks.effects.display import LogDisplay
 from amplifier_hooks.effects.injection import Injector
 from amplifier_hooks.effects.punctual import PunctualSink
-from amplifier_hooks.errors import InvalidLimit, UnknownTool
+from amplifier_hooks.errors import InvalidLimit, InvalidRegistration, UnknownTool
 from amplifier_hooks.events import (
     CANCEL_COMPLETED,
     CANCEL_REQUESTED,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         TokenCounter,
         UpstreamMethod,
     )
+    from amplifier_hooks.schema import Schema
 
 __all__ = ["SessionCoordinator", "Turn"]
 
@@ -125,6 +127,8 @@ class SessionCoordinator:
         tenant: Whose session it is; system hooks and this tenant's take part.
         agent: Which agent acts.
         tools: Functions for `execute_tool`, by name.
+        tool_schemas: The JSON schemas of tools' inputs, by name. What hooks make of an input has to fit, or the call is
+            denied as `hook_invalid_output`; what the agent itself sends is not looked at.
         run_id: The run it belongs to.
         rules: What is decided without a person, at every tool call.
         cwd: The directory the agent works in; where this program does, unless it is given.
@@ -163,6 +167,7 @@ class SessionCoordinator:
         audit_required: bool = True,
         audit_runs: bool = False,
         arguments: ArgumentStore | None = None,
+        tool_schemas: Mapping[str, Any] | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
         session_id = session_id or uuid4().hex
@@ -177,7 +182,7 @@ class SessionCoordinator:
             cwd=working_directory() if cwd is None else fspath(cwd),
             wait=approval_wait,
             stakes=risk,
-            version=hooks.version_of,
+            version=partial(hooks.version_of, tenant=tenant),
             ours=hooks.may_instruct,
         )
         self._parent = parent
@@ -203,6 +208,7 @@ class SessionCoordinator:
             rules=None if rules is None else Rules(rules),
             origin=origin,
             inventory=None if audit is None else Inventory(hooks, recorder, tenant, audit_runs),
+            schemas=checked_schemas(tool_schemas or {}),
             parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
             run=run_id,
         )
@@ -365,8 +371,8 @@ class SessionCoordinator:
     def child(self, agent: str, **options: Any) -> SessionCoordinator:
         """A sub-agent's session: linked to this one and in the same record, with grants and a budget of its own.
 
-        Options are those of a session; hooks, approver, screen, record, limits, tenant and tools are this one's
-        unless they say otherwise. It is closed with this one.
+        Options are those of a session; hooks, approver, screen, record, limits, tenant, tools and their schemas are
+        this one's unless they say otherwise. It is closed with this one.
         """
         session = self._session
         defaults: dict[str, Any] = {
@@ -380,6 +386,7 @@ class SessionCoordinator:
             "counter": self._counter,
             "tenant": session.tenant,
             "tools": self._tools,
+            "tool_schemas": self._session.schemas,
             "run_id": session.run,
             "clock": session.clock,
             "rules": self._rules,
@@ -651,3 +658,16 @@ def wait_within(seconds: float | None) -> float | None:
     if seconds is not None and not 0 <= seconds < inf:
         raise InvalidLimit("approval_wait", seconds, "a number of seconds, or None to wait until the question expires")
     return seconds
+
+
+def checked_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
+    """The schemas of tools, each read once. Raises `InvalidRegistration` for one that is broken or could do harm."""
+    from amplifier_hooks.schema import Schema, SchemaError
+
+    schemas = {}
+    for tool, document in given.items():
+        try:
+            schemas[tool] = document if isinstance(document, Schema) else Schema(document)
+        except SchemaError as problem:
+            raise InvalidRegistration(f"tool_schemas[{tool!r}]: {problem}") from None
+    return schemas

@@ -4,6 +4,7 @@
 [project.entry-points."amplifier_hooks.hooks"]
 lint = "my_package.hooks:register"     a function that is given a scope of the registry
 audit = "my_package.hooks:AuditHook"   or a hook object, or the class of one
+limit = "my_package.hooks:RateLimit"   or a ready-made hook, which is switched on with its settings as they come
 ```
 
 Installing a package adds nothing by itself: neither a hook nor an import.
@@ -98,6 +99,9 @@ def _load(name: str, there: dict[str, list[EntryPoint]], scoped: Scoped) -> Disc
 
 
 def _admit(scope: RegistryScope, thing: Any) -> None:  # what somebody's entry point refers to
+    if isinstance(thing, type) and hasattr(thing, "from_config"):
+        thing.from_config({}).register(scope)
+        return
     if hasattr(thing, "execute"):
         scope.add(thing() if isinstance(thing, type) else thing)
         return

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.chain import Selection
+from amplifier_hooks.chain import Selection, whose
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.hook import Hook
 from amplifier_hooks.logs import get_logger
@@ -145,6 +145,11 @@ class Run(msgspec.Struct, eq=False):
             self.wait.resume()
 
     @property
+    def tenant(self) -> str:
+        """Whom the event is about."""
+        return whose(self.data)[0]
+
+    @property
     def event(self) -> str:
         """What its hooks are told."""
         return self.picked.event
@@ -180,7 +185,7 @@ class Run(msgspec.Struct, eq=False):
             if not hook.enabled:
                 self._record(Answer(hook.name, CONTINUE, "disabled"))
                 return False
-            if hook.quarantined:
+            if hook.in_quarantine(self.tenant):
                 self.failed(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
                 return False
             if hook.budget is not None and self.allowance(hook) <= 0:

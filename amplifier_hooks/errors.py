@@ -6,6 +6,7 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
+│   ├── InvalidHookSettings (ValueError)  settings of a ready-made hook that cannot work
 │   ├── UnknownTool (LookupError)     a tool the session does not have
 │   ├── UnknownEvent (ValueError)     an event name that is not declared while strict_events is on
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
@@ -21,6 +22,7 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
+├── ApprovalMismatch                  the question was asked before, about another action; nothing was approved
 ├── ApprovalPending                   nobody has decided yet, and the question stays open; ask again later
 └── ApprovalTimeout (TimeoutError)    an approver says its time is up; nobody decided
 EventNameWarning (UserWarning)        an event name that looks misspelt; nothing is refused
@@ -34,6 +36,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 __all__ = [
+    "ApprovalMismatch",
     "ApprovalPending",
     "ApprovalTimeout",
     "EmitTooDeep",
@@ -47,6 +50,7 @@ __all__ = [
     "HookUsageError",
     "InjectionTooLarge",
     "InputNotFreezable",
+    "InvalidHookSettings",
     "InvalidLimit",
     "InvalidPayload",
     "InvalidRegistration",
@@ -94,6 +98,15 @@ class InvalidLimit(HookUsageError, ValueError):
         self.value = value
         self.wanted = wanted
         super().__init__(f"{name} is {value!r}; pass {wanted}")
+
+
+class InvalidHookSettings(HookUsageError, ValueError):
+    """Settings of a ready-made hook that cannot work. `problems` says, field by field, what to put right."""
+
+    def __init__(self, hook: str, problems: tuple[str, ...]) -> None:
+        self.hook = hook
+        self.problems = problems
+        super().__init__(f"hook {hook!r}: {'; '.join(problems)}")
 
 
 class UnknownTool(HookUsageError, LookupError):
@@ -225,6 +238,13 @@ class InjectionTooLarge(HookError, ValueError):
 
 class ApprovalTimeout(HookError, TimeoutError):
     """An approver's time is up. What that means is the request's default, not the approver's to say."""
+
+
+class ApprovalMismatch(HookError):
+    """The question of this id was asked, and perhaps answered, about another action; that answer is not for this one.
+
+    A backend raises it when a call comes back with other arguments than those it was asked about.
+    """
 
 
 class ApprovalPending(HookError):

@@ -187,7 +187,7 @@ HOOK_TIMEOUT: Final = "hook:timeout"
 MODULE_LOAD_FAILED: Final = "module:load_failed"
 MODULE_ON_SESSION_READY_FAILED: Final = "module:on_session_ready_failed"
 
-_EVERYWHERE: Final = ("session_id", "timestamp", "tenant_id", "run_id", "turn", "agent", "event_id", "parent_id")
+_EVERYWHERE: Final = ("session_id", "timestamp", "tenant_id", "run_id", "turn", "agent", "cwd", "event_id", "parent_id")
 _WHICH_ONE: Final = (
     *("tool_name", "tool_call_id", "parallel_group_id", "agent_id", "agent_name", "workflow_name", "step_id"),
     *("request_id", "approval_id"),

@@ -61,7 +61,7 @@ def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, 
     for hook in (*chain.participants, *chain.observers):
         chosen = reached(hook, tenant, tool)
         if chosen is not None:
-            in_turn[hook] = _why(hook, tool, timed_out=chosen is not hook)
+            in_turn[hook] = _why(hook, tenant, tool, timed_out=chosen is not hook)
 
     def told(hook: Hook, why: str) -> Explained:
         return Explained(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook, chain.name))
@@ -75,8 +75,8 @@ def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, 
     )
 
 
-def _why(hook: Hook, tool: str | None, *, timed_out: bool) -> str:
-    if hook.quarantined:
+def _why(hook: Hook, tenant: str, tool: str | None, *, timed_out: bool) -> str:
+    if hook.in_quarantine(tenant):
         return f"it is in quarantine, which counts as its failure: it had to be left behind {hook.leaks} times"
     if timed_out:
         return "its matcher gave no answer in time, which counts as its failure"

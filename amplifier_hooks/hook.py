@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from attrs import define, field
@@ -10,12 +11,12 @@ from attrs import define, field
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from amplifier_hooks.matching import Matcher
     from amplifier_hooks.provenance import VoiceStanding
 
-__all__ = ["DEFAULT_TIMEOUT", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
+__all__ = ["DEFAULT_TIMEOUT", "TENANTS_ALLOWED", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
 OnError = Literal["continue", "deny"]
@@ -23,6 +24,12 @@ Tier = Literal["built-in", "trusted", "plugin"]
 Source = Literal["code", "definition"]
 
 DEFAULT_TIMEOUT: Final = 5.0
+
+NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
+LEAKS_ALLOWED: Final = 3
+"""How often a hook may be left behind, for one tenant, before it is quarantined for that tenant."""
+TENANTS_ALLOWED: Final = 16
+"""Tenants that may have to leave it behind before it is quarantined for all."""
 
 
 class SharedTime(NamedTuple):
@@ -69,8 +76,10 @@ class Hook:
 
     enabled: bool = True
     timed: bool = False
-    leaks: int = 0
+    leaks_of: Mapping[str, int] = NOBODY
+    """How often it had to be left behind, by tenant; never changed in place: nearly all share the empty one."""
     quarantined: bool = False
+    """It is in quarantine for somebody."""
     plain: bool = field(default=False, init=False)
     able: bool = field(default=False, init=False)
     """It can be called, and shares no budget that may be used up."""
@@ -80,6 +89,30 @@ class Hook:
             self.timed or self.timing or self.intent == "gate" or self.on_error == "deny" or self.budget is not None
         )
         self.settle()
+
+    @property
+    def leaks(self) -> int:
+        """How often it had to be left behind."""
+        return sum(self.leaks_of.values())
+
+    def left_behind(self, tenant: str) -> None:
+        """Count that it had to be left behind, in the turn of this tenant."""
+        self.leaks_of = {**self.leaks_of, tenant: self.leaks_of.get(tenant, 0) + 1}
+        self.quarantined = self.quarantined or self.leaks_of[tenant] >= LEAKS_ALLOWED or self._spread
+        self.settle()
+
+    def pardon(self) -> None:
+        """End its quarantine, and forget what it was for. Settle it then."""
+        self.leaks_of, self.quarantined = NOBODY, False
+
+    def in_quarantine(self, tenant: str) -> bool:
+        """Whether it is not to be called for this tenant."""
+        return self.quarantined and (self._spread or self.leaks_of.get(tenant, 0) >= LEAKS_ALLOWED)
+
+    @property
+    def _spread(self) -> bool:
+        """Whether so many tenants had to leave it behind that it is the hook's fault, and not one of theirs."""
+        return len(self.leaks_of) >= TENANTS_ALLOWED
 
     def settle(self) -> None:
         """Derive the flags anew, after any change of the running state, so that it takes effect at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -155,6 +155,9 @@ class ModelCall:
         """The model's answer, past its hooks."""
         session = self.session
         told = {"response": response, "model": self.model, "duration_ms": spent}
+        usage = response.get("usage") if isinstance(response, Mapping) else getattr(response, "usage", None)
+        if isinstance(usage, Mapping):
+            told["usage"] = usage
         outcome = await session.emit(LLM_POST, told)
         if outcome.denied:
             return await self._withheld(outcome.denied_by or "registry", outcome.reason, outcome)

@@ -120,6 +120,8 @@ class Payload(_Described):
     """Which turn of the session."""
     agent: str | None = None
     """The agent at work; a sub-agent is written with its parents."""
+    cwd: str | None = None
+    """The directory it works in: what relative paths are in."""
     event_id: str | None = None
     """This event, and no other."""
     parent_id: str | None = None

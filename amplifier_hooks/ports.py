@@ -373,6 +373,14 @@ class Head:
     note: str = ""
 
 
+@frozen(kw_only=True)
+class StoreMark:
+    """Which store it is, and how far it was: the number only grows."""
+
+    store: str
+    number: int
+
+
 class ArgumentStore(Protocol):
     """Where the arguments of tool calls are kept beside the record, which has only their digests."""
 
@@ -393,6 +401,19 @@ class HeadStore(Protocol):
 
         Raises `HeadConflict` when another hash is kept for the same size: one of the two logs is not the other.
         """
+        ...
+
+
+@runtime_checkable
+class MarkedStore(HeadStore, Protocol):
+    """A store of heads that counts. The log keeps the count, so that it is noticed when an older copy replaces it."""
+
+    async def marked(self) -> StoreMark | None:
+        """How far it has counted; None if it never did. Raises when the store cannot be read."""
+        ...
+
+    async def mark(self) -> StoreMark:
+        """Count once more, durably. Raises when the store cannot be written; it has counted then, or not."""
         ...
 
 

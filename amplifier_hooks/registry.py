@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import contextmanager
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,10 +42,10 @@ from amplifier_hooks.shapes import HookMatcher
 from amplifier_hooks.trust import BUILT_IN, Scope, check_access, check_operation, check_tenant, may_change
 from amplifier_hooks.view import DataView
 from amplifier_hooks.vocabulary import Vocabulary, applies, is_pattern
-from amplifier_hooks.waiting import LEAKS_ALLOWED, cancelled_itself
+from amplifier_hooks.waiting import cancelled_itself
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from amplifier_hooks.discovery import Discovered
     from amplifier_hooks.explain import Explanation
@@ -183,7 +184,7 @@ class HookRegistry(Registrar):
         collected: list[dict[str, Any]] = []
         before: Run | None = None
         for hook in self._run(chain, data).picked.hooks:
-            alone = evolve(hook, timeout=min(hook.timeout, limit), leaks=0)
+            alone = evolve(hook, timeout=min(hook.timeout, limit))
             run = self._run(chain, data, chain.only((alone,)))
             if before is not None:
                 run.shared, run.total = before.shared, before.total
@@ -191,10 +192,8 @@ class HookRegistry(Registrar):
             try:
                 run.start() or await run.finish()
             finally:
-                if alone.leaks:  # it is the registered hook that was left behind
-                    hook.leaks += alone.leaks
-                    hook.quarantined = hook.leaks >= LEAKS_ALLOWED
-                    hook.settle()
+                if alone.leaks > hook.leaks:  # it is the registered hook that was left behind
+                    hook.left_behind(run.tenant)
             answers = run.answers or ()
             collected += [dict(answer.data) for answer in answers if answer.success and answer.data is not None]
         return collected
@@ -252,9 +251,10 @@ class HookRegistry(Registrar):
         least = max(named, key=lambda one: STANDINGS.index(one.standing))
         return Voice(standing=least.standing, origin=least.origin, heard=heard)
 
-    def version_of(self, hook: str) -> str:
-        """Which version of a hook this is, by name: another one has to be approved anew."""
-        return next((fingerprint(one.handler) for one in self._roster.named(hook)), "")
+    def version_of(self, hook: str, tenant: str = "") -> str:
+        """Which version of a hook this is, by the name a tenant knows it by: another one has to be approved anew."""
+        named = self._roster.named(hook)
+        return next((fingerprint(one.handler) for one in named if one.tenant in ("", tenant)), "")
 
     # -- around operations ---------------------------------------------------------------------------------------
 
@@ -414,6 +414,39 @@ class HookRegistry(Registrar):
         elif chain.required and not _gated(chain.pick(payload).hooks):
             refused = "no_policy"
         return explain(chain, self._roster, *whose(payload), refused)
+
+    @contextmanager
+    def at_once(self, *, max_per_event: int | None = None, keep: bool = True) -> Iterator[None]:
+        """What is registered and removed inside takes effect together, or not at all if it raises.
+
+        Emits see the hooks as they were before, or as they are after it; so nothing inside may wait. From then on an
+        event may have `max_per_event` hooks from definitions, if that is given. Without `keep` it is a trial: what
+        would raise does, and everything is as it was.
+        """
+        before, kept = self._max_per_event, False
+        try:
+            self._max_per_event = before if max_per_event is None else max_per_event
+            with self._roster.at_once(keep=keep):
+                yield
+            kept = keep
+        finally:
+            if not kept:
+                self._max_per_event = before
+
+    def remove(self, hooks: Iterable[Hook]) -> int:
+        """Remove these very hooks, whatever they are called; takes effect with the next emit. Returns how many."""
+        return self._roster.remove(hooks)
+
+    def renumber(self, hooks: Iterable[Hook]) -> None:
+        """Let these hooks stand where they would if they were registered now, in this order."""
+        for hook in hooks:
+            self._number += 1
+            hook.number = self._number
+        self._chains, self._layers = {}, {}
+
+    def tell(self, change: Change) -> None:
+        """Tell whoever listens of a change that lies behind those of the hooks, such as that of a definition."""
+        self._roster.tell(change)
 
     def watch(self, listener: Callable[[Change], None]) -> Undo:
         """Be told of every change to the registry itself; this is how it gets on record. Returns the undo.

@@ -53,6 +53,7 @@ Cause = Literal[
     "denied_by_person",
     "approval_expired",
     "approval_unavailable",
+    "approval_mismatch",
     "audit_unavailable",
     "session_cancelled",
 ]

@@ -6,6 +6,7 @@ domain. Around hooks stand under the operation they wrap, or under its first or 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
@@ -30,7 +31,7 @@ class Change:
 
     what: Literal[
         "registered", "unregistered", "enabled", "disabled", "refused", "declared", "required", "relaxed", "stopped",
-        "resumed", "broken",
+        "resumed", "broken", "defined", "redefined", "undefined",
     ]  # fmt: skip
     hook: str = ""
     event: str = ""
@@ -41,12 +42,18 @@ class Change:
 
 
 class Roster:
-    """The hooks in order of registration. Every change is told to `changed`."""
+    """The hooks in order of registration. Every change is told to `changed`.
+
+    Whoever registers works on the list. Whoever emits, maybe in another thread, looks at what is public of it: the same
+    list, but for what is changed at once, which is done to a copy.
+    """
 
     def __init__(self, changed: Callable[[Change], None]) -> None:
         self._changed = changed
         self._hooks: list[Hook] = []
         self._by_name: dict[str, tuple[Hook, ...]] = {}
+        self._untold: list[Change] | None = None
+        self._public, self._public_names = self._hooks, self._by_name
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(tuple(self._hooks))
@@ -56,6 +63,36 @@ class Roster:
 
     def __contains__(self, hook: object) -> bool:
         return hook in self._hooks
+
+    @contextmanager
+    def at_once(self, *, keep: bool = True) -> Iterator[None]:
+        """All that is added and removed inside, or nothing of it if that raises or is not to be kept.
+
+        It is told at the end.
+        """
+        hooks, by_name, outer = self._hooks, self._by_name, self._untold
+        self._hooks, self._by_name = list(hooks), dict(by_name)
+        untold = self._untold = [] if outer is None else outer
+        told, kept = len(untold), False
+        try:
+            yield
+            kept = keep
+        finally:
+            self._untold = outer
+            if not kept:
+                self._hooks, self._by_name = hooks, by_name
+                del untold[told:]
+        if outer is None:
+            self._public, self._public_names = self._hooks, self._by_name
+            for change in untold:
+                self._changed(change)
+
+    def tell(self, change: Change) -> None:
+        """Tell of a change, or note it to be told at the end."""
+        if self._untold is None:
+            self._changed(change)
+        else:
+            self._untold.append(change)
 
     def add(self, hook: Hook, limit: int) -> None:
         """Put a hook on the list, under a name no other hook has that can be in the same chain.
@@ -89,22 +126,24 @@ class Roster:
         for hook in switched:
             hook.enabled = enabled
             if enabled:
-                hook.leaks, hook.quarantined = 0, False
+                hook.pardon()
             hook.settle()
             self._tell("enabled" if enabled else "disabled", hook)
         return len(switched)
 
     def named(self, name: str) -> tuple[Hook, ...]:
         """The hooks whose answers are told by this name."""
-        return self._by_name.get(name, ())
+        return self._public_names.get(name, ())
 
     def told(self, row: Event) -> list[Hook]:
         """The hooks that are told of this event, in the order they run."""
-        return _in_order(hook for hook in self if hook.enabled and joins(hook, row))
+        return _in_order(hook for hook in tuple(self._public) if hook.enabled and joins(hook, row))
 
     def watches_hooks(self) -> bool:
         """Whether somebody observes what becomes of the hooks."""
-        return any(hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in self)
+        return any(
+            hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in tuple(self._public)
+        )
 
     def wrapping(self, operation: str) -> list[Hook]:
         """The layers around an operation, the outermost first.
@@ -113,7 +152,9 @@ class Roster:
         then, so these are in reverse.
         """
         layers = _in_order(
-            hook for hook in self if hook.enabled and hook.intent == "around" and operation_of(hook.event) == operation
+            hook
+            for hook in tuple(self._public)
+            if hook.enabled and hook.intent == "around" and operation_of(hook.event) == operation
         )
         last = OPERATIONS[operation].last
         after = [hook for hook in layers if hook.event == last]
@@ -133,7 +174,7 @@ class Roster:
     def _tell(
         self, what: Literal["registered", "unregistered", "enabled", "disabled"], hook: Hook, detail: str = ""
     ) -> None:
-        self._changed(
+        self.tell(
             Change(what=what, hook=hook.name, event=hook.event, owner=hook.owner, tenant=hook.tenant, detail=detail)
         )
 

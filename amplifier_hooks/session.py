@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.inventory import Inventory
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
     from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.schema import Schema
 
-__all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "problem_of"]
+__all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "outcome_facts", "problem_of"]
 
 REVIEWED: Final = 1_000
 """Outputs of hooks a session keeps for review."""
@@ -56,6 +57,8 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
     "cancelled": "session_cancelled",
 }
 """Why an approval denies, by what became of its request."""
+
+CHANGED: Final = "a hook that asked was changed before somebody answered"
 
 EDITED: Final = "the approver changed the data, which can be done for tool calls only"
 
@@ -107,6 +110,8 @@ class Session:
     origin: Origin = field(factory=Origin)
     inventory: Inventory | None = None
     """What of its hooks is on record; none where nothing is."""
+    schemas: Mapping[str, Schema] = field(factory=dict)
+    """What tools take, where that is known."""
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
@@ -179,6 +184,7 @@ class Session:
             "tenant_id": self.tenant,
             "turn": self.turn,
             "agent": self.agent,
+            "cwd": self.origin.cwd,
             "event_id": self.new_id(),
         }
         if self.run is not None:
@@ -251,7 +257,7 @@ class Session:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
         if self.inventory is not None and self.inventory.changes:
             await self.inventory.write()
-        facts = facts_of(outcome)
+        facts = outcome_facts(outcome)
         if self.hooks.can_be_stopped(outcome.event):
             try:
                 await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
@@ -277,6 +283,9 @@ class Session:
         if approval.edited is not None:
             await self.approver.withdraw(approval.request, "edited")
             return denied(outcome, "session", EDITED, "approval_unavailable")
+        if self.outdated(approval):
+            await self.approver.withdraw(approval.request, "superseded")
+            return denied(outcome, "session", CHANGED, "approval_unavailable")
         outcome = await self.claim(outcome, approval)
         await self.approver.settle(approval, "failed" if outcome.denied else "done")
         return outcome
@@ -301,7 +310,14 @@ class Session:
         if approval.hook is not None:
             return denied(outcome, approval.hook, approval.reason, "denied_by_hook"), approval
         by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
-        return denied(outcome, by, approval.message, CAUSE_OF[approval.status]), approval
+        cause = "approval_mismatch" if approval.mismatch else CAUSE_OF[approval.status]
+        return denied(outcome, by, approval.message, cause), approval
+
+    def outdated(self, approval: Approval) -> bool:
+        """Whether a hook that asked was changed, so that neither a yes nor a question taken back means anything."""
+        if approval.status not in ("approved", "unavailable", "cancelled") or self.stopped is not None:
+            return False
+        return any(self.hooks.version_of(one.hook, self.tenant) != one.version for one in approval.request.questions)
 
     async def claim(self, outcome: Outcome, approval: Approval | None) -> Outcome:
         """Use the approval up; it is good for one run."""
@@ -442,7 +458,7 @@ def problem_of(error: BaseException) -> dict[str, str]:
     return {"type": type(error).__name__, "message": message}
 
 
-def facts_of(outcome: Outcome) -> dict[str, Any]:
+def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     """An outcome as the record has it: every answer that is not a plain continue, and what they came to."""
     facts: dict[str, Any] = {"event": outcome.event, "action": outcome.action}
     if outcome.reason is not None:

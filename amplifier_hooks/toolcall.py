@@ -37,7 +37,11 @@ __all__ = ["ToolCall", "ToolOutcome"]
 ROUNDS: Final = 3
 """How often an approver's own arguments pass through the gates in one call."""
 
+TOO_MANY_CHANGES: Final = "the hooks that asked were changed each time before somebody answered"
+
 TOO_MANY_EDITS: Final = f"the arguments were edited {ROUNDS} times, and no edit passed its gates as it was"
+
+DOES_NOT_FIT: Final = "what a hook made of the input does not fit the tool's schema"
 
 CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
 
@@ -130,7 +134,7 @@ class ToolCall:
         is what the approver wrote and no hook asks anything the approver has not answered; otherwise it is asked again.
         """
         asked: tuple[Ask, ...] = ()
-        attempt = 0
+        attempt, why = 0, TOO_MANY_EDITS
         while True:
             outcome = await self._judged(before)
             if self.action is None or outcome.denied:
@@ -140,18 +144,23 @@ class ToolCall:
                 return await self._admitted(outcome, self.action)
             if attempt == ROUNDS:
                 await self._withdrawn("superseded")
-                return denied(outcome, "session", TOO_MANY_EDITS, "approval_unavailable")
+                return denied(outcome, "session", why, "approval_unavailable")
             if self.approval is not None:
                 await self._withdrawn("superseded")
                 outcome = msgspec.structs.replace(outcome, asks=outcome.asks or asked)
             asked = outcome.asks
             outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
+            if self.approval is not None and self.session.outdated(self.approval):
+                await self._withdrawn("superseded")
+                self.approval, asked = None, ()  # what was said to a hook of old does not count for the new one
+                attempt, why = attempt + 1, TOO_MANY_CHANGES
+                continue
             if self.approval is None or outcome.denied or self.approval.status == "pending":
                 return outcome
             if self.approval.edited is None:
                 return await self._admitted(outcome, self.action)
             before = frozen_object(self.approval.edited)
-            attempt += 1
+            attempt, why = attempt + 1, TOO_MANY_EDITS
 
     def _approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
         """Whether nobody has to be asked, or not again."""
@@ -172,6 +181,10 @@ class ToolCall:
             return denied(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
         if value is given and final != before:  # behind the back of the gates that have looked already
             return denied(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output")
+        if value is not given and final != before and self.tool in self.session.schemas:
+            problem = self.session.schemas[self.tool].problem(thaw(final))
+            if problem is not None:
+                return denied(outcome, _changer(outcome), f"{DOES_NOT_FIT}: {problem}", "hook_invalid_output")
         self.action = self.session.action(TOOL_PRE, self.tool, final)
         return outcome
 
@@ -246,6 +259,8 @@ class ToolCall:
         """A denial the model can read."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "by": by, "reason": reason}
+        if outcome is not None and outcome.cause is not None:
+            facts["cause"] = outcome.cause
         await self.session.recorder.note("tool.denied", facts, durable=True)
         return ToolOutcome(denied=True, by=by, reason=await self.session.refusal(by, reason, outcome))
 
@@ -300,6 +315,7 @@ class ToolCall:
             tenant_id=self.session.tenant,
             tool_name=self.tool,
             arguments=DataView(cast("dict[str, Any]", action.input())),  # an object, as it was frozen
+            tool_context={"session_id": self.session.id, "tool_call_id": self.call_id},
         )
 
     def _named(self) -> dict[str, Any]:
@@ -310,3 +326,9 @@ class ToolCall:
 
     def _facts(self, action: Action) -> dict[str, Any]:
         return {"tool": self.tool, "call": self.call_id, "digest": action.digest}
+
+
+def _changer(outcome: Outcome) -> str:
+    """The hook that had the last word on the input."""
+    words = (one for one in reversed(outcome.answers) if one.said.data is not None and not one.recheck)
+    return next((one.hook_name for one in words if "tool_input" in (one.said.data or {})), "session")

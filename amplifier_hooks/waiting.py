@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GRACE",
-    "LEAKS_ALLOWED",
     "THROUGH",
     "Chained",
     "Wait",
@@ -44,9 +43,6 @@ __all__ = [
 
 GRACE: Final = 0.1
 """Seconds a cancelled hook is given to clean up before it is closed and left behind."""
-
-LEAKS_ALLOWED: Final = 3
-"""How often a hook may be left behind before it is quarantined."""
 
 LEFT_BEHIND: Final[list[Any]] = []
 """Hooks that refused to be closed. Kept, because the interpreter would try to close them again, and complain."""
@@ -68,6 +64,11 @@ class Chained(Protocol):
     outer: Any
     """The chain around this one, in whose hook it was started."""
     picked: Any
+
+    @property
+    def tenant(self) -> str:
+        """Whose turn it is."""
+        ...
 
     @property
     def event(self) -> str:
@@ -274,9 +275,7 @@ class Wait:
             LEFT_BEHIND.append(inside)
         if not (endless or self.closing):
             return
-        hook.leaks += 1
-        hook.quarantined = hook.leaks >= LEAKS_ALLOWED
-        hook.settle()
+        hook.left_behind(self.run.tenant)
         log.warning("hook_left_behind", hook=hook.name, event=self.run.event, times=hook.leaks)
 
     def _uncancel(self) -> None:

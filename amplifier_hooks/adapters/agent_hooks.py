@@ -1,0 +1,414 @@
+"""AGENT-HOOKS, both ways.
+
+Our hooks as an interceptor of a host that speaks AGENT-HOOKS, Microsoft Agent Framework for one:
+
+    create_agent_hooks_middleware([SessionInterceptor(session)], timeout=600)
+
+Interceptors of others as gates of a session of ours:
+
+    emitter = InterceptionEmitter(resolver=SessionResolver(session)).register(theirs)
+    AgentHooksHost(session, emitter)
+
+The contract is AGENT-HOOKS 0.1, in its strict sense: without an interceptor nothing proceeds, and what fails denies.
+
+Extra `agent-hooks`.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from agent_hooks import (
+    AgentContextBuilder,
+    ApprovalOutcome,
+    ApprovalResolution,
+    Decision,
+    InterceptionPoint,
+    Transform,
+    Verdict,
+)
+from attrs import define, field, frozen
+
+from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.events import (
+    LLM_POST,
+    LLM_PRE,
+    PROMPT_SUBMIT,
+    SESSION_END,
+    SESSION_START,
+    TOOL_ERROR,
+    TOOL_POST,
+    TOOL_PRE,
+)
+from amplifier_hooks.guestcall import GuestCall, GuestModelCall
+from amplifier_hooks.result import CONTINUE, HookResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from agent_hooks import AgentContext, ApprovalRequest, InterceptionEmitter, InterceptionRecord
+
+    from amplifier_hooks.coordinator import SessionCoordinator
+    from amplifier_hooks.result import Role
+
+__all__ = ["AgentHooksHost", "SessionInterceptor", "SessionResolver"]
+
+OUTPUT: Final = "agent_hooks:output"
+APPROVAL: Final = "agent_hooks:approval"
+"""Events of this adapter's own: what an agent is about to answer, and what an interceptor wants approved."""
+
+LAST: Final = 1_000_000
+"""Priority of the interceptors' gates: what they saw is what happens, unless they change it themselves."""
+
+PATIENCE: Final = 24 * 3600.0
+"""Seconds a gate may take. The emitter bounds each interceptor, the approver each question."""
+
+
+class ToolFailed(Exception):
+    """The host reports that its tool failed."""
+
+
+# -- our hooks as an interceptor of theirs ---------------------------------------------------------------------------
+
+
+@define(eq=False)
+class SessionInterceptor:
+    """Asks one session's hooks on behalf of a host that runs tools and models itself: one run of one agent at a time.
+
+    A question is asked inline, so the host has to give interceptors the time a person may take. A call that nobody has
+    decided about is denied; made again with the same id it finds the decision. Close the session when the host is done.
+    """
+
+    session: SessionCoordinator
+    _texts: Texts[dict[str, Any]] = field(init=False)
+    _turn: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _calls: dict[str, GuestCall] = field(factory=dict, init=False)
+    _model: GuestModelCall | None = field(default=None, init=False)
+    _answer: Any = field(default=None, init=False)
+
+    @_texts.default
+    def _in_its_words(self) -> Texts[dict[str, Any]]:
+        return Texts(self.session, message)
+
+    def intercept(self, context: AgentContext, /) -> Any:
+        """What the hooks say to one interception, as a coroutine. What this raises, the host takes for a denial."""
+        return STEPS[InterceptionPoint(context["interception_point"])](self, context)
+
+    async def startup(self, _context: AgentContext) -> Verdict:
+        """The agent starts: so does the session."""
+        await self.session.start()
+        return Verdict.allow()
+
+    async def prompt(self, context: AgentContext) -> Verdict:
+        """A turn begins."""
+        await self._end_turn()
+        content = context["input"]["content"]
+        prompt = content if isinstance(content, str) else json.dumps(content)
+        turn = await self._turn.enter_async_context(self.session.turn(prompt))
+        if turn.denied:
+            return refused(turn.outcome.denied_by, turn.reason)
+        if turn.prompt != prompt:
+            return transformed("$target.content", turn.prompt)
+        return Verdict.allow()
+
+    async def before_model(self, context: AgentContext) -> Verdict:
+        """A model call; what the model is to read."""
+        await self._forget_calls()
+        messages = context["messages"]
+        given = await self._texts.among(messages, kept=True)
+        self._model = GuestModelCall(self.session, given, context["model"]["id"])
+        if not await self._model.admitted():
+            return not_admitted(self._model)
+        ready = await self._texts.ready(self._model.input, messages)
+        return transformed("$target", ready) if ready != messages else Verdict.allow()
+
+    async def after_model(self, context: AgentContext) -> Verdict:
+        """What the model has said."""
+        call, self._model = self._model, None
+        if call is None:
+            return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it was made")
+        response = context["response"]
+        outcome = await call.returned(response)
+        if outcome.denied:
+            return refused(outcome.by, outcome.reason)
+        return transformed("$target", outcome.value) if outcome.value != response else Verdict.allow()
+
+    async def before_tool(self, context: AgentContext) -> Verdict:
+        """A tool call."""
+        about = context["tool_call"]
+        call = GuestCall(self.session, about["name"], about["args"], about["id"])
+        if not await call.admitted():
+            return not_admitted(call)
+        self._calls[call.id] = call
+        return transformed("$target", call.input) if call.input != about["args"] else Verdict.allow()
+
+    async def after_tool(self, context: AgentContext) -> Verdict:
+        """What a tool came to."""
+        call = self._calls.pop(context["tool_call"]["id"], None)
+        if call is None:
+            return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it ran")
+        result = context["tool_result"]
+        if freeze(context["tool_call"]["args"]) != freeze(call.input):
+            await call.raised(ToolFailed("it ran with other arguments than were decided about"))
+            return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
+        if result["is_error"]:
+            await call.raised(ToolFailed(str(result["value"])))
+            return Verdict.allow()
+        outcome = await call.returned(result["value"])
+        replaced = outcome.ok and outcome.value != result["value"]
+        return transformed("$target", outcome.value) if replaced else Verdict.allow()
+
+    async def output(self, _context: AgentContext) -> Verdict:
+        """The turn ends."""
+        await self._end_turn()
+        return Verdict.allow()
+
+    async def shutdown(self, _context: AgentContext) -> Verdict:
+        """The agent is done; whoever made the session closes it."""
+        await self._end_turn()
+        return Verdict.allow()
+
+    async def _end_turn(self) -> None:
+        await self._forget_calls()
+        await self._turn.aclose()
+
+    async def _forget_calls(self) -> None:
+        """Another interceptor may have denied what we let pass; nobody will tell what became of it."""
+        for call in self._calls.values():
+            await call.given_up()
+        self._calls.clear()
+        if self._model is not None:
+            await self._model.given_up()
+            self._model = None
+
+
+STEPS: Final[Mapping[InterceptionPoint, Callable[[SessionInterceptor, AgentContext], Awaitable[Verdict]]]] = {
+    InterceptionPoint.AGENT_STARTUP: SessionInterceptor.startup,
+    InterceptionPoint.INPUT: SessionInterceptor.prompt,
+    InterceptionPoint.PRE_MODEL_CALL: SessionInterceptor.before_model,
+    InterceptionPoint.POST_MODEL_CALL: SessionInterceptor.after_model,
+    InterceptionPoint.PRE_TOOL_CALL: SessionInterceptor.before_tool,
+    InterceptionPoint.POST_TOOL_CALL: SessionInterceptor.after_tool,
+    InterceptionPoint.OUTPUT: SessionInterceptor.output,
+    InterceptionPoint.AGENT_SHUTDOWN: SessionInterceptor.shutdown,
+}
+
+
+def message(role: Role, text: str) -> dict[str, Any]:
+    """A text in their words."""
+    return {"role": role, "content": text}
+
+
+def refused(by: str | None, reason: str | None) -> Verdict:
+    """A denial: who in one word, why for the model."""
+    return Verdict.deny(reason=f"denied:{by or 'registry'}", message=reason or "no reason given")
+
+
+def not_admitted(call: GuestCall | GuestModelCall) -> Verdict:
+    """The denial of a call."""
+    return refused(call.outcome.by, call.outcome.reason) if call.outcome else refused(None, None)
+
+
+def transformed(path: str, value: Any) -> Verdict:
+    """A change."""
+    return Verdict(Decision.TRANSFORM, transform=Transform(path, value))
+
+
+# -- interceptors of theirs as gates of ours -------------------------------------------------------------------------
+
+
+@define(eq=False)
+class AgentHooksHost:
+    """Puts the interceptors of an emitter in front of one session: a gate at each point, behind all others.
+
+    Make it before the session starts, with an emitter of its own. What an interceptor denies is denied, what it changes
+    is changed; a denial of the start denies every prompt, one behind a tool takes the place of the result. The end of
+    the session removes the gates.
+
+    `read` and `write` translate a model's response: to `content`, `tool_calls` and `finish_reason`, and such a mapping
+    back into a response.
+    """
+
+    session: SessionCoordinator
+    emitter: InterceptionEmitter
+    tools: tuple[str, ...] = ()
+    read: Callable[[Any], Mapping[str, Any]] = field(default=lambda response: response)
+    write: Callable[[Any, Mapping[str, Any]], Any] = field(default=lambda _response, changed: dict(changed))
+    agent: str = "agent"
+    _contexts: AgentContextBuilder = field(init=False)
+    _undo: list[Callable[[], Any]] = field(factory=list, init=False)
+    _started: InterceptionRecord | None = field(default=None, init=False)
+    _blocked: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        hooks = self.session.hooks
+        self._contexts = AgentContextBuilder(
+            agent_id=self.agent, framework="amplifier-hooks", session_id=self.session.session_id
+        )
+        gates = {
+            PROMPT_SUBMIT: self._prompt,
+            LLM_PRE: self._before_model,
+            LLM_POST: self._after_model,
+            TOOL_PRE: self._before_tool,
+            TOOL_POST: self._after_tool,
+            OUTPUT: self._output,
+        }
+        listeners = {SESSION_START: self._start, TOOL_ERROR: self._failed, SESSION_END: self._end}
+        for event, step in (gates | listeners).items():
+            add = hooks.gate if event in gates else hooks.on
+            self._undo.append(add(event, self._own(step), LAST, f"agent-hooks:{event}", timeout=PATIENCE))
+
+    async def output(self, content: Any) -> Any:
+        """What the agent may answer instead of this. Raises `HookAbortError` when that is denied."""
+        outcome = await self.session.emit(OUTPUT, {"content": content})
+        if outcome.denied:
+            self._blocked = True
+            raise HookAbortError(outcome.reason or "denied", outcome.denied_by or "")
+        return outcome.data["content"]
+
+    def _own(self, step: Callable[[Mapping[str, Any]], Awaitable[HookResult]]) -> Any:
+        """The step, for this session alone."""
+
+        async def gate(_event: str, data: Mapping[str, Any]) -> HookResult:
+            if data.get("session_id") != self.session.session_id:
+                return CONTINUE
+            return await step(data)
+
+        return gate
+
+    # -- the points, in the order of a run ---------------------------------------------------------------------------
+
+    async def _start(self, _data: Mapping[str, Any]) -> HookResult:
+        self._started = await self.emitter.emit_unchecked(
+            self._contexts.agent_startup(tools_registered=sorted(self.tools))
+        )
+        return CONTINUE
+
+    async def _prompt(self, data: Mapping[str, Any]) -> HookResult:
+        if self._started is None or not self._started.proceeds:
+            return self._stopped(self._started)
+        context = self._contexts.input(content=data["prompt"], role="user")
+        record = await self.emitter.emit_unchecked(context)
+        if not record.proceeds:
+            return self._stopped(record)
+        return changed("prompt", data["prompt"], context["input"]["content"])
+
+    async def _before_model(self, data: Mapping[str, Any]) -> HookResult:
+        context = self._contexts.pre_model_call(model_id=data["model"], messages=list(data["messages"]))
+        record = await self.emitter.emit_unchecked(context)
+        return changed("messages", data["messages"], context["messages"]) if record.proceeds else self._stopped(record)
+
+    async def _after_model(self, data: Mapping[str, Any]) -> HookResult:
+        said = self.read(data["response"])
+        context = self._contexts.post_model_call(
+            model_id=data["model"],
+            content=said["content"],
+            tool_calls=list(said["tool_calls"]),
+            finish_reason=said["finish_reason"],
+        )
+        before = context["response"].copy()
+        record = await self.emitter.emit_unchecked(context)
+        if not record.proceeds:
+            return self._stopped(record)
+        after = context["response"]
+        return HookResult.modify({"response": self.write(data["response"], after)}) if after != before else CONTINUE
+
+    async def _before_tool(self, data: Mapping[str, Any]) -> HookResult:
+        given = data["tool_input"]
+        context = self._contexts.pre_tool_call(call_id=data["tool_call_id"], name=data["tool_name"], args=given)
+        record = await self.emitter.emit_unchecked(context)
+        return changed("tool_input", given, context["tool_call"]["args"]) if record.proceeds else denied(record)
+
+    async def _after_tool(self, data: Mapping[str, Any]) -> HookResult:
+        context = self._came_to(data, data["result"], is_error=False)
+        record = await self.emitter.emit_unchecked(context)
+        if not record.proceeds:
+            return HookResult.modify({"result": f"The result was withheld: {why(record)}"})
+        return changed("result", data["result"], context["tool_result"]["value"])
+
+    async def _failed(self, data: Mapping[str, Any]) -> HookResult:
+        await self.emitter.emit_unchecked(self._came_to(data, data["error"], is_error=True))
+        return CONTINUE
+
+    async def _output(self, data: Mapping[str, Any]) -> HookResult:
+        context = self._contexts.output(content=data["content"])
+        record = await self.emitter.emit_unchecked(context)
+        return changed("content", data["content"], context["output"]["content"]) if record.proceeds else denied(record)
+
+    async def _end(self, _data: Mapping[str, Any]) -> HookResult:
+        await self.emitter.emit_unchecked(
+            self._contexts.agent_shutdown(reason="error" if self._blocked else "completed")
+        )
+        for undo in self._undo:
+            undo()
+        return CONTINUE
+
+    def _came_to(self, data: Mapping[str, Any], value: Any, *, is_error: bool) -> AgentContext:
+        return self._contexts.post_tool_call(
+            call_id=data["tool_call_id"],
+            name=data["tool_name"],
+            args=data["tool_input"],
+            value=value,
+            is_error=is_error,
+        )
+
+    def _stopped(self, record: InterceptionRecord | None) -> HookResult:
+        """A denial that ends the turn."""
+        self._blocked = True
+        return denied(record)
+
+
+@frozen
+class SessionResolver:
+    """What an interceptor wants approved is decided by the session's approver, bound to what the interceptor saw.
+
+    It waits inline: the emitter's timeout has to leave the time a person may take, and nothing outlives the process.
+    """
+
+    session: SessionCoordinator
+
+    def resolve(self, request: ApprovalRequest, /) -> Any:
+        """The person's answer, as a coroutine, with the identity that was asked about."""
+        return self._resolved(request)
+
+    async def _resolved(self, request: ApprovalRequest) -> ApprovalResolution:
+        point, verdict = request.interception_point.value, request.verdict
+        prompt = verdict.message or verdict.reason or f"An interceptor wants an approval at {point}"
+        facts = {"identity": request.context_identity, "point": point, "target": request.context.get("target")}
+        undo = self.session.hooks.gate(APPROVAL, self._asks(prompt, facts), name="agent-hooks", timeout=PATIENCE)
+        try:
+            outcome = await self.session.emit(APPROVAL, facts)
+        finally:
+            undo()
+        said = Verdict.deny(reason="approval:denied", message=outcome.reason) if outcome.denied else Verdict.allow()
+        became = ApprovalOutcome.REJECT if outcome.denied else ApprovalOutcome.APPROVE
+        return ApprovalResolution(became, request.context_identity, said)
+
+    def _asks(self, prompt: str, facts: Mapping[str, Any]) -> Any:
+        async def ask(_event: str, data: Mapping[str, Any]) -> HookResult:
+            mine = data.get("session_id") == self.session.session_id and data.get("identity") == facts["identity"]
+            return HookResult.ask(prompt) if mine else CONTINUE
+
+        return ask
+
+
+def why(record: InterceptionRecord | None) -> str:
+    """A denial in words."""
+    if record is None:
+        return "the session has not started"
+    said = record.verdict
+    return ": ".join(part for part in (said.reason, said.message) if part) or "no reason given"
+
+
+def denied(record: InterceptionRecord | None) -> HookResult:
+    """A denial as an answer of ours."""
+    return HookResult.deny(why(record))
+
+
+def changed(name: str, before: Any, after: Any) -> HookResult:
+    """A change as an answer of ours."""
+    return HookResult.modify({name: after}) if after != before else CONTINUE

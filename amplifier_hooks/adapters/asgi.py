@@ -1,0 +1,341 @@
+"""HTTP applications: every request of a Starlette, FastAPI or other ASGI application passes through hooks.
+
+    app.add_middleware(HooksMiddleware, hooks=registry)   # added before the authentication, so that it runs after it
+
+`request:pre` is asked before the application sees a request, `request:post` before the first byte of a response goes
+out; around hooks of `request` stand around both. Nothing is read, copied or held where nobody listens.
+"""
+
+from __future__ import annotations
+
+import json
+from http.client import responses
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+
+from amplifier_hooks.around import RequestContext
+from amplifier_hooks.errors import EmitTooDeep, HookAbortError
+from amplifier_hooks.escape import clip, for_log
+from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
+from amplifier_hooks.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+
+    from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.result import Outcome
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+    Pairs = Iterable[tuple[bytes, bytes]]
+
+__all__ = ["HooksMiddleware", "tenant_of_user"]
+
+OPERATION: Final = "request"
+HIDDEN: Final = "(hidden)"
+CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+"""Headers whose values hooks are not shown."""
+FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection"})
+"""Headers that say how a response is carried, and that no hook changes."""
+LARGEST_BODY: Final = 1024 * 1024
+LONGEST_REASON: Final = 1_000
+BODILESS: Final = frozenset({204, 304})
+
+log = get_logger(__name__)
+
+
+def tenant_of_user(scope: Scope) -> str:
+    """The tenant of whoever the authentication found: `tenant_id` or `tenant` of `scope["user"]`; else the system."""
+    user = scope.get("user")
+    for name in ("tenant_id", "tenant"):
+        found = user.get(name) if isinstance(user, dict) else getattr(user, name, None)
+        if isinstance(found, str):
+            return found
+    return ""
+
+
+@define(eq=False)
+class HooksMiddleware:
+    """ASGI middleware that puts requests under hooks.
+
+    Args:
+        app: The application inside.
+        hooks: The registry.
+        tenant: Says whose a request is. What the request itself claims must not count, so it stands after the
+            authentication.
+        largest_body: Bytes of a body that hooks are shown; a larger one is refused with 413, because a hook that has
+            not seen it could not have stopped it.
+        read_body: Whether hooks are shown bodies at all. Without, nothing is read before the application reads it.
+
+    A denial, and a question that nobody can answer here, is 403 with the reason. What hooks are shown has no
+    credentials: such headers say `(hidden)`, and stay as they are. WebSockets pass by.
+    """
+
+    app: Application
+    hooks: HookRegistry
+    tenant: Callable[[Scope], str] = tenant_of_user
+    largest_body: int = field(default=LARGEST_BODY, kw_only=True)
+    read_body: bool = field(default=True, kw_only=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, if the hooks let it. Raises what the application raises."""
+        hooks = self.hooks
+        if scope["type"] != "http" or not (
+            hooks.is_heard(REQUEST_PRE) or hooks.is_heard(REQUEST_POST) or hooks.wraps(OPERATION)
+        ):
+            await self.app(scope, receive, send)
+            return
+        passage = Passing(self, scope, receive, send)
+        try:
+            await passage.carry_out()
+        except EmitTooDeep as circle:
+            if passage.started:
+                raise
+            await passage.refuse(508, "hooks_in_a_circle", str(circle))
+        finally:
+            for outcome in passage.outcomes:
+                if hooks.is_watched(outcome.event):
+                    await hooks.notify(outcome)
+
+
+@define(eq=False)
+class Passing:
+    """One request on its way."""
+
+    owner: HooksMiddleware
+    scope: Scope
+    receive: Receive
+    send: Send
+    started: bool = False
+    """Something of the response is out."""
+    over: bool = False
+    """Nothing more of the application's response goes out."""
+    outcomes: list[Outcome] = field(factory=list)
+    """What observers are still to be told."""
+    data: dict[str, Any] = field(init=False)
+    began: float = field(factory=perf_counter)
+
+    def __attrs_post_init__(self) -> None:
+        self.data = {
+            "tenant_id": self.owner.tenant(self.scope),
+            "method": self.scope["method"],
+            "path": self.scope["path"],
+            "headers": shown(self.scope["headers"]),
+            "body": None,
+        }
+
+    async def carry_out(self) -> None:
+        """Ask, let the application answer, ask again."""
+        hooks = self.owner.hooks
+        if self.owner.read_body and not await self._read():
+            return
+        outcome = await hooks.decide(REQUEST_PRE, self.data)
+        self.outcomes.append(outcome)
+        reason = stopped(outcome)
+        if reason is not None:
+            await self.refuse(403, "denied", reason)
+            return
+        if hooks.wraps(OPERATION):
+            await self._wrapped()
+        elif hooks.is_heard(REQUEST_POST):
+            await self._answered(self._passed_on)
+        else:
+            await self.owner.app(self.scope, self.receive, self.send)
+
+    async def refuse(self, status: int, code: str, detail: str) -> None:
+        """Answer in the place of the application."""
+        self.started = self.over = True
+        said = clip(for_log(detail), LONGEST_REASON)
+        title = responses.get(status, "Error")
+        body = {"type": "about:blank", "title": title, "status": status, "detail": said, "code": code}
+        data = json.dumps(body).encode()
+        headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(data))]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": data})
+
+    # -- the request ---------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> bool:
+        """Take in the body, and give it to the application again; False if there is nobody to go on for."""
+        messages: list[Message] = []
+        size, more = 0, True
+        while more:
+            message = await self.receive()
+            messages.append(message)
+            if message["type"] != "http.request":
+                break
+            size += len(message.get("body", b""))
+            if size > self.owner.largest_body:
+                detail = f"a body has at most {self.owner.largest_body:,} bytes here"
+                await self.refuse(413, "too_large", detail)
+                return False
+            more = message.get("more_body", False)
+        body = b"".join(message.get("body", b"") for message in messages)
+        self.data["body"] = readable(body, self.data["headers"].get("content-type", ""))
+        original, left = self.receive, messages[::-1]
+
+        async def again() -> Message:
+            return left.pop() if left else await original()
+
+        self.receive = again
+        return True
+
+    # -- the response --------------------------------------------------------------------------------------------------
+
+    async def _answered(self, send: Send) -> None:
+        """Let the application answer; its failure is told as the 500 that it becomes."""
+        try:
+            await self.owner.app(self.scope, self.receive, send)
+        except Exception:
+            if not self.started:
+                self.outcomes.append(await self._judged(500, []))
+            raise
+
+    async def _passed_on(self, message: Message) -> None:
+        """A part of the response; the first one once the hooks have seen it."""
+        if self.over:
+            return
+        if message["type"] == "http.response.start":
+            message = await self._first(message)
+        await self.send(message)
+
+    async def _first(self, message: Message) -> Message:
+        pairs = list(message.get("headers", ()))
+        outcome = await self._judged(message["status"], pairs)
+        self.outcomes.append(outcome)
+        self.started = True
+        if not outcome.modified:
+            return message
+        status, given = outcome.data["status_code"], outcome.data["response_headers"]
+        return {**message, "status": sound_status(status, message["status"]), "headers": changed(pairs, given)}
+
+    async def _judged(self, status: int, pairs: Pairs) -> Outcome:
+        facts = {"status_code": status, "response_headers": shown(pairs), "duration_ms": self._spent()}
+        return await self.owner.hooks.decide(REQUEST_POST, {**self.data, **facts})
+
+    async def _wrapped(self) -> None:
+        """With layers around, a response waits until they are through: they may put another in its place."""
+        held: list[Message] = []
+        given = {name: self.data[name] for name in ("tenant_id", "method", "path", "headers", "body")}
+        context = RequestContext(event_type=REQUEST_PRE, **given)
+
+        async def hold(message: Message) -> None:
+            held.append(message)
+
+        async def call() -> None:
+            await self._answered(hold)
+            first = next((one for one in held if one["type"] == "http.response.start"), None)
+            if first is not None:
+                context.status_code, context.response_headers = first["status"], shown(first["headers"])
+
+        try:
+            await self.owner.hooks.wrap(OPERATION, context, call)
+        except HookAbortError as abort:
+            await self.refuse(403, "denied", abort.reason)
+            return
+        if not held:  # a layer answered in the place of the application
+            held = plain_response(context)
+        for message in held:
+            if message["type"] == "http.response.start" and context.status_code is not None:
+                status = sound_status(context.status_code, message["status"])
+                headers = changed(list(message["headers"]), context.response_headers)
+                message = {**message, "status": status, "headers": headers}  # noqa: PLW2901  # the one that goes out
+            await self._passed_on(message)
+
+    def _spent(self) -> float:
+        return (perf_counter() - self.began) * 1e3
+
+
+def stopped(outcome: Outcome) -> str | None:
+    """Why it does not go on; None if it does. Nobody can be asked here, so a question is a no."""
+    if outcome.denied:
+        return outcome.reason or f"denied by {outcome.denied_by or 'a hook'}"
+    return "this needs an approval, and nobody can be asked here" if outcome.asks else None
+
+
+def shown(pairs: Pairs) -> dict[str, str]:
+    """Headers as hooks see them: lower case, several of one name in one, credentials hidden."""
+    headers: dict[str, str] = {}
+    for raw, value in pairs:
+        name = raw.decode("latin-1").lower()
+        text = HIDDEN if name in CREDENTIALS else value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {text}" if name in headers and name not in CREDENTIALS else text
+    return headers
+
+
+def readable(body: bytes, content_type: str) -> Any:
+    """A body as hooks see it: parsed if it says that it is JSON and is, else its text, else its bytes."""
+    if not body:
+        return None
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return body
+    if content_type.partition(";")[0].strip().lower() == "application/json":
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def sound_status(wanted: object, was: int) -> int:
+    """A status that a response can go out with; the one it had for all others."""
+    sound = isinstance(wanted, int) and not isinstance(wanted, bool) and 200 <= wanted <= 599  # noqa: PLR2004  # HTTP's
+    if not sound or (wanted in BODILESS) is not (was in BODILESS):
+        if wanted != was:
+            log.warning("hook_invalid_status", status=repr(wanted)[:40])
+        return was
+    return int(wanted)  # type: ignore[call-overload, no-any-return]  # sound: it is one
+
+
+def changed(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tuple[bytes, bytes]]:
+    """The headers with what a hook made of them. What it left alone stays to the byte."""
+    before = shown(pairs)
+    after = headers_of(wanted, before)
+    kept = [(name, value) for name, value in pairs if after.get(_name(name)) == before[_name(name)]]
+    new = [(name, value) for name, value in after.items() if before.get(name) != value]
+    return kept + [(name.encode("latin-1"), value.encode("latin-1")) for name, value in new]
+
+
+def headers_of(wanted: object, before: Mapping[str, str]) -> dict[str, str]:
+    """What of it can be headers. The framing is as it was."""
+    after = {name: value for name, value in before.items() if name in FRAMING}
+    given = wanted.items() if isinstance(wanted, dict) else before.items()
+    for name, value in given:
+        if isinstance(name, str) and name.lower() in FRAMING:
+            continue
+        if isinstance(name, str) and isinstance(value, str) and _token(name) and _field(value):
+            after[name.lower()] = value
+        else:
+            log.warning("hook_invalid_header", header=repr(name)[:60])
+    return after
+
+
+def plain_response(context: RequestContext) -> list[Message]:
+    """The response of a layer that did not call on."""
+    status = sound_status(context.status_code, 200)
+    result = context.result
+    body = result if isinstance(result, bytes) else result.encode() if isinstance(result, str) else b""
+    headers = [(b"content-length", b"%d" % len(body))]
+    return [
+        {"type": "http.response.start", "status": status, "headers": headers},
+        {"type": "http.response.body", "body": body},
+    ]
+
+
+def _name(raw: bytes) -> str:
+    return raw.decode("latin-1").lower()
+
+
+def _token(name: str) -> bool:
+    return name.isascii() and bool(name) and all(one.isalnum() or one in "!#$%&'*+-.^_`|~" for one in name)
+
+
+def _field(value: str) -> bool:
+    return all(" " <= one <= "~" or one == "\t" or "\xa0" <= one <= "\xff" for one in value)

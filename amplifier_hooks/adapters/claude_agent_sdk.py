@@ -1,0 +1,170 @@
+"""Claude's agents, through the Claude Agent SDK.
+
+    async with SessionCoordinator(hooks=registry) as session:
+        async with ClaudeSDKClient(ClaudeAgent(session).options()) as client:
+            await client.query("Update the config")
+
+The SDK runs a program, and that program runs the tools. It asks the hooks in its options at every point it has, and
+they are ours: see `dialects/guest.py`. Where its own permissions want somebody to decide, it calls `can_use_tool`; that
+lets pass what was decided about here, exactly as it was, and leaves the rest to the host's own callback.
+
+Extra `claude-agent-sdk`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
+
+from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
+from amplifier_hooks.dialects.guest import Guest
+from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED, SESSION_END
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from claude_agent_sdk import CanUseTool, HookContext, PermissionResult, ToolPermissionContext
+
+    from amplifier_hooks.coordinator import SessionCoordinator
+    from amplifier_hooks.dialects.guest import Asking
+    from amplifier_hooks.result import Role
+
+__all__ = ["ClaudeAgent"]
+
+EVENTS: Final = (
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "UserPromptSubmit",
+    "Stop",
+    "SubagentStart",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+)
+"""Those the SDK takes callbacks for, but `PermissionRequest`: our permission callback tells of the true ones."""
+
+SLACK: Final = 60.0
+"""Seconds a callback may take beyond the time a person has."""
+
+THEIRS: Final = {"continue": "continue_", "async": "async_"}
+"""Keys that are words of Python."""
+
+UNPERMITTED: Final = (
+    "nobody has approved this, and it is not among allowed_tools; let a hook ask about it, allow the tool in the "
+    "options, or give them a can_use_tool"
+)
+CHANGED: Final = "this is not the input that was decided about; nothing else may run"
+
+
+class ClaudeAgent:
+    """One agent inside a session. `options` are for one client at a time.
+
+    `asking` says where a person decides: "inbox" in the session's approver; when nobody does in time, the call is
+    refused and the model told to make it again. With "defer" the run ends instead, with `deferred_tool_use` in its
+    result: start another one with `resume`, in another process if need be, and it goes on from there. `waits` are the
+    seconds a person may take at most before the program gives up on us, which blocks the call.
+    """
+
+    def __init__(self, session: SessionCoordinator, *, asking: Asking = "inbox", waits: float = 3600.0) -> None:
+        self.session = session
+        self._waits = waits
+        self._guest = Guest(CLAUDE_CODE, session, ContextNews(session), asking)
+        self._approved: set[object] = set()
+        """Calls that a person or a rule has approved."""
+        name = f"claude-agent-sdk:{session.session_id}"
+        undo = session.hooks.observe(APPROVAL_GRANTED, self._granted, name=name)
+        undone: list[Any] = []
+
+        async def ended(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
+            if data.get("session_id") == session.session_id:
+                for one in (undo, *undone):
+                    one()
+
+        undone.append(session.hooks.observe(SESSION_END, ended, name=f"{name}:end"))
+
+    def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+        """These options, with our hooks beside those they have, and our permission callback before theirs.
+
+        What `allowed_tools` allows as a whole is allowed by our callback instead, which looks at the input first: only
+        what was decided about runs. With `bypassPermissions`, or a permission tool of the host's, nobody looks.
+
+        A callback of ours that fails blocks what it was asked about; the SDK refuses a program too old for that.
+        """
+        own = copy.copy(options or ClaudeAgentOptions())
+        hooks: dict[Any, list[HookMatcher]] = {name: list(one) for name, one in (own.hooks or {}).items()}
+        ours = HookMatcher(hooks=[self._asked], timeout=self._waits + SLACK, on_failure="block")
+        for name in EVENTS:
+            hooks.setdefault(name, []).append(ours)
+        own.hooks = hooks
+        if own.permission_mode != "bypassPermissions" and own.permission_prompt_tool_name is None:
+            whole = {entry: whole_tool(entry) for entry in own.allowed_tools}
+            own.allowed_tools = [entry for entry, tool in whole.items() if tool is None]
+            own.can_use_tool = self._permission([tool for tool in whole.values() if tool is not None], own.can_use_tool)
+        return own
+
+    async def _asked(self, question: Any, _tool_use_id: str | None, _context: HookContext) -> Any:
+        ended = await self._guest.answer(question)
+        return {THEIRS.get(key, key): said for key, said in json.loads(ended.output).items()} if ended.output else {}
+
+    async def _granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
+        if data.get("session_id") == self.session.session_id:
+            self._approved.add(data.get("tool_call_id"))
+
+    def _permission(self, allowed: list[str], theirs: CanUseTool | None) -> CanUseTool:
+        """What the program is told when its own permissions want somebody to decide."""
+
+        async def permitted(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+            call = self._guest.call(context.tool_use_id or "")
+            if call is None or freeze(given) != freeze(call.input):
+                return PermissionResultDeny(message=CHANGED)
+            if call.id in self._approved or any(fnmatchcase(tool, pattern) for pattern in allowed):
+                return PermissionResultAllow()
+            if theirs is None:
+                return PermissionResultDeny(message=UNPERMITTED)
+            about = {"tool_name": tool, "tool_call_id": call.id, "tool_input": given, "prompt": context.title or tool}
+            outcome = await self.session.emit(APPROVAL_REQUIRED, about)
+            if outcome.denied:
+                return PermissionResultDeny(message=outcome.reason or "denied")
+            said = await theirs(tool, given, context)
+            update = said.updated_input if isinstance(said, PermissionResultAllow) else None
+            changed = update is not None and freeze(update) != freeze(call.input)
+            return PermissionResultDeny(message=CHANGED) if changed else said
+
+        return permitted
+
+
+class ContextNews:
+    """What the session's context has for the model; its screen is its own."""
+
+    def __init__(self, session: SessionCoordinator) -> None:
+        self._context = session.context
+        self._texts: Texts[str] = Texts(session, only_text)
+
+    async def take_texts(self) -> list[str]:
+        """Those that came since the last time; what is for one call only is read like the others."""
+        passing: Sequence[Mapping[str, Any]] = getattr(self._context, "take_ephemeral", tuple)()
+        return await self._texts.new() + [one["content"] for one in passing]
+
+    async def take_lines(self) -> list[str]:
+        """None: the session shows them."""
+        return []
+
+
+def whole_tool(entry: str) -> str | None:
+    """The tools that an entry allows whatever their input, as a pattern; none for one that looks at the input."""
+    name, bracket, specifier = entry.partition("(")
+    if bracket and specifier not in (")", "*)"):
+        return None
+    return f"{name}__*" if name.startswith("mcp__") and name.count("__") == 1 else name
+
+
+def only_text(_role: Role, text: str) -> str:
+    """The program has one kind of context."""
+    return text

@@ -1,0 +1,269 @@
+"""Agents of LangChain.
+
+    async with SessionCoordinator(hooks=registry) as session:
+        agent = create_agent(model, tools, middleware=[SessionMiddleware(session)])
+        result = await agent.ainvoke({"messages": [HumanMessage("Update the config")]})
+
+The middleware calls tools and models inside `call_tool` and `call_model`. A call that waits for somebody interrupts the
+run, which needs a checkpointer for that; resuming it, in another process if need be, finds what was decided meanwhile.
+
+Extra `langchain`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
+from langchain.agents.middleware.types import AgentState
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, interrupt
+
+from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.errors import HookAbortError, HookUsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from langchain.agents.middleware.types import ModelRequest, ModelResponse, ToolCallRequest
+
+    from amplifier_hooks.coordinator import SessionCoordinator, Turn
+    from amplifier_hooks.modelcall import ModelOutcome
+    from amplifier_hooks.result import Role
+    from amplifier_hooks.toolcall import ToolOutcome
+
+__all__ = ["SessionMiddleware"]
+
+ANSWERS: Final[Any] = ApproveDecision | RejectDecision
+"""What an interrupted run is resumed with; LangGraph takes nothing else."""
+SCRATCHPAD: Final = "__pregel_scratchpad"
+"""Where LangGraph keeps that. `interrupt` says it only to a call that still waits, and uses it up."""
+
+
+class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Puts one agent's runs inside a session, one run at a time. It goes last in the list: it sees what really runs.
+
+    A tool that the provider runs is out of reach: models that are given one are refused, unless `outside` names it. An
+    agent used as a tool is one call; its own calls are inside with a middleware of its own, for `session.child(…)`.
+    Runs are asynchronous: `invoke` and `stream` fail before anything happens.
+    """
+
+    def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
+        super().__init__()
+        self.session = session
+        self._outside = frozenset(outside)
+        self._texts: Texts[BaseMessage] = Texts(session, message)
+        self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
+        """The turn under way, and how it ends."""
+
+    # -- a run is a turn -----------------------------------------------------------------------------------------
+
+    async def abefore_agent(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
+        """Begin a turn with the last thing the user said. Raises `HookAbortError` when a hook denies it."""
+        await self._over()
+        asked = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)
+        manager = self.session.turn(text_of(asked))
+        turn = await manager.__aenter__()
+        self._turn = manager, turn
+        if turn.denied:
+            await self._over()
+            raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
+        if turn.outcome.modified and asked is not None:
+            return {"messages": [asked.model_copy(update={"content": turn.prompt})]}
+        return None
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Any) -> None:  # noqa: ARG002
+        """End it with what the model said last."""
+        if self._turn is not None:
+            said = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
+            self._turn[1].response = text_of(said)
+        await self._over()
+
+    async def _over(self, error: BaseException | None = None) -> None:
+        """End the turn, also where the run fails or is interrupted; a run that was left is over when another begins."""
+        ended, self._turn = self._turn, None
+        if ended is not None:
+            await ended[0].__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    # -- the model -----------------------------------------------------------------------------------------------
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        """Call the model inside `call_model`.
+
+        Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
+        """
+        self._within_reach(request)
+        given = request.messages
+
+        async def call(messages: list[Any]) -> ModelResponse[Any]:
+            ready: Any = await self._texts.ready(messages, given)
+            return await handler(request.override(messages=ready))
+
+        try:
+            texts = await self._texts.among(given)
+            outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
+            response: ModelResponse[Any] = answered(outcome)
+        except BaseException as error:
+            await self._over(error)
+            raise
+        return response
+
+    def _within_reach(self, request: ModelRequest[Any]) -> None:
+        for tool in request.tools:
+            if not isinstance(tool, dict) or "function" in tool:
+                continue
+            name = str(tool.get("name") or tool.get("type"))
+            if name not in self._outside:
+                raise HookUsageError(
+                    f"the provider runs the tool {name!r} itself: no hook is asked before it runs. "
+                    "Name it in SessionMiddleware(session, outside=[…]) to let agents use it all the same"
+                )
+
+    # -- tools ---------------------------------------------------------------------------------------------------
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+    ) -> ToolMessage | Command[Any]:
+        """Call the tool inside `call_tool`, and interrupt the run while nobody has decided.
+
+        The interruption is a `ToolApprovalRequest`, as LangChain's own are. An answer with `reject` is the end of the
+        call; any other has the decision looked for again, where our people make it. Raises what the tool raises.
+        """
+        rejected = rejection()
+        if rejected is not None:
+            return denial(request, rejected)
+        try:
+            return await self._called(request, handler)
+        except GraphBubbleUp:
+            await self._over()
+            raise
+        except BaseException as error:
+            await self._over(error)
+            raise
+
+    async def _called(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+    ) -> ToolMessage | Command[Any]:
+        call = request.tool_call
+        result: ToolMessage | Command[Any] | None = None
+        content: Any = None
+
+        async def run(given: dict[str, Any]) -> Any:
+            nonlocal result, content
+            result = await handler(request.override(tool_call={**call, "args": given}))
+            answer = answer_in(result, call["id"])
+            content = None if answer is None else answer.content
+            if answer is not None and answer.status == "error":
+                raise Failed(answer.text)
+            return content
+
+        outcome = await self.session.call_tool(call["name"], call["args"], run, call_id=call["id"])
+        if outcome.pending is not None:
+            waits(request, outcome)
+        if outcome.denied:
+            return denial(request, outcome.reason or "denied")
+        if outcome.error is not None and not (isinstance(outcome.error, Failed) and result is not None):
+            raise outcome.error
+        if result is not None and (outcome.error is not None or outcome.value is content):
+            return result
+        return replaced(request, result, outcome.value)
+
+
+class Failed(Exception):
+    """A tool's answer that says it failed. Never leaves the middleware."""
+
+
+# -- in the words of the SDK -------------------------------------------------------------------------------------------
+
+
+def waits(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
+    """Interrupt the run. What it was resumed with before is no decision of ours, and is used up."""
+    call = request.tool_call
+    shown = ToolApprovalRequest(
+        type="tool_approval",
+        tool_call_id=call["id"] or "",
+        name=call["name"],
+        args=call["args"],
+        description=outcome.reason or "",
+    )
+    while True:
+        interrupt({**shown, "request": outcome.pending}, response_schema=ANSWERS)
+
+
+def rejection() -> str | None:
+    """Why the host wants the call rejected, where the run was resumed with that."""
+    scratchpad = get_config()["configurable"][SCRATCHPAD]
+    for answer in (*scratchpad.resume, scratchpad.get_null_resume(False)):  # noqa: FBT003  # LangGraph has it so
+        if isinstance(answer, dict) and answer.get("type") == "reject":
+            return str(answer.get("message") or "rejected by the user; do not try again unless the user asks for it")
+    return None
+
+
+def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
+    """What the model reads in the place of a result."""
+    call = request.tool_call
+    return ToolMessage(content=reason, name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def answer_in(result: ToolMessage | Command[Any], call: str | None) -> ToolMessage | None:
+    """The tool's answer to a call, also where it stands in an update of the agent's state."""
+    if isinstance(result, ToolMessage):
+        return result
+    messages = result.update.get("messages") if isinstance(result.update, dict) else None
+    found = (one for one in messages or () if isinstance(one, ToolMessage) and one.tool_call_id == call)
+    return next(found, None)
+
+
+def replaced(
+    request: ToolCallRequest, result: ToolMessage | Command[Any] | None, value: Any
+) -> ToolMessage | Command[Any]:
+    """The result with what the hooks put in its place; the rest of it stays."""
+    call = request.tool_call
+    content = value if isinstance(value, str | list) else json.dumps(value, default=str)
+    answer = None if result is None else answer_in(result, call["id"])
+    if answer is None:
+        return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
+    own = answer.model_copy(update={"content": content, "artifact": None, "status": "success"})
+    if not isinstance(result, Command):
+        return own
+    update: Any = result.update
+    messages = [own if one is answer else one for one in update["messages"]]
+    return replace(result, update={**update, "messages": messages})
+
+
+def message(role: Role, text: str) -> BaseMessage:
+    """A text in the words of the SDK. Providers take system messages at the beginning only."""
+    return AIMessage(text) if role == "assistant" else HumanMessage(text)
+
+
+def answered(outcome: ModelOutcome) -> Any:
+    """The model's answer. Raises what kept it from being one."""
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.denied:
+        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
+    return outcome.value
+
+
+def calls_in(response: ModelResponse[Any]) -> Sequence[Any]:
+    """The tool calls in an answer."""
+    return [call for one in response.result if isinstance(one, AIMessage) for call in one.tool_calls]
+
+
+def name_of(model: Any) -> str:
+    """What the model is called, where it says so."""
+    names = (getattr(model, attribute, None) for attribute in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str)), "")
+
+
+def text_of(one: BaseMessage | None) -> str:
+    """The text of a message."""
+    return "" if one is None else str(one.text)

@@ -1,0 +1,432 @@
+"""Agents of the OpenAI Agents SDK.
+
+    async with SessionCoordinator(hooks=registry) as session:
+        result = await OpenAIAgents(session).run(agent, "Update the config")
+
+A function tool asks `needs_approval` first: that is where its call is decided. Pending in a durable backend, it
+interrupts the run, whose state can be stored; running the state again, in another process if need be, finds what was
+decided meanwhile. A denial is the answer of a tool guardrail. What runs is what was approved, and the model is called
+inside `call_model`.
+
+Extra `openai-agents`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
+
+from agents import (
+    Agent,
+    FunctionTool,
+    Handoff,
+    Model,
+    ModelProvider,
+    RunConfig,
+    Runner,
+    RunState,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+)
+from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
+
+from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.errors import HookAbortError, HookUsageError
+from amplifier_hooks.guestcall import GuestCall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+    from agents import (
+        ModelResponse,
+        ModelRetryAdvice,
+        ModelRetryAdviceRequest,
+        RunContextWrapper,
+        RunResult,
+        Tool,
+        ToolInputGuardrailData,
+    )
+    from agents.tool_context import ToolContext
+
+    from amplifier_hooks.coordinator import SessionCoordinator
+    from amplifier_hooks.modelcall import ModelOutcome
+    from amplifier_hooks.result import Role
+
+__all__ = ["OpenAIAgents"]
+
+GUARDRAIL: Final = "amplifier-hooks"
+
+
+class OpenAIAgents:
+    """Runs agents inside a session.
+
+    A tool that the provider runs, or that is no function tool, is out of reach: agents with one are refused, unless
+    `outside` names it. An agent used as a tool is one call; put it inside first: `adapter.agent(inner).as_tool(…)`.
+    """
+
+    def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
+        self.session = session
+        self._outside = frozenset(outside)
+        self._texts: Texts[Any] = Texts(session, message)
+        self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
+        self._calls: dict[str, GuestCall] = {}
+        self._running = 0
+        """Runs under way."""
+
+    async def run(
+        self, agent: Agent[Any], given: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
+    ) -> RunResult:
+        """Run an agent as one turn of the session; options are those of `Runner.run`.
+
+        Raises `HookAbortError` when a hook denies the prompt or a model call, and what `Runner.run` raises.
+        """
+        items = as_items(given)
+        asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
+        prompt = asked.get("content", "")
+        async with self.session.turn(prompt if isinstance(prompt, str) else json.dumps(prompt)) as turn:
+            if turn.denied:
+                raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
+            if turn.outcome.modified:
+                items = [{**one, "content": turn.prompt} if one is asked else one for one in items]
+            result = await self._run_in(self.agent(agent), items, run_config, options)
+            turn.response = result.final_output
+        return result
+
+    async def resume(
+        self,
+        agent: Agent[Any],
+        state: RunState[Any] | dict[str, Any] | str,
+        *,
+        run_config: RunConfig | None = None,
+        **options: Any,
+    ) -> RunResult:
+        """Go on with an interrupted run: its state, or what `to_json` or `to_string` made of it.
+
+        What was decided meanwhile is found; what was not interrupts the run again. A stored state comes from where only
+        you can write: the SDK does not check it. Raises `HookUsageError` for a state of a run outside the session, and
+        like `run`.
+        """
+        own = self.agent(agent)
+        if isinstance(state, str):
+            state = await RunState.from_string(own, state)
+        elif isinstance(state, dict):
+            state = await RunState.from_json(own, state)
+        if not isinstance(state._current_agent, Inside):  # noqa: SLF001  # the SDK has no other name for it
+            raise HookUsageError("the state is of a run outside the session; pass what its to_json() made of it")
+        await self._decide(state)
+        return await self._run_in(own, state, run_config, options)
+
+    async def _run_in(
+        self, own: Agent[Any], given: Any, config: RunConfig | None, options: dict[str, Any]
+    ) -> RunResult:
+        """One run. Calls that were admitted and that the SDK then did not make are given up when it is over."""
+        self._running += 1
+        try:
+            return await Runner.run(own, given, run_config=self.config(config), **options)
+        finally:
+            self._running -= 1
+            if not self._running:
+                left, self._calls = list(self._calls.values()), {}
+                await asyncio.gather(*(call.given_up() for call in left))
+
+    def agent(self, agent: Agent[Any]) -> Agent[Any]:
+        """The agent with its function tools, its model and the agents it hands over to inside the session.
+
+        Raises `HookUsageError` for an agent with a tool that is out of reach.
+        """
+        if isinstance(agent, Inside):
+            return agent
+        known = self._agents.get(id(agent))
+        if known is not None and known[0]() is agent:
+            return known[1]
+        own = copy.copy(agent)
+        own.__class__ = type(type(agent).__name__, (Inside, type(agent)), {"adapter": self})
+        self._agents[id(agent)] = (ref(agent, partial(self._forget, id(agent))), own)
+        own.tools = [self.tool(tool) for tool in agent.tools]
+        own.handoffs = [self._handoff(handoff) for handoff in agent.handoffs]
+        own.model = self.model(agent.model) if isinstance(agent.model, Model) else agent.model
+        return own
+
+    def _forget(self, agent: int, _gone: ref[Agent[Any]]) -> None:
+        self._agents.pop(agent, None)
+
+    def config(self, config: RunConfig | None = None) -> RunConfig:
+        """The configuration of a run whose models are called inside the session."""
+        own = copy.copy(config or RunConfig())
+        own.model = self.model(own.model) if isinstance(own.model, Model) else own.model
+        if not isinstance(own.model_provider, Provider):
+            own.model_provider = Provider(self, own.model_provider)
+        return own
+
+    def model(self, model: Model) -> Model:
+        """The model, called inside the session."""
+        return model if isinstance(model, InsideModel) else InsideModel(self.session, self._texts, model)
+
+    def tool(self, tool: Tool) -> Tool:
+        """The tool, inside the session. Raises `HookUsageError` for one that is out of reach."""
+        if not isinstance(tool, FunctionTool):
+            if tool.name in self._outside:
+                return tool
+            raise HookUsageError(
+                f"the tool {tool.name!r} is no function tool: no hook is asked before it runs. "
+                "Name it in OpenAIAgents(session, outside=[…]) to let agents use it all the same"
+            )
+        if guarded(tool):
+            return tool
+        plain = set_function_tool_failure_error_function(copy.copy(tool), None)
+        own = copy.copy(tool)
+        own.needs_approval = Approval(self, tool)
+        own.tool_input_guardrails = [*(tool.tool_input_guardrails or ()), ToolInputGuardrail(self._guarded, GUARDRAIL)]
+        run: Any = self._run(plain)
+        if hasattr(tool.on_invoke_tool, "__agents_bind_function_tool__"):  # the SDK tells the model of its errors
+            run = with_function_tool_failure_error_handler(run, lambda *_: None)
+            own.on_invoke_tool = run.__agents_bind_function_tool__(own)
+        else:
+            own.on_invoke_tool = run
+        return own
+
+    def _handoff(self, handoff: Any) -> Any:
+        if isinstance(handoff, Agent):
+            return self.agent(handoff)
+        if not isinstance(handoff, Handoff):
+            return handoff
+        own, invoke = copy.copy(handoff), handoff.on_invoke_handoff
+
+        async def handed_over(context: RunContextWrapper[Any], given: str) -> Any:
+            return self.agent(await invoke(context, given))
+
+        own.on_invoke_handoff = handed_over
+        return own
+
+    # -- one tool call, in the order in which the SDK asks -------------------------------------------------------
+
+    async def undecided(self, tool: str, given: Any, call_id: str) -> bool:
+        """Whether nobody has decided about this call yet."""
+        call = self._call(tool, given, call_id)
+        if await self._admitted(call) or call.outcome is None or call.outcome.pending is None:
+            return False
+        self._calls.pop(call_id, None)  # the next time it may be decided
+        return True
+
+    async def _admitted(self, call: GuestCall) -> bool:
+        """Whether the call may be made. One that is cancelled meanwhile begins anew when it is asked about again."""
+        try:
+            return await call.admitted()
+        except BaseException:
+            self._calls.pop(call.id, None)
+            raise
+
+    async def _decide(self, state: RunState[Any]) -> None:
+        """Let those calls of an interrupted run go on that our people have decided about; the SDK asks no second time.
+
+        What was denied goes on, too, as far as the guardrail. What only the tool itself wants approved is the host's.
+        """
+        for item in state.get_interruptions():
+            context, name, call_id = state._context, item.tool_name or "", item.call_id  # noqa: SLF001  # as above
+            if call_id is None or context is None or not isinstance(item.agent, Inside):
+                continue
+            if context.get_approval_status(name, call_id, existing_pending=item) is not None:
+                continue
+            tools = [tool for tool in await item.agent.get_all_tools(context) if isinstance(tool, FunctionTool)]
+            own = next((tool.needs_approval for tool in tools if tool.name == name), None)
+            given = parsed(item.arguments or "")
+            if not isinstance(own, Approval) or await own.wanted(context, given, call_id):
+                continue
+            if not await self.undecided(name, given, call_id):
+                state.approve(item)
+
+    async def _guarded(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        context = data.context
+        call = self._call(context.tool_name, parsed(context.tool_arguments), context.tool_call_id)
+        if await self._admitted(call):
+            return ToolGuardrailFunctionOutput.allow()
+        self._calls.pop(call.id, None)
+        reason = call.outcome.reason if call.outcome else None
+        return ToolGuardrailFunctionOutput.reject_content(reason or "denied", output_info={"by": GUARDRAIL})
+
+    def _run(self, plain: FunctionTool) -> Callable[[ToolContext[Any], str], Any]:
+        async def run(context: ToolContext[Any], given: str) -> Any:
+            call = self._call(plain.name, parsed(given), context.tool_call_id)
+            self._calls.pop(call.id, None)
+            if not await call.admitted():
+                return call.outcome.reason if call.outcome else None
+            try:
+                value = await plain.on_invoke_tool(context, json.dumps(call.input))
+            except Exception as error:
+                await call.raised(error)
+                raise
+            except BaseException:
+                await call.given_up()
+                raise
+            outcome = await call.returned(value)
+            if outcome.error is not None:
+                raise outcome.error
+            return outcome.value if outcome.ok else outcome.reason
+
+        return run
+
+    def _call(self, tool: str, given: Any, call_id: str) -> GuestCall:
+        call = self._calls.get(call_id)
+        if call is None:
+            call = self._calls[call_id] = GuestCall(self.session, tool, given, id=call_id)
+        return call
+
+
+class Inside(Agent[Any]):
+    """An agent whose tools are inside a session, those of MCP servers included."""
+
+    adapter: OpenAIAgents
+
+    async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        """All of them, as the SDK finds them."""
+        return [self.adapter.tool(tool) for tool in await super().get_all_tools(run_context)]
+
+
+class Approval:
+    """Whether a run is interrupted before a call: the tool's own wish comes first, then ours, if nobody has decided."""
+
+    def __init__(self, adapter: OpenAIAgents, tool: FunctionTool) -> None:
+        self._adapter = adapter
+        self._tool = tool
+
+    async def wanted(self, context: RunContextWrapper[Any], given: Any, call_id: str) -> bool:
+        """Whether the tool itself wants an approval."""
+        wish = self._tool.needs_approval
+        return wish if isinstance(wish, bool) else await wish(context, given, call_id)
+
+    async def __call__(self, context: RunContextWrapper[Any], given: dict[str, Any], call_id: str) -> bool:
+        return await self.wanted(context, given, call_id) or await self._adapter.undecided(
+            self._tool.name, given, call_id
+        )
+
+
+class InsideModel(Model):
+    """A model that is called past the hooks."""
+
+    def __init__(self, session: SessionCoordinator, texts: Texts[Any], model: Model) -> None:
+        self._session = session
+        self._texts = texts
+        self._inner = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def close(self) -> None:
+        """Release what the model holds."""
+        await self._inner.close()
+
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        await self._inner._cleanup_on_run_end(owner)  # noqa: SLF001  # what the SDK calls, handed on
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
+        """What the model says about trying again."""
+        return self._inner.get_retry_advice(request)
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],  # noqa: A002  # the SDK passes it by name
+        *arguments: Any,
+        **options: Any,
+    ) -> ModelResponse:
+        """Call the model inside `call_model`. Raises `HookAbortError` when a hook denies it."""
+        items = as_items(input)
+
+        async def call(messages: list[Any]) -> ModelResponse:
+            ready = await self._texts.ready(messages, items)
+            return await self._inner.get_response(system_instructions, ready, *arguments, **options)
+
+        given = await self._given(items, options)
+        outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
+        response: ModelResponse = answered(outcome)
+        return response
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],  # noqa: A002  # the SDK passes it by name
+        *arguments: Any,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """The same for an answer that comes in pieces: a denial after the last of them is raised then."""
+        items = as_items(input)
+
+        async def call(messages: list[Any]) -> AsyncIterator[Any]:
+            ready = await self._texts.ready(messages, items)
+            return self._inner.stream_response(system_instructions, ready, *arguments, **options)
+
+        given = await self._given(items, options)
+        stream = self._session.stream_model(call, given, model=name_of(self._inner))
+        async for piece in stream:
+            yield piece
+        if stream.outcome is not None:
+            answered(stream.outcome)
+
+    async def _given(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
+        """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""
+        if options.get("conversation_id") or options.get("previous_response_id"):
+            return items + await self._texts.new()
+        return await self._texts.among(items)
+
+
+class Provider(ModelProvider):
+    """Finds models by name, inside a session."""
+
+    def __init__(self, adapter: OpenAIAgents, provider: ModelProvider) -> None:
+        self._adapter = adapter
+        self._inner = provider
+
+    def get_model(self, model_name: str | None) -> Model:
+        """The model of this name."""
+        return self._adapter.model(self._inner.get_model(model_name))
+
+    async def aclose(self) -> None:
+        """Release what the provider holds."""
+        await self._inner.aclose()
+
+
+def guarded(tool: FunctionTool) -> bool:
+    """Whether a tool is inside a session already."""
+    return any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ())
+
+
+def answered(outcome: ModelOutcome) -> Any:
+    """The model's answer. Raises what kept it from being one."""
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.denied:
+        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
+    return outcome.value
+
+
+def message(role: Role, text: str) -> dict[str, Any]:
+    """A text in the words of the SDK."""
+    return {"role": role, "content": text}
+
+
+def as_items(given: str | list[Any]) -> list[Any]:
+    """What a model is to read, as a list."""
+    return [message("user", given)] if isinstance(given, str) else list(given)
+
+
+def calls_in(response: ModelResponse) -> Sequence[Any]:
+    """The tool calls in an answer."""
+    return [item for item in response.output if getattr(item, "type", "") == "function_call"]
+
+
+def name_of(model: Model) -> str:
+    """What the model is called, where it says so."""
+    name = getattr(model, "model", "")
+    return name if isinstance(name, str) else ""
+
+
+def parsed(arguments: str) -> Any:
+    """A call's arguments as a value; what is no JSON is left for the coordinator to refuse."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return arguments

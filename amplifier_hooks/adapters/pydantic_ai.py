@@ -1,0 +1,214 @@
+"""Agents of pydantic-ai.
+
+    async with SessionCoordinator(hooks=registry) as session:
+        result = await agent.run("Update the config", capabilities=[SessionCapability(session)])
+
+The capability calls tools and models inside `call_tool` and `call_model`. A call that nobody has decided about in time
+is deferred, as the SDK's own approvals are: the run ends with `DeferredToolRequests`, and a run with their results, in
+another process if need be, finds what was decided meanwhile.
+
+Extra `pydantic-ai`.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import UserPromptNode
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
+from pydantic_ai.toolsets import WrapperToolset
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.errors import HookAbortError, HookUsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+
+    from pydantic_ai import AgentRunResult, RunContext
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+    from amplifier_hooks.coordinator import SessionCoordinator, Turn
+    from amplifier_hooks.modelcall import ModelOutcome
+    from amplifier_hooks.result import Role
+
+__all__ = ["SessionCapability"]
+
+
+class SessionCapability(AbstractCapability[Any]):
+    """Puts runs of agents inside a session: of an agent that has it, or one run that is given it.
+
+    A tool that the provider runs, or one that is executed elsewhere, is out of reach: runs with one are refused, unless
+    `outside` names it. An agent used by a tool is part of that call, unless its run is given the capability, too.
+    """
+
+    def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
+        self.session = session
+        self._outside = frozenset(outside)
+        self._texts: Texts[ModelMessage] = Texts(session, message)
+        self._turn: Turn | None = None
+
+    async def for_run(self, ctx: RunContext[Any]) -> SessionCapability:  # noqa: ARG002  # the SDK's signature
+        """One of its own for each run; the session and its texts are the same."""
+        return copy.copy(self)
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Nearest to the model and the tools: what is decided about is what the others have left."""
+        return CapabilityOrdering(position="innermost")
+
+    # -- a run is a turn -----------------------------------------------------------------------------------------
+
+    async def wrap_run(
+        self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """Run as one turn of the session; a run without a prompt goes on with one.
+
+        Raises `HookAbortError` when a hook denies the prompt.
+        """
+        if ctx.prompt is None:
+            return await handler()
+        async with self.session.turn(text_of(ctx.prompt)) as turn:
+            if turn.denied:
+                raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
+            self._turn = turn
+            result = await handler()
+            turn.response = result.output
+        return result
+
+    async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002  # as above
+        """Hand on the prompt as the hooks left it."""
+        turn, self._turn = self._turn, None
+        if turn is None or not turn.outcome.modified or not isinstance(node, UserPromptNode):
+            return node
+        given = node.user_prompt
+        others = [] if given is None or isinstance(given, str) else [one for one in given if not isinstance(one, str)]
+        return replace(node, user_prompt=[turn.prompt, *others] if others else turn.prompt)
+
+    # -- the model -----------------------------------------------------------------------------------------------
+
+    async def wrap_model_request(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002  # as above
+        *,
+        request_context: ModelRequestContext,
+        handler: Callable[[ModelRequestContext], Awaitable[ModelResponse]],
+    ) -> ModelResponse:
+        """Call the model inside `call_model`.
+
+        Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
+        """
+        for tool in request_context.model_request_parameters.native_tools:
+            self.within_reach(tool.kind, "the provider runs it itself")
+        given = request_context.messages
+
+        async def call(messages: list[Any]) -> ModelResponse:
+            return await handler(replace(request_context, messages=await self._texts.ready(messages, given)))
+
+        texts, model = await self._texts.among(given), request_context.model.model_name
+        outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
+        response: ModelResponse = answered(outcome)
+        return response
+
+    # -- tools ---------------------------------------------------------------------------------------------------
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """The tools, inside the session."""
+        return Inside(toolset, self)
+
+    def within_reach(self, tool: str, why: str) -> None:
+        """Raise `HookUsageError` for a tool that no hook is asked about, unless the host has named it."""
+        if tool not in self._outside:
+            raise HookUsageError(
+                f"the tool {tool!r} is out of reach of hooks: {why}. "
+                "Name it in SessionCapability(session, outside=[…]) to let agents use it all the same"
+            )
+
+
+@dataclass
+class Inside(WrapperToolset[Any]):
+    """Tools that are called inside a session, behind all that other capabilities make of a call."""
+
+    capability: SessionCapability = field(repr=False)
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """The tools. Raises `HookUsageError` for one that is out of reach."""
+        tools = await super().get_tools(ctx)
+        for name, tool in tools.items():
+            if tool.tool_def.kind == "external":
+                self.capability.within_reach(name, "it is executed elsewhere")
+        return tools
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Call a tool inside `call_tool`.
+
+        Raises `ToolFailed` with what the model is to read about a denial, `ApprovalRequired` while nobody has decided,
+        and what the tool raises.
+        """
+        shown = as_json(tool_args)
+
+        async def run(given: dict[str, Any]) -> Any:
+            args = tool_args if given == shown else await validated(given, ctx, tool)
+            return await super(Inside, self).call_tool(name, args, ctx, tool)
+
+        outcome = await self.capability.session.call_tool(name, shown, run, call_id=ctx.tool_call_id)
+        if outcome.pending is not None:
+            raise ApprovalRequired(metadata={"request": outcome.pending, "reason": outcome.reason})
+        if outcome.denied:
+            raise ToolFailed(outcome.reason or "denied")
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+
+# -- in the words of the SDK -------------------------------------------------------------------------------------------
+
+
+def as_json(given: dict[str, Any]) -> Any:
+    """A tool's arguments as hooks and people see them; what JSON cannot hold is left for the session to refuse."""
+    try:
+        return to_jsonable_python(given)
+    except PydanticSerializationError:
+        return given
+
+
+async def validated(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+    """A tool's arguments from what was decided about. Raises what the tool's own validation raises."""
+    args: dict[str, Any] = tool.args_validator.validate_json(to_json(given), context=ctx.validation_context)
+    if tool.args_validator_func is not None:
+        checked = tool.args_validator_func(ctx, **args)
+        if isawaitable(checked):
+            await checked
+    return args
+
+
+def message(role: Role, text: str) -> ModelMessage:
+    """A text in the words of the SDK, which wants the last message to be a request."""
+    return ModelRequest(parts=[SystemPromptPart(text) if role == "system" else UserPromptPart(text)])
+
+
+def answered(outcome: ModelOutcome) -> Any:
+    """The model's answer. Raises what kept it from being one."""
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.denied:
+        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
+    return outcome.value
+
+
+def calls_in(response: ModelResponse) -> Sequence[Any]:
+    """The tool calls in an answer."""
+    return response.tool_calls
+
+
+def text_of(prompt: str | Sequence[Any]) -> str:
+    """The text of a prompt; pictures and the like are left out."""
+    return prompt if isinstance(prompt, str) else "\n".join(part for part in prompt if isinstance(part, str))
