@@ -1,0 +1,58 @@
+"""How long `amplifier-hooks --help` takes, beside importing what any command line of this kind is made of.
+
+Each sample is a whole process, from its start to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.options import parser
+from benchmarks.rounds import Effort, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AT_MOST: Final = 2.0
+BASE: Final = "python -c 'import typer, rich'"
+HELP: Final = "amplifier-hooks --help"
+COMMANDS: Final = {
+    BASE: ["-c", "import typer, rich"],
+    HELP: ["-m", "amplifier_hooks", "--help"],
+    "python -c pass": ["-c", "pass"],
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    chosen = parser("help", __doc__).parse_args(arguments)
+    report = Report("help", ("typer", "rich"))
+    effort = Effort(rounds=3 if chosen.quick else 31, seconds=0)
+    subjects = {name: running([sys.executable, *rest]) for name, rest in COMMANDS.items()}
+    samples = asyncio.run(measure(subjects, effort, number=1))
+    base = samples[BASE]
+    rows = []
+    for name, own in samples.items():
+        judged = verdict(own.ratio(base), AT_MOST) if name == HELP else ("", "")
+        rows.append([f"`{name}`", number(own.best / 1e3), number(own.usual / 1e3), number(own.ratio(base)), *judged])
+    report.table(["", "ms, fastest", "ms, median", "ratio", *VERDICT], rows)
+    report.finish(write=chosen.write)
+
+
+def running(command: list[str]) -> Timed:
+    """The command, in a process of its own each time."""
+
+    def once() -> float:
+        began = perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return perf_counter() - began
+
+    async def timed(number: int) -> float:
+        return sum(once() for _ in range(number))
+
+    return timed

@@ -1,0 +1,156 @@
+"""Claims of runs with a Python start hook, beside the bare statements that claim a row.
+
+Four runners empty a queue. *Ours* runs the hook between two transactions, keeps the events of both, and hands each run
+to exactly one runner. *Bare* is what a claim around a hook cannot do without: a conditional update that takes the next
+row, and one that gives it to the runner; by as many tasks over the same database, without hook, events or checks.
+*One update* is the first of the two alone. All in every round, in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from amplifier_hooks.runs.agents import Agents
+from amplifier_hooks.runs.blueprint import read_blueprint
+from amplifier_hooks.runs.coordinator import RunCoordinator
+from amplifier_hooks.runs.postgres import PostgresRuns
+from amplifier_hooks.runs.store import NewRun, RunStore, SqliteRuns
+from benchmarks.approvals import DSN, answers
+from benchmarks.options import parser
+from benchmarks.table import Report, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RUNNERS: Final = 4
+RUNS: Final = 1_000
+TARGET: Final = 0.3
+HOOK: Final = {"type": "python", "handler_ref": "benchmark:hook", "on_error": "block"}
+WRITER: Final = json.dumps({"name": "writer", "type": "procedural", "hooks": {"on_run_start": HOOK}})
+
+TAKE: Final = (
+    "UPDATE {schema}.run SET stage = 'starting', holder = $1, held_until = created WHERE id = ("
+    "SELECT id FROM {schema}.run WHERE stage = 'queued' ORDER BY urgent DESC, created, id LIMIT 1%s) RETURNING id"
+)
+GIVE: Final = (
+    "UPDATE {schema}.run SET stage = 'running', holder = $2, held_until = created "
+    "WHERE id = $1 AND stage = 'starting' RETURNING id"
+)
+WAYS: Final = ("one update", "bare", "ours")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    chosen = parser("runs", __doc__).parse_args(arguments)
+    report = Report("runs", ("asyncpg",))
+    count, rounds = (40, 1) if chosen.quick else (RUNS, 3)
+    rows = asyncio.run(measured(count, rounds))
+    heads = ["store", *(f"{way}, a second" for way in WAYS), "of one update", "of bare", "twice", "target", "verdict"]
+    report.text(f"{RUNNERS} runners claim {count:,} runs, {rounds} rounds, medians.")
+    report.table(heads, rows)
+    report.finish(write=chosen.write)
+
+
+async def measured(count: int, rounds: int) -> list[list[str]]:
+    """A row for each kind of store."""
+    rows = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stores: list[tuple[str, RunStore, str]] = [("SQLite", SqliteRuns(folder / "runs.db"), "")]
+        if await answers():
+            name = f"bench_{uuid4().hex[:12]}"
+            stores.append(("PostgreSQL", PostgresRuns(DSN, schema=name), " FOR UPDATE SKIP LOCKED"))
+        for kind, store, skip in stores:
+            await stack.enter_async_context(store)
+            try:
+                rows.append(await compared(kind, store, skip, count, rounds))
+            finally:
+                if kind == "PostgreSQL":
+                    await store.database.fetch("DROP SCHEMA {schema} CASCADE")
+    return rows
+
+
+async def compared(kind: str, store: RunStore, skip: str, count: int, rounds: int) -> list[str]:
+    """One store: both ways, round by round."""
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    twice = 0
+    async with RunCoordinator(store, Agents([read_blueprint(WRITER)]), find=lambda _: hook) as runs:
+        for turn in range(rounds + 1):
+            for way in WAYS[turn % 3 :] + WAYS[: turn % 3]:
+                await filled(store, count)
+                start = perf_counter()
+                claimed = await (ours(runs, count) if way == "ours" else bare(store, skip, give=way == "bare"))
+                rate = len(claimed) / (perf_counter() - start)
+                twice += len(claimed) - len(set(claimed))
+                assert len(set(claimed)) == count, f"{count - len(set(claimed))} runs were lost"
+                await store.database.fetch("DELETE FROM {schema}.run")
+                await store.database.fetch("DELETE FROM {schema}.run_event")
+                if turn:
+                    rates[way].append(rate)
+    one, base, own = (rates[way] for way in WAYS)
+    share = median(mine / other for mine, other in zip(own, base, strict=True))
+    of_one = median(mine / other for mine, other in zip(own, one, strict=True))
+    figures = [number(median(rates[way])) for way in WAYS]
+    wanted = [f"≥ {TARGET:.0%}", "met" if share >= TARGET else "**missed**"]
+    return [kind, *figures, f"{of_one:.0%}", f"{share:.0%}", str(twice), *wanted]
+
+
+async def hook(_event: str, data: dict[str, Any]) -> dict[str, Any]:
+    """A start hook that goes on with what there is."""
+    return {"action": "continue", "parameters": data["parameters"]}
+
+
+async def filled(store: RunStore, count: int) -> None:
+    """Queue so many runs."""
+
+    def many(first: int) -> Any:
+        for place in range(first, min(first + 200, count)):
+            new = NewRun(
+                id=f"run_{uuid4().hex}",
+                tenant="acme",
+                session="ses_benchmark",
+                agent="writer",
+                parameters={"amount": place, "customer": "C-2071", "note": "x" * 200},
+                hooked=True,
+            )
+            yield from store._submit(new, 8)  # noqa: SLF001  # in few transactions
+
+    for first in range(0, count, 200):
+        await store.database.run(many(first))
+
+
+async def bare(store: RunStore, skip: str, *, give: bool) -> list[str]:
+    """One statement a run, or two, until there is none."""
+    found: list[str] = []
+
+    async def runner(name: str) -> None:
+        while rows := await store.database.fetch(TAKE % skip, name):
+            if give:
+                await store.database.fetch(GIVE, rows[0][0], name)
+            found.append(rows[0][0])
+
+    await asyncio.gather(*(runner(f"runner-{place}") for place in range(RUNNERS)))
+    return found
+
+
+async def ours(runs: RunCoordinator, count: int) -> list[str]:
+    """Runners of a coordinator, until all are claimed."""
+    found: list[str] = []
+
+    async def runner(name: str) -> None:
+        while len(found) < count:
+            record = await runs.claim(name, wait=0.2)
+            if record is not None:
+                assert record.status == "running"
+                found.append(record.id)
+
+    await asyncio.gather(*(runner(f"runner-{place}") for place in range(RUNNERS)))
+    return found
