@@ -1,6 +1,7 @@
 """What all tests share: Hypothesis profiles, and what happens where a part of the world is missing."""
 
 import os
+import signal
 from typing import NoReturn
 
 import pytest
@@ -31,7 +32,12 @@ def require(part: str, reason: str) -> NoReturn:
 
 
 def pytest_configure() -> None:
-    """Refuse a misspelt part, which would otherwise be skipped in silence."""
+    """Refuse a misspelt part, which would otherwise be skipped in silence; let signals mean what they mean."""
     if unknown := required() - PARTS:
         message = f"AMPLIFIER_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(sorted(PARTS))}"
         raise pytest.UsageError(message)
+    # Who starts the tests in the background has some signals ignored, and what the tests start would inherit that.
+    for name in ("SIGHUP", "SIGINT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)

@@ -12,30 +12,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from attrs import define, field, frozen
+from attrs import define, field
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.scripted_steps import Say, Use
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from starlette.requests import Request
 
-
-@frozen
-class Use:
-    """A tool call."""
-
-    tool: str
-    input: dict[str, Any]
-
-
-@frozen
-class Say:
-    """Text, after which the model has nothing more to do."""
-
-    text: str
+__all__ = ["Say", "ScriptedModel", "Use", "serving"]
 
 
 def events(parts: Iterable[tuple[str, Any]]) -> Response:
@@ -108,6 +97,28 @@ class ScriptedModel:
             ]
         )
 
+    # -- OpenAI and those that speak like it ---------------------------------------------------------------------------
+
+    async def completions(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`, streamed: text in two pieces, arguments in two pieces."""
+        self.requests.append(await request.json())
+        step, number = self.step(), self._next
+        if isinstance(step, Use):
+            arguments = json.dumps(step.input)
+            call: dict[str, Any] = {"index": 0, "id": f"call_{number:04}", "type": "function"}
+            deltas: list[dict[str, Any]] = [
+                {"tool_calls": [{**call, "function": {"name": step.tool, "arguments": arguments[:5]}}]},
+                {"tool_calls": [{"index": 0, "function": {"arguments": arguments[5:]}}]},
+            ]
+        else:
+            deltas = [{"content": step.text[:3]}, {"content": step.text[3:]}]
+        reason = "tool_calls" if isinstance(step, Use) else "stop"
+        chunks: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in deltas]
+        chunks.append({"delta": {}, "finish_reason": reason})
+        lines = [json.dumps({"id": "c", "choices": [{"index": 0, **chunk}]}) for chunk in chunks]
+        body = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"])
+        return Response(body, media_type="text/event-stream")
+
     # -- Codex -------------------------------------------------------------------------------------------------------
 
     async def responses(self, request: Request) -> Response:
@@ -173,18 +184,26 @@ async def serving(*script: Use | Say) -> AsyncIterator[ScriptedModel]:
     app = Starlette(
         routes=[
             Route("/v1/messages", model.messages, methods=["POST"]),
+            Route("/v1/chat/completions", model.completions, methods=["POST"]),
             Route("/v1/responses", model.responses, methods=["POST"]),
             Route("/v1beta/models/{call:path}", model.generate, methods=["POST"]),
             Route("/{rest:path}", model.rest, methods=["GET", "POST", "HEAD"]),
         ]
     )
+    async with listening(app) as port:
+        model.port = port
+        yield model
+
+
+@asynccontextmanager
+async def listening(app: Starlette) -> AsyncIterator[int]:
+    """The port where it is served, for as long as the block lasts."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)  # it has no event for that
-    model.port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield model
+        yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
         await task

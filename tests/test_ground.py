@@ -28,6 +28,7 @@ PURE = [
     "amplifier_hooks.merge",
     "amplifier_hooks.provenance",
     "amplifier_hooks.result",
+    "amplifier_hooks.runs.life",
     "approval_backends.card",
     "approval_backends.change",
     "approval_backends.editing",

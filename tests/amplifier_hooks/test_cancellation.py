@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
+from tests.hooks import hang, statuses, swallow
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -55,18 +56,6 @@ def me() -> asyncio.Task[Any]:
     return task
 
 
-async def hang(event: str, data: Mapping[str, Any]) -> None:
-    """Never return."""
-    await asyncio.Event().wait()
-
-
-async def swallow(event: str, data: Mapping[str, Any]) -> None:
-    """Wait on for seconds, however often it is cancelled."""
-    for _ in range(6):  # an end, or a broken dispatcher would hang the tests
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(1.5)
-
-
 async def begun(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """A task that has come to its first wait."""
     task = asyncio.create_task(coro)
@@ -82,11 +71,6 @@ async def ends_cancelled(task: asyncio.Task[Any], requests: int = 1) -> None:
     assert done == {task}
     assert task.cancelled()
     assert task.cancelling() == requests
-
-
-def statuses(outcome: Outcome) -> dict[str, str]:
-    """What became of each hook."""
-    return {answer.hook_name: answer.status for answer in outcome.hook_results}
 
 
 # -- the caller is cancelled -------------------------------------------------------------------------------------------

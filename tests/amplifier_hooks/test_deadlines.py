@@ -13,7 +13,9 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
 from amplifier_hooks.errors import EmitTooDeep
+from amplifier_hooks.hook import TENANTS_ALLOWED
 from amplifier_hooks.waiting import Watchdog
+from tests.hooks import hang, saying, statuses, swallow
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -36,18 +38,6 @@ async def quick(emit: Any) -> Outcome:
     return outcome
 
 
-async def hang(event: str, data: Mapping[str, Any]) -> None:
-    """Never return."""
-    await asyncio.Event().wait()
-
-
-async def swallow(event: str, data: Mapping[str, Any]) -> None:
-    """Wait on for seconds, however often it is cancelled."""
-    for _ in range(6):  # an end, or a broken dispatcher would hang the tests
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(1.5)
-
-
 def blocking(seconds: float, answer: object = None) -> Callable[..., Any]:
     """A hook that holds the whole loop and then answers."""
 
@@ -56,20 +46,6 @@ def blocking(seconds: float, answer: object = None) -> Callable[..., Any]:
         return answer
 
     return block
-
-
-def saying(answer: object) -> Callable[..., Any]:
-    """A hook that answers at once."""
-
-    async def hook(event: str, data: Mapping[str, Any]) -> Any:
-        return answer
-
-    return hook
-
-
-def statuses(outcome: Outcome) -> dict[str, str]:
-    """What became of each hook."""
-    return {answer.hook_name: answer.status for answer in outcome.hook_results}
 
 
 def leaks(registry: HookRegistry) -> dict[str, int]:
@@ -324,6 +300,37 @@ async def test_the_watchdog_goes_to_sleep() -> None:
         if watchdog.timer is None:
             break
     assert (watchdog.timer, watchdog.live, troubles) == (None, set(), [])
+
+
+@pytest.mark.rule("DSP-5", "TEN-1")
+@pytest.mark.parametrize("intent", ["on", "gate", "register"])
+async def test_quarantine_is_for_the_tenant_that_a_hook_hung_for(intent: str) -> None:
+    """A system hook that one tenant's payloads make hang is in quarantine for that tenant, and asked for the others."""
+    registry = HookRegistry()
+
+    def picky(event: str, data: Mapping[str, Any]) -> Any:
+        return swallow(event, data) if data["tenant_id"] == "acme" else asyncio.sleep(0)
+
+    getattr(registry, intent)(TOOL_PRE, picky, timeout=LIMIT, name="picky", on_error="continue")
+    for status in ("timeout", "timeout", "timeout", "unavailable"):
+        assert statuses(await quick(registry.emit(TOOL_PRE, {**CALL, "tenant_id": "acme"}))) == {"picky": status}
+        assert set(statuses(await quick(registry.emit(TOOL_PRE, {**CALL, "tenant_id": "globex"}))).values()) <= {"ok"}
+    assert "in quarantine" in str(registry.explain(TOOL_PRE, {**CALL, "tenant_id": "acme"}))
+    assert "in quarantine" not in str(registry.explain(TOOL_PRE, {**CALL, "tenant_id": "globex"}))
+    registry.enable("picky")
+    outcome = await quick(registry.emit(TOOL_PRE, {**CALL, "tenant_id": "acme"}))
+    assert statuses(outcome) == {"picky": "timeout"}
+
+
+@pytest.mark.rule("DSP-5", "TEN-1")
+async def test_a_hook_that_hangs_for_many_tenants_is_in_quarantine_for_all() -> None:
+    """What sixteen tenants had to leave behind is not one tenant's doing, and nobody waits for it any more."""
+    registry = HookRegistry()
+    registry.on(TOOL_PRE, swallow, timeout=0.01, name="stubborn")
+    for number in range(TENANTS_ALLOWED):
+        outcome = await registry.emit(TOOL_PRE, {**CALL, "tenant_id": f"tenant{number}"})
+        assert statuses(outcome) == {"stubborn": "timeout"}
+    assert statuses(await registry.emit(TOOL_PRE, {**CALL, "tenant_id": "new"})) == {"stubborn": "unavailable"}
 
 
 @pytest.mark.rule("DSP-5")

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
+from tests.hooks import saying, statuses
 
 TOOL_PRE: Final = "tool:pre"
 CALL: Final = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
@@ -26,15 +27,6 @@ SOON: Final = 5  # seconds; nothing here waits that long unless it is broken
 CONTINUE: Final = HookResult.proceed()
 
 colour: ContextVar[Any] = ContextVar("colour", default="none")
-
-
-def saying(answer: object) -> Callable[..., Any]:
-    """A hook that answers at once, and always the same."""
-
-    async def hook(event: str, data: Mapping[str, Any]) -> Any:
-        return answer
-
-    return hook
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -53,11 +45,6 @@ def noting(seen: list[Any], what: str | None = None) -> Callable[..., Any]:
         seen.append(what or data.get("n"))
 
     return hook
-
-
-def statuses(outcome: Outcome) -> dict[str, str]:
-    """What became of each hook."""
-    return {answer.hook_name: answer.status for answer in outcome.hook_results}
 
 
 # -- order -------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, Outcome
 from amplifier_hooks.errors import EmitTooDeep
 from amplifier_hooks.testing import unchanged_process
+from tests.hooks import saying, statuses
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -31,20 +32,6 @@ CONTINUE: Final = HookResult.proceed()
 DENY: Final = HookResult.deny("no")
 
 colour: ContextVar[str] = ContextVar("colour", default="none")
-
-
-def saying(answer: object) -> Callable[..., Any]:
-    """A hook that answers at once, and always the same."""
-
-    async def hook(event: str, data: Mapping[str, Any]) -> Any:
-        return answer
-
-    return hook
-
-
-def statuses(outcome: Outcome) -> dict[str, str]:
-    """What became of each hook."""
-    return {answer.hook_name: answer.status for answer in outcome.hook_results}
 
 
 def command(data: Mapping[str, Any]) -> str:

@@ -145,6 +145,7 @@ def test_causes() -> None:
     others = {
         *("no_policy", "emergency_stop", "session_cancelled", "audit_unavailable"),
         *("denied_by_rule", "denied_by_person", "approval_expired", "approval_unavailable"),
+        "approval_mismatch",
     }
     assert set(get_args(Cause)) == set(CAUSES.values()) | others
     assert others.isdisjoint(CAUSES.values())

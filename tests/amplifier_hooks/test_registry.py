@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import threading
 import time
 import tracemalloc
@@ -901,3 +902,28 @@ async def test_telling_of_hooks_does_not_delay_the_decision() -> None:
     assert told == []
     await registry.notify(outcome)
     assert [event for event, _ in told] == ["hook:start", "hook:complete"]
+
+
+@pytest.mark.rule("REG-3", "DEF-1")
+async def test_changed_at_once() -> None:
+    """What is changed together is seen together, or not at all: not by an emit in the middle, not after a failure."""
+    registry = HookRegistry()
+    registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="guard")
+    changes: list[str] = []
+    registry.watch(lambda change: changes.append(f"{change.what} {change.hook}"))
+    for keep, failing in ((False, False), (True, True), (True, False)):
+        with contextlib.suppress(KeyError), registry.at_once(keep=keep):
+            registry.unregister("guard")
+            registry.on("tool:post", lambda event, data: None, name="other")
+            with contextlib.suppress(KeyError), registry.at_once():
+                registry.on("tool:post", lambda event, data: None, name="inner")
+                raise KeyError
+            outcome = await registry.emit("tool:pre", {"session_id": "s"})  # as another thread might
+            assert outcome.denied_by == "guard"
+            assert registry.voice("guard", "tool:pre").heard
+            if failing:
+                raise KeyError
+        done = keep and not failing
+        assert (await registry.emit("tool:pre", {"session_id": "s"})).denied is not done
+        assert changes == (["unregistered guard", "registered other"] if done else [])
+    assert registry.list_handlers() == {"tool:post": ["other"]}

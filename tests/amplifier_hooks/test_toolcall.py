@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
 from amplifier_hooks.effects import punctual
-from amplifier_hooks.errors import EmitTooDeep, UnknownTool
+from amplifier_hooks.errors import EmitTooDeep, InvalidRegistration, UnknownTool
 from amplifier_hooks.testing import CollectingAudit, RecordingContext, ScriptedApprover
 
 if TYPE_CHECKING:
@@ -573,3 +573,62 @@ async def test_injection_of_a_failed_call() -> None:
 
     await SessionCoordinator(hooks=registry, context=context).call_tool("Read", {}, tool)
     assert ["mind the gap" in context.texts[0], "try again" in context.texts[1]] == [True, True]
+
+
+PATHS = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.fault("F-HD-07", "F-HD-06")
+@pytest.mark.rule("COO-3")
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        ({"path": 3}, "$.path: this value is not of type"),
+        ({}, '"path" is a required property'),
+        ({"path": "a", "as_root": True}, "as_root"),
+        ({"path": "b"}, None),
+        ({"path": "a"}, None),
+    ],
+)
+async def test_a_changed_input_fits_its_tools_schema(made: dict[str, Any], problem: str | None) -> None:
+    """What a hook makes of an input that the tool does not take is denied as that hook's invalid answer."""
+    ran: list[Any] = []
+    audit = CollectingAudit()
+    session = SessionCoordinator(tool_schemas={"Read": PATHS}, audit=audit)
+    session.hooks.on("tool:pre", lambda event, data: HookResult.modify({"note": 1}), name="first")
+    session.hooks.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": made}), name="changer")
+    session.hooks.gate("tool:pre", lambda event, data: HookResult.modify({"note": 2}), name="last", priority=5)
+    outcome = await session.call_tool("Read", {"path": "a"}, ran.append)
+    assert outcome.denied is (problem is not None)
+    assert bool(ran) is (problem is None)
+    if problem is not None:
+        assert outcome.by == "changer"
+        assert problem in (outcome.reason or "")
+        assert [one["cause"] for one in audit.facts("tool.denied")] == ["hook_invalid_output"]
+
+
+@pytest.mark.fault("F-HD-07")
+async def test_only_what_hooks_change_is_looked_at() -> None:
+    """What the agent itself sends is the tool's affair, so are other tools, and a child has the same schemas."""
+    ran: list[Any] = []
+    session = SessionCoordinator(tool_schemas={"Read": PATHS})
+    assert (await session.call_tool("Read", {"odd": 1}, ran.append)).ok
+    session.hooks.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"other": 1}}), name="changer")
+    assert (await session.call_tool("Write", {"odd": 1}, ran.append)).ok
+    assert ran == [{"odd": 1}, {"other": 1}]
+    child = session.child("helper")
+    assert (await child.call_tool("Read", {"path": "a"}, ran.append)).by == "changer"
+    assert len(ran) == 2
+
+
+@pytest.mark.fault("F-HD-07")
+@pytest.mark.parametrize("schema", [{"type": "nothing"}, {"$ref": "https://example.com/x"}, 3, {"pattern": "(?=a)"}])
+def test_a_schema_that_cannot_be_used(schema: Any) -> None:
+    """A tool's schema that is broken, or reaches out, is refused when the session is made."""
+    with pytest.raises(InvalidRegistration, match=r"tool_schemas\['Read'\]"):
+        SessionCoordinator(tool_schemas={"Read": schema})

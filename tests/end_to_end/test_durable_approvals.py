@@ -167,9 +167,12 @@ async def test_other_arguments(stores: Callable[[], DatabaseStore]) -> None:
         await first.deploy()
     await decided(stores)
     async with started(stores) as second:
+        causes: list[str | None] = []
+        second.registry.observe("tool:pre", lambda event, data, outcome: causes.append(outcome.cause))
         outcome = await second.deploy(build=8)
         assert outcome.denied
         assert "approval_mismatch" in (outcome.reason or "")
+        assert causes == ["approval_mismatch"]
         assert second.ran == []
 
 

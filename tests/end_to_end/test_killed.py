@@ -6,19 +6,15 @@ import asyncio
 import json
 import signal
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from tests.approval_backends.worker import store_at
-from tests.stores import DSN, FILES, schema, server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.stores import FILES, address
 
 PROGRAM = Path(__file__).with_name("killed.py")
 ROOT = PROGRAM.parent.parent.parent
@@ -41,17 +37,6 @@ ONCE = {
     "everything but the mark": ("done", 1),
 }
 """Where it is killed, and after a restart: how the call ends, or what the store says of it, and how often it ran."""
-
-
-@asynccontextmanager
-async def address(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Where the program and whoever decides find their store."""
-    if kind == "sqlite":
-        yield str(folder / "approvals.db")
-    else:
-        await server()
-        async with schema() as name:
-            yield f"{DSN}#{name}"
 
 
 async def run(where: str, folder: Path, point: str) -> tuple[int, str]:

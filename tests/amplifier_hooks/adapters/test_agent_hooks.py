@@ -1,0 +1,152 @@
+"""AGENT-HOOKS beyond its kit and the story: several sessions, questions, what a host does that it should not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_hooks import AgentContextBuilder, InterceptionBlocked, InterceptionEmitter, Verdict
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.adapters.agent_hooks import AgentHooksHost, SessionInterceptor, SessionResolver
+from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_hooks import AgentContext
+
+pytestmark = pytest.mark.rule("DIA-3")
+
+GIVEN = {"path": "notes"}
+
+
+class Saying:
+    """An interceptor that has something to say at one point."""
+
+    def __init__(self, point: str, said: Callable[[], Verdict]) -> None:
+        self.point = point
+        self.said = said
+        self.seen: list[str] = []
+
+    def intercept(self, context: AgentContext, /) -> Verdict:
+        """Say it there, and allow the rest."""
+        self.seen.append(context["interception_point"])
+        return self.said() if context["interception_point"] == self.point else Verdict.allow()
+
+
+def contexts() -> AgentContextBuilder:
+    """What a host of theirs tells."""
+    return AgentContextBuilder(agent_id="a", framework="theirs", session_id="theirs")
+
+
+async def test_interceptors_are_for_their_session() -> None:
+    """Sessions with one registry have interceptors of their own, and leave no gates behind."""
+    hooks = HookRegistry()
+    first, second = SessionCoordinator(hooks=hooks), SessionCoordinator(hooks=hooks)
+    saying = Saying("pre_tool_call", lambda: Verdict.deny(reason="not_today"))
+    AgentHooksHost(first, InterceptionEmitter().register(saying))
+    async with first, second:
+        assert (await first.call_tool("write", GIVEN, lambda _: "wrote")).denied
+        assert (await second.call_tool("write", GIVEN, lambda _: "wrote")).ok
+    assert saying.seen == ["agent_startup", "pre_tool_call", "agent_shutdown"]
+    async with SessionCoordinator(hooks=hooks) as third:
+        assert (await third.call_tool("write", GIVEN, lambda _: "wrote")).ok
+    assert len(saying.seen) == 3
+
+
+async def test_a_start_that_is_denied_denies_every_prompt() -> None:
+    """Nobody works in a session whose start was denied."""
+    session = SessionCoordinator()
+    saying = Saying("agent_startup", lambda: Verdict.deny(reason="not_today"))
+    AgentHooksHost(session, InterceptionEmitter().register(saying))
+    async with session, session.turn("go") as turn:
+        assert turn.denied
+        assert "not_today" in (turn.reason or "")
+        assert (await session.call_tool("write", GIVEN, lambda _: "wrote")).denied
+
+
+@pytest.mark.parametrize("answer", ["Allow", "Deny"])
+async def test_what_an_interceptor_wants_approved_is_asked(answer: str) -> None:
+    """A denial that can be lifted is a question to the session's approver, with what the interceptor saw."""
+    approver = ScriptedApprover(answer)
+    session = SessionCoordinator(approvals=approver)
+    saying = Saying("pre_tool_call", lambda: Verdict.escalate(message="Write to production?"))
+    AgentHooksHost(session, InterceptionEmitter(resolver=SessionResolver(session)).register(saying))
+    async with session:
+        outcome = await session.call_tool("write", GIVEN, lambda _: "wrote")
+    assert outcome.ok is (answer == "Allow")
+    (request,) = approver.requests
+    assert request.prompt == "Write to production?"
+    assert dict(request.arguments)["target"] == GIVEN
+
+
+async def test_a_failing_tool_is_told_to_interceptors() -> None:
+    """The error of a tool reaches the interceptors, which can only watch it."""
+    session = SessionCoordinator()
+    saying = Saying("post_tool_call", lambda: Verdict.deny(reason="too_late"))
+    AgentHooksHost(session, InterceptionEmitter().register(saying))
+
+    async def broken(_given: Any) -> None:
+        raise OSError("the disk is full")
+
+    async with session:
+        outcome = await session.call_tool("write", GIVEN, broken)
+    assert isinstance(outcome.error, OSError)
+    assert "post_tool_call" in saying.seen
+
+
+async def test_an_answer_can_be_denied_and_changed() -> None:
+    """What the agent is about to answer passes the interceptors."""
+    session = SessionCoordinator()
+    host = AgentHooksHost(
+        session, InterceptionEmitter().register(Saying("output", lambda: Verdict.deny(reason="secret")))
+    )
+    async with session:
+        with pytest.raises(HookAbortError, match="secret"):
+            await host.output("the key is 1234")
+
+
+async def test_a_host_that_runs_something_else_is_told_so() -> None:
+    """A report about a call that was not admitted, or not like this, is denied, and on record as failed."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(told.post_tool_call(call_id="1", name="write", args=GIVEN, value="wrote"))
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(told.post_model_call(model_id="m", content="", tool_calls=[], finish_reason="stop"))
+        await emitter.emit(told.pre_tool_call(call_id="2", name="write", args=GIVEN))
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(told.post_tool_call(call_id="2", name="write", args={"path": "x"}, value="wrote"))
+    assert audit.kinds.count("tool.failed") == 1
+
+
+async def test_what_another_interceptor_denied_is_on_record() -> None:
+    """A call that was admitted here and denied by the next interceptor is on record as cancelled."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        emitter.register(Saying("pre_tool_call", lambda: Verdict.deny(reason="not_today")))
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(told.pre_tool_call(call_id="1", name="write", args=GIVEN))
+        await emitter.emit(told.agent_shutdown(reason="completed"))
+        assert audit.kinds.count("tool.cancelled") == 1
+
+
+async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
+    """Messages and answer of a host's model call are what the hooks left of them."""
+    hooks = HookRegistry()
+    hooks.gate("llm:pre", name="pre")(lambda event, data: HookResult.modify({"messages": data["messages"][:1]}))
+    masked = {"content": "masked", "tool_calls": [], "finish_reason": "stop"}
+    hooks.gate("llm:post", name="post")(lambda event, data: HookResult.modify({"response": masked}))
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+        before = await emitter.emit(told.pre_model_call(model_id="m", messages=messages))
+        assert before.target == messages[:1]
+        after = await emitter.emit(
+            told.post_model_call(model_id="m", content="secret", tool_calls=[], finish_reason="stop")
+        )
+        assert after.target == masked

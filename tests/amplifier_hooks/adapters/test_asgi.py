@@ -1,0 +1,310 @@
+"""Requests of Starlette and FastAPI applications, under hooks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Any
+
+import httpx2
+import pytest
+from fastapi import Body, FastAPI
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from amplifier_hooks import HookAbortError, HookRegistry, HookResult
+from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
+from amplifier_hooks.around import RequestContext
+
+
+class User(BaseUser):
+    """Somebody of a tenant."""
+
+    def __init__(self, tenant_id: str) -> None:
+        self.tenant_id = tenant_id
+
+
+class Backend(AuthenticationBackend):
+    """Believes a header, for a test."""
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        """Whoever the header names."""
+        named = conn.headers.get("x-user-of")
+        return (AuthCredentials(["authenticated"]), User(named)) if named else None
+
+
+async def echo(request: Request) -> Response:
+    """What was sent, with two cookies."""
+    response = PlainTextResponse(await request.body() or b"hello")
+    response.set_cookie("a", "1")
+    response.set_cookie("b", "2")
+    return response
+
+
+async def fails(request: Request) -> Response:
+    """A bug."""
+    raise RuntimeError("a bug")
+
+
+async def streams(request: Request) -> Response:
+    """A response in parts."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield str(number).encode()
+
+    return StreamingResponse(parts())
+
+
+def starlette(registry: HookRegistry, **options: Any) -> Starlette:
+    """A Starlette application with authentication."""
+    routes = [Route("/echo", echo, methods=["GET", "POST"]), Route("/fails", fails), Route("/streams", streams)]
+    middleware = [
+        Middleware(AuthenticationMiddleware, backend=Backend()),
+        Middleware(HooksMiddleware, hooks=registry, **options),
+    ]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+def fastapi(registry: HookRegistry, **options: Any) -> FastAPI:
+    """The same in FastAPI."""
+    app = FastAPI()
+
+    @app.get("/echo")
+    async def get() -> Response:
+        return PlainTextResponse("hello")
+
+    @app.post("/echo")
+    async def post(said: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        return said
+
+    app.add_middleware(HooksMiddleware, hooks=registry, **options)
+    app.add_middleware(AuthenticationMiddleware, backend=Backend())
+    return app
+
+
+def client(app: Any, *, raises: bool = True) -> httpx2.AsyncClient:
+    """A client of an application."""
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=raises)
+    return httpx2.AsyncClient(transport=transport, base_url="http://app")
+
+
+APPS: list[Callable[..., Any]] = [starlette, fastapi]
+
+
+@pytest.mark.rule("API-2", "API-5")
+@pytest.mark.parametrize("make", APPS)
+async def test_what_hooks_see(make: Callable[..., Any]) -> None:
+    """Hooks see method, path, headers, body and the user's tenant, and afterwards status, headers and time, too."""
+    registry = HookRegistry()
+    seen: dict[str, Mapping[str, Any]] = {}
+    for event in ("request:pre", "request:post"):
+        registry.on(event, lambda event, data: seen.update({event: dict(data)}), name="look")
+    async with client(make(registry)) as http:
+        answer = await http.post("/echo?secret=1", json={"n": 1}, headers={"x-user-of": "acme", "Authorization": "s"})
+    assert answer.status_code == 200
+    assert "1" in answer.text
+    before, after = seen["request:pre"], seen["request:post"]
+    assert (before["method"], before["path"], before["body"]) == ("POST", "/echo", {"n": 1})
+    assert (before["tenant_id"], before["headers"]["authorization"]) == ("acme", "(hidden)")
+    assert before["headers"]["content-type"] == "application/json"
+    assert (after["tenant_id"], after["status_code"]) == ("acme", 200)
+    assert after["duration_ms"] > 0
+    assert "content-type" in after["response_headers"]
+
+
+@pytest.mark.rule("API-2")
+@pytest.mark.parametrize("make", APPS)
+async def test_an_abort_is_a_clear_error(make: Callable[..., Any]) -> None:
+    """A denied request is 403 with the reason, as a problem; the application sees nothing of it."""
+    registry = HookRegistry()
+    registry.gate("request:pre", lambda event, data: HookResult.deny("not on\r\nSundays"), name="sundays")
+    after: list[str] = []
+    registry.on("request:post", lambda event, data: after.append(event), name="after")
+    async with client(make(registry)) as http:
+        answer = await http.get("/echo")
+    body = answer.json()
+    assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
+    assert (body["status"], body["code"]) == (403, "denied")
+    assert "Sundays" in body["detail"]
+    assert body["detail"].isprintable()
+    assert after == []
+
+
+@pytest.mark.rule("API-2")
+async def test_what_nobody_can_be_asked() -> None:
+    """A hook that fails at its gate, and one that asks, keep a request out."""
+    for answer in (HookResult.ask("May they?"), 3):
+        registry = HookRegistry()
+        registry.gate("request:pre", lambda event, data, answer=answer: answer, name="g")
+        async with client(starlette(registry)) as http:
+            assert (await http.get("/echo")).status_code == 403
+
+
+@pytest.mark.rule("API-5", "TEN-1")
+async def test_only_the_hooks_of_the_users_tenant() -> None:
+    """A tenant's hooks run for requests of its users, the system's for all; nobody's word in a request counts."""
+    registry = HookRegistry()
+    ran: list[str] = []
+    for tenant in ("", "acme", "other"):
+        registry.gate(
+            "request:pre", lambda event, data, who=tenant: ran.append(who), name=f"of {tenant}", tenant=tenant
+        )
+    async with client(starlette(registry)) as http:
+        await http.get("/echo", headers={"x-user-of": "acme"})
+        await http.get("/echo?tenant_id=other", headers={"tenant_id": "other"})
+    assert ran == ["", "acme", ""]
+
+
+@pytest.mark.rule("API-5")
+@pytest.mark.parametrize("make", APPS)
+async def test_what_comes_after_may_change_headers_and_status(make: Callable[..., Any]) -> None:
+    """Headers can be added, changed and taken away, and the status be another; what was left alone stays."""
+    registry = HookRegistry()
+
+    def after(event: str, data: Any) -> HookResult:
+        headers = {**data["response_headers"], "x-frame-options": "DENY"}
+        headers.pop("content-type")
+        return HookResult.modify({"response_headers": headers, "status_code": 203})
+
+    registry.on("request:post", after)
+    async with client(make(registry)) as http:
+        answer = await http.get("/echo")
+    assert (answer.status_code, answer.text) == (203, "hello")
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert "content-type" not in answer.headers
+    if make is starlette:
+        assert len(answer.headers.get_list("set-cookie")) == 2
+
+
+@pytest.mark.rule("API-5")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status_code": 204},
+        {"status_code": 99},
+        {"status_code": True},
+        {"status_code": "200"},
+        {"response_headers": "none"},
+        {"response_headers": {"x-a": "1\r\nx-b: 2", "x y": "1", "x-c": 3}},
+        {"response_headers": {"content-length": "1", "transfer-encoding": "chunked"}},
+    ],
+)
+async def test_changes_that_would_break_a_response(answer: dict[str, Any]) -> None:
+    """A status that needs no body, one that is none, and headers that no response can have are not made."""
+    registry = HookRegistry()
+    registry.on("request:post", lambda event, data: HookResult.modify(answer), name="after")
+    async with client(starlette(registry)) as http:
+        got = await http.get("/echo")
+    assert (got.status_code, got.text, got.headers["content-length"]) == (200, "hello", "5")
+    assert not {"x-a", "x-b", "x-c", "transfer-encoding"} & set(got.headers)
+
+
+@pytest.mark.rule("API-2")
+async def test_around_a_request() -> None:
+    """Layers stand around the request: they can change its response, answer in its place, or stop it."""
+    registry = HookRegistry()
+    ways: list[Any] = []
+
+    @registry.around("request")
+    async def layer(context: RequestContext, call_next: Any) -> None:
+        if context.headers.get("x-way") == "stop":
+            raise HookAbortError("closed")
+        if context.headers.get("x-way") == "instead":
+            context.status_code, context.result = 418, "teapot"
+            return
+        await call_next()
+        ways.append((context.method, context.path, context.status_code))
+        context.status_code = 202
+        context.response_headers = {**context.response_headers, "x-layer": "1"}
+
+    async with client(starlette(registry)) as http:
+        changed = await http.get("/echo")
+        stopped = await http.get("/echo", headers={"x-way": "stop"})
+        instead = await http.get("/echo", headers={"x-way": "instead"})
+    assert (changed.status_code, changed.text, changed.headers["x-layer"]) == (202, "hello", "1")
+    assert ways == [("GET", "/echo", 200)]
+    assert (stopped.status_code, stopped.json()["detail"]) == (403, "closed")
+    assert (instead.status_code, instead.text) == (418, "teapot")
+
+
+@pytest.mark.rule("API-2")
+async def test_a_body_that_is_too_large_to_be_shown() -> None:
+    """What hooks could not see is not let in; unless they are not to be shown bodies at all."""
+    registry = HookRegistry()
+    bodies: list[Any] = []
+    registry.gate("request:pre", lambda event, data: bodies.append(data["body"]), name="g")
+    async with client(starlette(registry, largest_body=10)) as http:
+        assert (await http.post("/echo", content=b"x" * 11)).status_code == 413
+        assert (await http.post("/echo", content=b"x" * 10)).text == "x" * 10
+        assert (await http.post("/echo", content=b"\xff")).content == b"\xff"
+        json = {"content-type": "application/json"}
+        assert (await http.post("/echo", content=b"[[", headers=json)).text == "[["
+    async with client(starlette(registry, largest_body=10, read_body=False)) as http:
+        assert (await http.post("/echo", content=b"x" * 11)).status_code == 200
+    assert bodies == ["x" * 10, b"\xff", "[[", None]
+
+
+@pytest.mark.rule("API-2", "REG-5")
+async def test_observers_are_told_when_it_is_over() -> None:
+    """Observers see both outcomes after the response is out, that of a bug as the 500 it becomes."""
+    registry = HookRegistry()
+    told: list[Any] = []
+    registry.observe("*", lambda event, data, outcome: told.append((event, data.get("status_code"), outcome.denied)))
+    async with client(starlette(registry), raises=False) as http:
+        assert (await http.get("/fails")).status_code == 500
+        assert (await http.get("/streams")).text == "012"
+    assert told == [
+        ("request:pre", None, False),
+        ("request:post", 500, False),
+        ("request:pre", None, False),
+        ("request:post", 200, False),
+    ]
+
+
+@pytest.mark.rule("API-2", "REG-10")
+async def test_without_hooks_nothing_is_touched() -> None:
+    """Where nobody listens the application is given the very scope and functions that came in; sockets always are."""
+    given: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        given.append((scope, receive, send))
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    middleware = HooksMiddleware(app, HookRegistry())
+    for scope in ({"type": "http"}, {"type": "websocket"}, {"type": "lifespan"}):
+        await middleware(scope, unused, unused)
+        assert given.pop() == (scope, unused, unused)
+
+
+@pytest.mark.fault("F-HD-17")
+@pytest.mark.rule("REG-3")
+async def test_a_hook_that_calls_the_application() -> None:
+    """A hook that asks the application it guards ends after four rounds, and is told so."""
+    registry = HookRegistry()
+    app = starlette(registry)
+    statuses: list[int] = []
+
+    async def again(event: str, data: Any) -> None:
+        async with client(app) as http:
+            statuses.append((await http.get("/echo")).status_code)
+
+    registry.gate("request:pre", again, name="again")
+    async with client(app) as http:
+        answer = await asyncio.wait_for(http.get("/echo"), 5)
+    assert statuses == [508, 200, 200, 200]
+    assert answer.status_code == 200
+
+
+@pytest.mark.rule("API-5")
+def test_whose_a_request_is() -> None:
+    """The tenant is that of the user, whichever way the authentication keeps it; without one, it is the system."""
+    assert tenant_of_user({"user": User("acme")}) == "acme"
+    assert tenant_of_user({"user": {"tenant": "acme"}}) == "acme"
+    assert tenant_of_user({"user": {"tenant": 3}}) == ""
+    assert tenant_of_user({}) == ""

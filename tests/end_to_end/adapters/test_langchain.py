@@ -1,0 +1,364 @@
+"""LangChain beyond the story: what else agents of it have."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import HookUsageError
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+
+try:
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langchain_core.tools import StructuredTool, ToolException
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command, interrupt
+
+    from amplifier_hooks.adapters.langchain import SessionMiddleware
+except ImportError as missing:
+    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+
+pytestmark = [pytest.mark.slow, pytest.mark.rule("DIA-3")]
+
+ROBIN = Decider(name="Robin", channel="test")
+THREAD: RunnableConfig = {"configurable": {"thread_id": "one"}}
+GO: Any = {"messages": [HumanMessage("go")]}
+ON: Any = Command(resume={"type": "approve"})
+
+
+class Model(BaseChatModel):
+    """A model that answers with these messages, one after the other, and keeps what it read."""
+
+    says: list[Any]
+    read: list[str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, *_arguments: Any, **_options: Any) -> Any:
+        """It knows them."""
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
+        self.read.append(json.dumps([one.model_dump(mode="json") for one in messages]))
+        said = self.says[len(self.read) - 1]
+        calls = [{"name": "write", "args": {"path": path}, "id": f"call-{path}"} for path in said]
+        message = AIMessage("", tool_calls=calls) if calls else AIMessage("done")
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def saying(*says: Any) -> Model:
+    """Paths to write to, and nothing where it is done."""
+    return Model(says=list(says), read=[])
+
+
+def a_tool(ran: list[str], **options: Any) -> StructuredTool:
+    """A tool that keeps what it was called with."""
+
+    def write(path: str) -> str:
+        """Write a file."""
+        ran.append(path)
+        return f"wrote {path}"
+
+    return StructuredTool.from_function(write, **options)
+
+
+def asking(*paths: str) -> HookRegistry:
+    """A registry that asks about these."""
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.ask("Write it?", timeout=3600) if data["tool_input"]["path"] in paths else None
+
+    return hooks
+
+
+async def allow(approvals: DeferredApprovals) -> None:
+    """Allow the one question that is open."""
+    (waiting,) = await approvals.pending(ROBIN)
+    request = waiting.request
+    await approvals.decide(request.id, request.digest, request.options[0].id, ROBIN)
+
+
+async def test_an_interruption_that_nobody_has_decided_about_comes_again(tmp_path: Path) -> None:
+    """Resumed too early, the run is interrupted again, as often as need be; then the call runs, once."""
+    ran: list[str] = []
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        agent: Any = create_agent(
+            saying(["a"], []), [a_tool(ran)], middleware=[SessionMiddleware(session)], checkpointer=InMemorySaver()
+        )
+        for given in (GO, ON, ON):
+            result = await agent.ainvoke(given, THREAD)
+            (interrupted,) = result["__interrupt__"]
+            assert interrupted.value["type"] == "tool_approval"
+            assert interrupted.value["args"] == {"path": "a"}
+            assert interrupted.value["request"] == (await approvals.pending(ROBIN))[0].request.id
+        await allow(approvals)
+        result = await agent.ainvoke(ON, THREAD)
+    assert ran == ["a"]
+    assert result["messages"][-1].text == "done"
+
+
+async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
+    """A rejection of the interruption is the end of the call, even if our people have allowed it."""
+    ran: list[str] = []
+    model = saying(["a"], [])
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        agent: Any = create_agent(
+            model, [a_tool(ran)], middleware=[SessionMiddleware(session)], checkpointer=InMemorySaver()
+        )
+        await agent.ainvoke(GO, THREAD)
+        await allow(approvals)
+        await agent.ainvoke(Command(resume={"type": "reject", "message": "not now"}), THREAD)
+    assert ran == []
+    assert "not now" in model.read[1]
+
+
+async def test_calls_beside_one_that_waits_run_once(tmp_path: Path) -> None:
+    """Of several calls in one answer, those that need nobody run at once, and not again when the run goes on."""
+    ran: list[str] = []
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("b"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        agent: Any = create_agent(
+            saying(["a", "b", "c"], []),
+            [a_tool(ran)],
+            middleware=[SessionMiddleware(session)],
+            checkpointer=InMemorySaver(),
+        )
+        await agent.ainvoke(GO, THREAD)
+        assert sorted(ran) == ["a", "c"]
+        await allow(approvals)
+        await agent.ainvoke(ON, THREAD)
+    assert sorted(ran) == ["a", "b", "c"]
+
+
+@pytest.mark.rule("DIA-7")
+async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> None:
+    """A stored call that was changed before the run goes on does not run; the yes was not for it."""
+    ran: list[str] = []
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a", "z"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        agent: Any = create_agent(
+            saying(["a"], []), [a_tool(ran)], middleware=[SessionMiddleware(session)], checkpointer=InMemorySaver()
+        )
+        result = await agent.ainvoke(GO, THREAD)
+        await allow(approvals)
+        asked = result["messages"][-1]
+        changed = asked.model_copy(update={"tool_calls": [{**asked.tool_calls[0], "args": {"path": "z"}}]})
+        await agent.aupdate_state(THREAD, {"messages": [changed]}, as_node="model")
+        result = await agent.ainvoke(None, THREAD)
+    assert ran == []
+    assert "Operation denied" in result["messages"][-2].text
+
+
+@pytest.mark.rule("DIA-7")
+async def test_approvals_of_langchain_come_first() -> None:
+    """What LangChain's own middleware has somebody approve or edit is decided about here, too."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("not here") if data["tool_input"]["path"] == "edited" else None
+
+    model = saying(["a"], ["b"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [HumanInTheLoopMiddleware({"write": True}), SessionMiddleware(session)]
+        agent: Any = create_agent(model, [a_tool(ran)], middleware=own, checkpointer=InMemorySaver())
+        await agent.ainvoke(GO, THREAD)
+        edited = {"type": "edit", "edited_action": {"name": "write", "args": {"path": "edited"}}}
+        await agent.ainvoke(Command(resume={"decisions": [edited]}), THREAD)
+        assert "not here" in model.read[1]
+        await agent.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
+    assert ran == ["b"]
+
+
+async def test_tools_of_the_provider_are_refused() -> None:
+    """A model that is given a tool of its provider's is not called, unless the host says that it may be."""
+    model = saying([], [])
+    tools: Any = [{"type": "web_search"}]
+    async with SessionCoordinator() as session:
+        agent: Any = create_agent(model, tools, middleware=[SessionMiddleware(session)])
+        with pytest.raises(HookUsageError, match="'web_search'"):
+            await agent.ainvoke(GO)
+        assert model.read == []
+        agent = create_agent(model, tools, middleware=[SessionMiddleware(session, outside=["web_search"])])
+        await agent.ainvoke(GO)
+    assert len(model.read) == 1
+
+
+async def test_what_else_a_tool_updates_stays() -> None:
+    """Where a tool updates the agent's state, its answer in there is what hooks see and replace; the rest stays."""
+    hooks = HookRegistry()
+    seen: list[Any] = []
+
+    @hooks.on("tool:post", name="masks")
+    async def masks(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["result"])
+        return HookResult.modify({"result": {"masked": True}})
+
+    def write(path: str) -> Command[Any]:
+        """Write a file."""
+        answer = ToolMessage(f"wrote {path}", tool_call_id=f"call-{path}", artifact=path)
+        return Command(update={"messages": [answer, HumanMessage("and more")]})
+
+    model = saying(["a"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write)]
+        agent: Any = create_agent(model, tools, middleware=[SessionMiddleware(session)])
+        result = await agent.ainvoke(GO)
+    assert seen == ["wrote a"]
+    (answer,) = [one for one in result["messages"] if one.type == "tool"]
+    assert (answer.text, answer.artifact) == ('{"masked": true}', None)
+    assert "and more" in model.read[1]
+
+
+async def test_an_answer_that_is_an_error_is_told() -> None:
+    """A tool whose error becomes its answer has failed for the hooks, and the model reads the answer."""
+    seen: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.observe("tool:error", name="watch")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        seen.append(data["error"]["message"])
+
+    def write(path: str) -> str:
+        """Write a file."""
+        raise ToolException("no room")
+
+    model = saying(["a"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write, handle_tool_error=True)]
+        agent: Any = create_agent(model, tools, middleware=[SessionMiddleware(session)])
+        await agent.ainvoke(GO)
+    assert seen == ["no room"]
+    assert "no room" in model.read[1]
+
+
+async def test_a_tool_that_interrupts_the_run_gets_its_answer() -> None:
+    """A tool's own interruption is its own: what the run is resumed with reaches it."""
+    answers: list[Any] = []
+
+    def write(path: str) -> str:
+        """Write a file."""
+        answers.append(interrupt("where?"))
+        return "wrote"
+
+    async with SessionCoordinator(hooks=asking()) as session:
+        agent: Any = create_agent(
+            saying(["a"], []),
+            [StructuredTool.from_function(write)],
+            middleware=[SessionMiddleware(session)],
+            checkpointer=InMemorySaver(),
+        )
+        result = await agent.ainvoke(GO, THREAD)
+        assert result["__interrupt__"][0].value == "where?"
+        await agent.ainvoke(Command(resume="here"), THREAD)
+    assert answers == ["here"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_run_is_a_turn(*, broken: bool) -> None:
+    """Hooks are told when a run begins and when it is over, with what the model said last, or that it failed."""
+    told: list[tuple[str, Any]] = []
+    hooks = HookRegistry()
+
+    @hooks.observe("prompt:complete", name="end")
+    async def end(event: str, data: Any, outcome: Any) -> None:
+        told.append((data["prompt"], data["response"]))
+
+    @hooks.observe("orchestrator:complete", name="status")
+    async def status(event: str, data: Any, outcome: Any) -> None:
+        told.append(("status", data["status"]))
+
+    def write(path: str) -> str:
+        """Write a file."""
+        if broken:
+            raise OSError("the disk is full")
+        return "wrote"
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write)]
+        agent: Any = create_agent(saying(["a"], []), tools, middleware=[SessionMiddleware(session)])
+        if broken:
+            with pytest.raises(OSError, match="disk"):
+                await agent.ainvoke(GO)
+        else:
+            await agent.ainvoke(GO)
+    assert told == ([("status", "error"), ("go", None)] if broken else [("status", "completed"), ("go", "done")])
+
+
+async def test_texts_stay_at_their_place() -> None:
+    """A text that came with a call stands behind its result in every later model call, and not in the agent's state."""
+    hooks = HookRegistry()
+    hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
+    model = saying(["a"], ["b"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [a_tool([])], middleware=[SessionMiddleware(session)])
+        result = await agent.ainvoke(GO)
+    last = model.read[2]
+    assert last.index("wrote a") < last.index("seen a") < last.index("wrote b") < last.index("seen b")
+    assert not any("seen" in one.text for one in result["messages"])
+
+
+async def test_runs_without_a_loop_fail() -> None:
+    """A run that is not asynchronous fails before the model or a tool is called."""
+    model = saying(["a"], [])
+    ran: list[str] = []
+    async with SessionCoordinator() as session:
+        agent: Any = create_agent(model, [a_tool(ran)], middleware=[SessionMiddleware(session)])
+        with pytest.raises((TypeError, NotImplementedError)):
+            agent.invoke(GO)
+    assert (model.read, ran) == ([], [])
+
+
+async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None:
+    """Hooks see a call as the middleware before ours in the list have left it."""
+
+    class Moves(AgentMiddleware[Any, Any, Any]):
+        """Changes each call."""
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            call = {**request.tool_call, "args": {"path": "moved"}}
+            return await handler(request.override(tool_call=call))
+
+    ran: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("moved") if data["tool_input"]["path"] == "moved" else None
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [Moves(), SessionMiddleware(session)]
+        agent: Any = create_agent(saying(["a"], []), [a_tool(ran)], middleware=own)
+        await agent.ainvoke(GO)
+    assert ran == []

@@ -1,0 +1,360 @@
+"""The OpenAI Agents SDK beyond the story: what else agents of it have."""
+
+from __future__ import annotations
+
+import gc
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import HookAbortError, HookUsageError
+from amplifier_hooks.testing import CollectingAudit
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+
+try:
+    from agents import (
+        Agent,
+        AgentsException,
+        FunctionTool,
+        RunConfig,
+        Runner,
+        RunState,
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+        WebSearchTool,
+        function_tool,
+    )
+    from agents.mcp import MCPServer
+    from agents.testing import ScriptedModel, assistant_message, function_call
+    from mcp.types import CallToolResult, TextContent
+    from mcp.types import Tool as MCPTool
+
+    from amplifier_hooks.adapters.openai_agents import OpenAIAgents
+except ImportError as missing:
+    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.rule("DIA-3")]
+
+QUIET = RunConfig(tracing_disabled=True)
+ROBIN = Decider(name="Robin", channel="test")
+DONE = [assistant_message("done")]
+
+
+def calls(tool: str, number: int = 1, **given: Any) -> Any:
+    """The model calls a tool."""
+    return function_call(tool, given, call_id=f"call-{number}")
+
+
+def denying(*tools: str) -> HookRegistry:
+    """A registry that denies these."""
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("not here") if data["tool_name"] in tools else None
+
+    return hooks
+
+
+def a_tool(ran: list[str], name: str = "write", **options: Any) -> FunctionTool:
+    """A tool that keeps what it was called with."""
+
+    def write(path: str) -> str:
+        ran.append(path)
+        return f"wrote {path}"
+
+    return function_tool(write, name_override=name, **options)
+
+
+def told(model: ScriptedModel, number: int = 1) -> str:
+    """What the model read at one of its calls."""
+    return json.dumps(model.calls[number].input, default=str)
+
+
+class Server(MCPServer):
+    """An MCP server with one tool."""
+
+    def __init__(self, ran: list[Any]) -> None:
+        super().__init__()
+        self.ran = ran
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "files"
+
+    async def connect(self) -> None:
+        """Nothing to connect."""
+
+    async def cleanup(self) -> None:
+        """Nothing to clean up."""
+
+    async def list_tools(self, *_arguments: Any, **_options: Any) -> list[MCPTool]:
+        """The tool."""
+        schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+        return [MCPTool.model_validate({"name": "write", "inputSchema": schema})]
+
+    async def call_tool(self, tool_name: str, arguments: Any, *_more: Any, **_options: Any) -> CallToolResult:
+        """Keep what it was called with."""
+        self.ran.append(arguments)
+        return CallToolResult(content=[TextContent(type="text", text="wrote")])
+
+    async def list_prompts(self) -> Any:
+        """None."""
+        raise NotImplementedError
+
+    async def get_prompt(self, name: str, arguments: Any = None) -> Any:
+        """None."""
+        raise NotImplementedError
+
+
+async def test_tools_of_mcp_servers_are_inside() -> None:
+    """A tool of an MCP server is decided about like any other."""
+    ran: list[Any] = []
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    agent = Agent(name="a", mcp_servers=[Server(ran)], model=model)
+    async with SessionCoordinator(hooks=denying("write")) as session:
+        await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+    assert ran == []
+    assert "not here" in told(model)
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    async with SessionCoordinator(hooks=denying()) as session:
+        await OpenAIAgents(session).run(Agent(name="a", mcp_servers=[Server(ran)], model=model), "go", run_config=QUIET)
+    assert ran == [{"path": "a"}]
+
+
+async def test_agents_it_hands_over_to_are_inside() -> None:
+    """The tools and the model of an agent that takes over are inside, too; in a circle as well."""
+    ran: list[str] = []
+    second_model = ScriptedModel([[calls("write", 2, path="b")], DONE])
+    second = Agent(name="second", tools=[a_tool(ran)], model=second_model)
+    first_model = ScriptedModel([[function_call("transfer_to_second", {}, call_id="call-1")]])
+    first = Agent(name="first", handoffs=[second], model=first_model)
+    second.handoffs = [first]
+    async with SessionCoordinator(hooks=denying("write")) as session:
+        await OpenAIAgents(session).run(first, "go", run_config=QUIET)
+    assert ran == []
+    assert "not here" in told(second_model)
+
+
+async def test_an_agent_used_as_a_tool_is_inside_when_it_was_put_there() -> None:
+    """The tools of an agent that is a tool of another are decided about when it was put inside first."""
+    ran: list[str] = []
+    inner_model = ScriptedModel([[calls("write", 2, path="b")], DONE])
+    inner = Agent(name="inner", tools=[a_tool(ran)], model=inner_model)
+    model = ScriptedModel([[calls("ask_inner", input="do it")], DONE])
+    async with SessionCoordinator(hooks=denying("write")) as session:
+        adapter = OpenAIAgents(session)
+        tool = adapter.agent(inner).as_tool("ask_inner", "Asks it.")
+        await adapter.run(Agent(name="outer", tools=[tool], model=model), "go", run_config=QUIET)
+    assert ran == []
+    assert "not here" in told(inner_model)
+
+
+async def test_agents_that_are_gone_are_forgotten() -> None:
+    """An adapter does not keep the agents it was given."""
+    async with SessionCoordinator() as session:
+        adapter = OpenAIAgents(session)
+        for number in range(20):
+            adapter.agent(Agent(name=f"a{number}", tools=[a_tool([])]))
+        gc.collect()
+        assert len(adapter._agents) == 0
+
+
+@pytest.mark.rule("DIA-9")
+async def test_what_is_out_of_reach_is_refused() -> None:
+    """An agent with a tool that no hook is asked about is refused, unless the host names that tool."""
+    agent = Agent(name="a", tools=[WebSearchTool()], model=ScriptedModel([DONE]))
+    async with SessionCoordinator() as session:
+        with pytest.raises(HookUsageError, match="web_search"):
+            await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+        await OpenAIAgents(session, outside=["web_search"]).run(agent, "go", run_config=QUIET)
+
+
+async def test_a_wrapped_agent_stays_as_it_is() -> None:
+    """Put inside twice, an agent is the same; the one the host has is not touched."""
+    agent = Agent(name="a", tools=[a_tool([])])
+    before = list(agent.tools)
+    async with SessionCoordinator() as session:
+        adapter = OpenAIAgents(session)
+        inside = adapter.agent(agent)
+        assert adapter.agent(agent) is inside
+        assert adapter.agent(inside) is inside
+        assert adapter.tool(inside.tools[0]) is inside.tools[0]
+    assert agent.tools == before
+    assert type(agent) is Agent
+
+
+async def test_the_tools_own_question_comes_first() -> None:
+    """A tool that wants an approval of the host gets it, and then our hooks decide about it all the same."""
+    ran: list[str] = []
+    tool = a_tool(ran, needs_approval=True)
+    seen: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        seen.append(data["tool_input"]["path"])
+        return HookResult.deny("not here") if data["tool_input"]["path"] == "b" else None
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        adapter = OpenAIAgents(session)
+        model = ScriptedModel([[calls("write", path="a"), calls("write", 2, path="b")], DONE])
+        agent = Agent(name="a", tools=[tool], model=model)
+        result = await adapter.run(agent, "go", run_config=QUIET)
+        assert len(result.interruptions) == 2
+        assert seen == []
+        again = await adapter.resume(agent, result.to_state(), run_config=QUIET)
+        assert len(again.interruptions) == 2
+        state = again.to_state()
+        for item in state.get_interruptions():
+            state.approve(item)
+        await adapter.resume(agent, state, run_config=QUIET)
+    assert ran == ["a"]
+    assert sorted(seen) == ["a", "b"]
+
+
+async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
+    """A run that is resumed before anybody has decided is interrupted again; a refusal then reaches the model."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        adapter = OpenAIAgents(session)
+        model = ScriptedModel([[calls("write", path="a")], DONE])
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await adapter.run(agent, "go", run_config=QUIET)
+        again = await adapter.resume(agent, result.to_state().to_json(), run_config=QUIET)
+        assert len(again.interruptions) == 1
+        (waiting,) = await approvals.pending(ROBIN)
+        no = next(one for one in waiting.request.options if not one.allows)
+        await approvals.decide(waiting.request.id, waiting.request.digest, no.id, ROBIN)
+        last = await adapter.resume(agent, again.to_state(), run_config=QUIET)
+        assert last.interruptions == []
+    assert ran == []
+    assert "Write it?" in told(model)
+
+
+async def test_a_host_that_approves_for_us_grants_nothing(tmp_path: Path) -> None:
+    """What the SDK's own approval lets go on is still undecided here, and does not run."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        model = ScriptedModel([[calls("write", path="a")], DONE])
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+        state = result.to_state()
+        state.approve(state.get_interruptions()[0])
+        await OpenAIAgents(session).resume(agent, state, run_config=QUIET)
+    assert ran == []
+    assert "waits for an approval" in told(model)
+
+
+async def test_a_state_of_a_run_outside_is_refused() -> None:
+    """The state of a run that no hook has seen is not gone on with."""
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    agent = Agent(name="a", tools=[a_tool([], needs_approval=True)], model=model)
+    result = await Runner.run(agent, "go", run_config=QUIET)
+    state: RunState[Any] = result.to_state()
+    async with SessionCoordinator() as session:
+        with pytest.raises(HookUsageError, match="outside the session"):
+            await OpenAIAgents(session).resume(agent, state, run_config=QUIET)
+
+
+async def test_errors_of_tools_stay_with_the_sdk() -> None:
+    """The model reads of a failing tool what the SDK tells it; a tool that lets its error out ends the run with it."""
+
+    @function_tool
+    def broken() -> str:
+        """Fail."""
+        raise OSError("the disk is full")
+
+    async def loud(_context: Any, _given: str) -> str:
+        raise OSError("the disk is full")
+
+    async with SessionCoordinator() as session:
+        model = ScriptedModel([[calls("broken")], DONE])
+        await OpenAIAgents(session).run(Agent(name="a", tools=[broken], model=model), "go", run_config=QUIET)
+        assert "error occurred while running the tool" in told(model)
+        raw = FunctionTool("loud", "", {"type": "object", "properties": {}}, loud, strict_json_schema=False)
+        agent = Agent(name="a", tools=[raw], model=ScriptedModel([[calls("loud")], DONE]))
+        with pytest.raises(Exception, match="disk is full"):
+            await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+
+
+async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
+    """A call that was admitted, and that a guardrail of the host then refused, is on record as cancelled."""
+    ran: list[str] = []
+    audit = CollectingAudit()
+    refusing: ToolInputGuardrail[Any] = ToolInputGuardrail(
+        lambda _data: ToolGuardrailFunctionOutput.raise_exception(), "theirs"
+    )
+    tool = a_tool(ran, tool_input_guardrails=[refusing])
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    async with SessionCoordinator(audit=audit) as session:
+        with pytest.raises(AgentsException):
+            await OpenAIAgents(session).run(Agent(name="a", tools=[tool], model=model), "go", run_config=QUIET)
+        assert audit.kinds.count("tool.cancelled") == 1
+    assert ran == []
+
+
+async def test_a_streamed_run_is_inside() -> None:
+    """A run of the host's own, streamed, passes the hooks as well; a denied model call ends it."""
+    hooks = denying("write")
+    ran: list[str] = []
+    async with SessionCoordinator(hooks=hooks) as session:
+        adapter = OpenAIAgents(session)
+        model = ScriptedModel([[calls("write", path="a")], DONE])
+        agent = adapter.agent(Agent(name="a", tools=[a_tool(ran)], model=model))
+        async with session.turn("go"):
+            streamed = Runner.run_streamed(agent, "go", run_config=adapter.config(QUIET))
+            assert [event async for event in streamed.stream_events()]
+        assert "not here" in told(model)
+        hooks.gate("llm:post", name="late")(lambda event, data: HookResult.deny("never mind"))
+        again = Runner.run_streamed(
+            adapter.agent(Agent(name="b", model=ScriptedModel([DONE]))), "go", run_config=adapter.config(QUIET)
+        )
+        with pytest.raises(HookAbortError, match="never mind"):
+            _ = [event async for event in again.stream_events()]
+    assert ran == []
+
+
+async def test_a_text_for_one_call_is_read_once() -> None:
+    """What a hook says for the next model call alone is in that one."""
+    hooks = HookRegistry()
+
+    @hooks.on("tool:post", name="nudge")
+    async def nudge(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.inject("just this once", ephemeral=True) if data["tool_input"]["path"] == "a" else None
+
+    model = ScriptedModel([[calls("write", path="a")], [calls("write", 2, path="b")], DONE])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await OpenAIAgents(session).run(Agent(name="a", tools=[a_tool([])], model=model), "go", run_config=QUIET)
+    assert ["just this once" in told(model, number) for number in range(3)] == [False, True, False]
+
+
+async def test_where_the_provider_keeps_the_conversation_texts_are_sent_once() -> None:
+    """A provider that keeps the conversation is sent each text once."""
+    hooks = HookRegistry()
+    hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"about {data['tool_input']['path']}"))
+    model = ScriptedModel([[calls("write", path="a")], [calls("write", 2, path="b")], DONE])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await OpenAIAgents(session).run(
+            Agent(name="a", tools=[a_tool([])], model=model), "go", run_config=QUIET, conversation_id="conv_1"
+        )
+    assert ["about a" in told(model, number) for number in range(3)] == [False, True, False]

@@ -1,0 +1,379 @@
+"""pydantic-ai beyond the story: what else agents of it have."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import HookAbortError, HookUsageError
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+
+try:
+    from pydantic_ai import (
+        Agent,
+        BinaryContent,
+        DeferredToolRequests,
+        DeferredToolResults,
+        ExternalToolset,
+        ModelRetry,
+        ToolDefinition,
+        ToolDenied,
+        WebSearchTool,
+    )
+    from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls, NativeTool
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.profiles import ModelProfile
+    from pydantic_ai.toolsets import WrapperToolset
+
+    from amplifier_hooks.adapters.pydantic_ai import SessionCapability
+except ImportError as missing:
+    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models.function import AgentInfo
+
+pytestmark = [pytest.mark.slow, pytest.mark.rule("DIA-3")]
+
+ROBIN = Decider(name="Robin", channel="test")
+OUTPUTS: Any = [str, DeferredToolRequests]
+
+
+def scripted(read: list[str], *says: Mapping[str, Any] | None, **options: Any) -> FunctionModel:
+    """A model that calls `write` with these, one after the other, and is done at None; it keeps what it read."""
+
+    def model(messages: list[ModelMessage], _about: AgentInfo) -> ModelResponse:
+        said = says[len(read)]
+        read.append(ModelMessagesTypeAdapter.dump_json(messages).decode())
+        number = f"call-{len(messages)}"
+        return ModelResponse(
+            parts=[TextPart("done") if said is None else ToolCallPart("write", dict(said), tool_call_id=number)]
+        )
+
+    return FunctionModel(model, **options)
+
+
+def an_agent(model: Any, write: Callable[..., Any], **options: Any) -> Agent[None, Any]:
+    """An agent with one tool."""
+    agent: Agent[None, Any] = Agent(model, output_type=OUTPUTS)
+    agent.tool_plain(name="write", **options)(write)
+    return agent
+
+
+def keeping(ran: list[str]) -> Callable[[str], str]:
+    """A tool that keeps what it was called with."""
+
+    def write(path: str) -> str:
+        ran.append(path)
+        return f"wrote {path}"
+
+    return write
+
+
+def asking(*paths: str) -> HookRegistry:
+    """A registry that asks about these."""
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.ask("Write it?", timeout=3600) if data["tool_input"]["path"] in paths else None
+
+    return hooks
+
+
+async def allow(approvals: DeferredApprovals) -> None:
+    """Allow the one question that is open."""
+    (waiting,) = await approvals.pending(ROBIN)
+    request = waiting.request
+    await approvals.decide(request.id, request.digest, request.options[0].id, ROBIN)
+
+
+async def test_a_yes_of_the_hosts_is_not_ours(tmp_path: Path) -> None:
+    """However often the host approves, inline and later, the call waits until our people have; then it runs once."""
+    ran: list[str] = []
+    agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
+    said: list[int] = []
+
+    async def everything(_context: Any, requests: DeferredToolRequests) -> DeferredToolResults:
+        said.append(len(requests.approvals))
+        return requests.build_results(approve_all=True)
+
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        own: Any = [SessionCapability(session)]
+        result = await agent.run("go", capabilities=[*own, HandleDeferredToolCalls(everything)])
+        assert said == [1]
+        for _ in range(2):
+            requests = result.output
+            assert requests.metadata[requests.approvals[0].tool_call_id]["request"]
+            result = await agent.run(
+                message_history=result.all_messages(),
+                deferred_tool_results=requests.build_results(approve_all=True),
+                capabilities=own,
+            )
+        assert ran == []
+        await allow(approvals)
+        result = await agent.run(
+            message_history=result.all_messages(),
+            deferred_tool_results=result.output.build_results(approve_all=True),
+            capabilities=own,
+        )
+    assert ran == ["a"]
+    assert result.output == "done"
+
+
+async def test_what_the_host_denies_does_not_run(tmp_path: Path) -> None:
+    """A denial of the host's is the end of the call, even if our people have allowed it."""
+    ran: list[str] = []
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "a"}, None), keeping(ran))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        own: Any = [SessionCapability(session)]
+        result = await agent.run("go", capabilities=own)
+        await allow(approvals)
+        (call,) = result.output.approvals
+        await agent.run(
+            message_history=result.all_messages(),
+            deferred_tool_results=DeferredToolResults(approvals={call.tool_call_id: ToolDenied("not now")}),
+            capabilities=own,
+        )
+    assert ran == []
+    assert "not now" in read[1]
+
+
+@pytest.mark.rule("DIA-7")
+async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> None:
+    """A stored call that was changed before the run goes on does not run; the yes was not for it."""
+    ran: list[str] = []
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "first"}, None), keeping(ran))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("first", "other"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        own: Any = [SessionCapability(session)]
+        result = await agent.run("go", capabilities=own)
+        await allow(approvals)
+        result = await agent.run(
+            message_history=ModelMessagesTypeAdapter.validate_json(
+                result.all_messages_json().replace(b"first", b"other")
+            ),
+            deferred_tool_results=result.output.build_results(approve_all=True),
+            capabilities=own,
+        )
+    assert "Operation denied" in read[1]
+    assert ran == []
+
+
+@pytest.mark.rule("DIA-7")
+async def test_approvals_of_pydantic_ai_come_first() -> None:
+    """A tool that wants an approval of its own has it first, and is decided about here after that."""
+    ran: list[str] = []
+    asked: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        asked.append(data["tool_input"]["path"])
+        return HookResult.deny("not here")
+
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "a"}, None), keeping(ran), requires_approval=True)
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [SessionCapability(session)]
+        result = await agent.run("go", capabilities=own)
+        assert asked == []
+        await agent.run(
+            message_history=result.all_messages(),
+            deferred_tool_results=result.output.build_results(approve_all=True),
+            capabilities=own,
+        )
+    assert (asked, ran) == (["a"], [])
+    assert "not here" in read[1]
+
+
+@pytest.mark.rule("DIA-7")
+async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
+    """Hooks see a call as all other capabilities have left it, wherever they stand."""
+
+    class Moves(AbstractCapability[Any]):
+        """Changes each call at the last moment."""
+
+        async def before_tool_execute(self, *_arguments: Any, **_options: Any) -> Any:
+            return {"path": "moved"}
+
+        def get_wrapper_toolset(self, toolset: Any) -> Any:
+            return Further(toolset)
+
+    class Further(WrapperToolset[Any]):
+        """Changes it once more, right before the tool."""
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            return await super().call_tool(name, {"path": f"{tool_args['path']} further"}, ctx, tool)
+
+    ran: list[str] = []
+    seen: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: seen.append(data["tool_input"]["path"]))
+    agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session), Moves()])
+    assert (seen, ran) == (["moved further"], ["moved further"])
+
+
+@pytest.mark.parametrize("change", [None, {"path": "b", "on": "2031-02-03"}, {"path": "b", "on": "never"}])
+async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[str, Any] | None) -> None:
+    """Hooks see a call's arguments as JSON; what they make of them is validated again before the tool has it."""
+    ran: list[Any] = []
+    seen: list[Any] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        seen.append(dict(data["tool_input"]))
+        return None if change is None else HookResult.modify({"tool_input": change})
+
+    def write(path: str, on: dt.date) -> str:
+        ran.append((path, on))
+        return "wrote"
+
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "a", "on": "2030-01-02"}, None), write)
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert seen == [{"path": "a", "on": "2030-01-02"}]
+    if change is None:
+        assert ran == [("a", dt.date(2030, 1, 2))]
+    elif change["on"] == "never":
+        assert ran == []
+        assert "date" in read[1]
+    else:
+        assert ran == [("b", dt.date(2031, 2, 3))]
+
+
+async def test_tools_out_of_reach_are_refused() -> None:
+    """A run with a tool that the provider runs, or that is executed elsewhere, ends before the model is called."""
+    read: list[str] = []
+    profile = ModelProfile(supported_native_tools=frozenset({WebSearchTool}))
+    searching: Any = Agent(scripted(read, None, profile=profile), capabilities=[])
+    elsewhere: Any = ExternalToolset([ToolDefinition(name="fax", parameters_json_schema={"type": "object"})])
+    async with SessionCoordinator() as session:
+        own = SessionCapability(session)
+        with pytest.raises(HookUsageError, match="'web_search'"):
+            await searching.run("go", capabilities=[own, NativeTool(WebSearchTool())])
+        with pytest.raises(HookUsageError, match="'fax'"):
+            await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[own])
+        assert read == []
+        allowed = SessionCapability(session, outside=["fax"])
+        await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[allowed])
+    assert len(read) == 1
+
+
+async def test_a_retry_is_told_and_read() -> None:
+    """A tool that wants the model to try again has failed for the hooks, and the model reads what it says."""
+    seen: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.observe("tool:error", name="watch")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        seen.append(data["error"]["message"])
+
+    def write(path: str) -> str:
+        if path == "a":
+            raise ModelRetry("another path")
+        return "wrote"
+
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "a"}, {"path": "b"}, None), write)
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert seen == ["another path"]
+    assert "another path" in read[1]
+
+
+async def test_a_streamed_run_is_inside() -> None:
+    """A run whose answers come in pieces has its calls decided about; what a denied model call says is not kept."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("not here")
+
+    async def pieces(messages: list[ModelMessage], _about: AgentInfo) -> AsyncIterator[Any]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall("write", '{"path": "a"}', tool_call_id="call-1")}
+        else:
+            yield "do"
+            yield "ne"
+
+    agent = an_agent(FunctionModel(stream_function=pieces), keeping(ran))
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [SessionCapability(session)]
+        async with agent.run_stream("go", capabilities=own) as stream:
+            said = [text async for text in stream.stream_text()]
+        assert said[-1] == "done"
+        assert ran == []
+        hooks.gate("llm:pre", name="dear")(lambda event, data: HookResult.deny("too dear"))
+        with pytest.raises(HookAbortError, match="too dear"):
+            async with agent.run_stream("go", capabilities=own) as stream:
+                pass
+
+
+async def test_a_run_is_a_turn() -> None:
+    """Hooks are told when a run is over, with its output; a run that goes on is no turn of its own."""
+    told: list[tuple[str, Any]] = []
+    hooks = HookRegistry()
+
+    @hooks.observe("prompt:complete", name="end")
+    async def end(event: str, data: Any, outcome: Any) -> None:
+        told.append((data["prompt"], data["response"]))
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent = Agent(TestModel(custom_output_text="done"), capabilities=[SessionCapability(session)])
+        result = await agent.run("go")
+        await agent.run("again", message_history=result.all_messages())
+        await agent.run(message_history=result.all_messages()[:1])
+    assert told == [("go", "done"), ("again", "done")]
+
+
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """A hook that changes a prompt changes its text; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    hooks.gate("prompt:submit", name="guard")(lambda event, data: HookResult.modify({"prompt": "be careful"}))
+    read: list[str] = []
+    agent = Agent(scripted(read, None))
+    async with SessionCoordinator(hooks=hooks) as session:
+        picture = BinaryContent(data=b"dot", media_type="image/png")
+        await agent.run(["be quick", picture], capabilities=[SessionCapability(session)])
+    assert "be careful" in read[0]
+    assert "image/png" in read[0]
+    assert "be quick" not in read[0]
+
+
+async def test_texts_stay_at_their_place() -> None:
+    """A text that came with a call stands behind its result in every later model call, and not in the history."""
+    hooks = HookRegistry()
+    hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
+    read: list[str] = []
+    agent = an_agent(scripted(read, {"path": "a"}, {"path": "b"}, None), keeping([]))
+    async with SessionCoordinator(hooks=hooks) as session:
+        result = await agent.run("go", capabilities=[SessionCapability(session)])
+    assert read[2].count("seen a") == read[2].count("seen b") == 1
+    assert read[2].index("seen a") < read[2].index("seen b")
+    assert b"seen" not in result.all_messages_json()

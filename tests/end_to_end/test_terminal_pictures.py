@@ -1,0 +1,121 @@
+"""The pictures of the terminal in the documents: a real shell, the real command, and what was on the screen.
+
+A picture that no longer shows what happens fails its test; `AMPLIFIER_PICTURES=write` makes it anew instead.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from scripts.approvals_session import Terminal
+from scripts.demo_picture import Frame, drawn, snapshot, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.slow, pytest.mark.rule("CLI-6", "CLI-7")]
+
+IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
+HOOKS: Final = """version: 1
+library:
+  protected_paths: {}
+  linter_feedback: {}
+hooks:
+  - {name: no publishing, event_type: tool:pre, matcher: Bash, priority: 10, handler_ref: my_hooks:no_publishing}
+"""
+MINE: Final = """from amplifier_hooks import HookResult
+
+def no_publishing(event, data):
+    if "git push" in data["tool_input"]["command"]:
+        return HookResult.deny("publishing is for people")
+"""
+SHORT, LONG = 1.5, 4.0
+"""Seconds a frame stays."""
+
+
+class Film:
+    """A terminal in a project, and the frames that were kept of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.terminal = Terminal(folder, columns=100, rows=30)
+        self.frames: list[Frame] = []
+
+    def keep(self, seconds: float = SHORT) -> None:
+        """The screen as it is now."""
+        self.frames.append(Frame(snapshot(self.terminal.screen), seconds))
+
+    def runs(self, command: str, seconds: float = LONG) -> None:
+        """Run a command to its end."""
+        self.terminal.runs(command)
+        self.keep(seconds)
+
+    def says(self, line: str, until: Callable[[str], bool] | None = None, seconds: float = LONG) -> None:
+        """Type a line to the program that runs, and wait for this, or else for its next prompt."""
+        self.terminal.types(f"{line}\r")
+        self.terminal.sees(until or (lambda text: f"> {line}\n" in text and text.endswith("\n>")))
+        self.keep(seconds)
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Iterator[Film]:
+    """A project with hooks that are trusted."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "amplifier-hooks.yaml").write_text(HOOKS)
+    (folder / "my_hooks.py").write_text(MINE)
+    one = Film(folder)
+    yield one
+    one.terminal.closes()
+
+
+def is_true(name: str, title: str, film: Film) -> None:
+    """Compare a picture with what happened, or write it. Where it happened is nobody's business."""
+    here = str(film.folder)
+    picture = drawn(film.frames).replace("amplifier-hooks demo in a terminal", title)
+    picture = picture.replace(here, "~/shop".ljust(len(here)))
+    path = IMAGES / f"{name}.svg"
+    if os.environ.get("AMPLIFIER_PICTURES") == "write":
+        path.write_text(picture, encoding="utf-8")
+    assert not words(picture) ^ words(path.read_text(encoding="utf-8"))
+
+
+def test_project(film: Film) -> None:
+    """List says what runs and what a failure means, and test what would happen."""
+    film.runs("amplifier-hooks list --event tool:pre")
+    film.runs("amplifier-hooks test tool:pre --tool Bash")
+    film.terminal.clears()
+    film.runs("""echo '{"tool_name": "Bash", "tool_input": {"command": "git push"}}' > call.json""", SHORT)
+    film.runs("amplifier-hooks test tool:pre --input call.json --run")
+    is_true("project", "amplifier-hooks list and test in a terminal", film)
+
+
+def test_chat(film: Film) -> None:
+    """In a chat a finding is read by the model, a command denied, and a protected file asked about."""
+    film.runs("amplifier-hooks validate --trust", SHORT)
+    film.terminal.clears()
+    film.terminal.types("amplifier-hooks chat\r")
+    film.terminal.sees(lambda text: text.endswith("\n>"))
+    film.keep()
+    film.says("write app.py import os")
+    film.says("run git push")
+    film.says("write .env KEY=1", lambda text: "Enter confirms" in text and "a moment" not in text)
+    film.says("", lambda text: text.count("Done: 0 of 1.") == 2 and text.endswith("\n>"))
+    film.says("/budget", lambda text: "in the last turn" in text and text.endswith("\n>"))
+    is_true("chat", "amplifier-hooks chat in a terminal", film)
+
+
+@pytest.mark.rule("CLI-4")
+@pytest.mark.timeout(120)
+def test_demo() -> None:
+    """The picture of the demo shows what the demo prints."""
+    script = IMAGES.parents[1] / "scripts" / "demo_picture.py"
+    asked = "--write" if os.environ.get("AMPLIFIER_PICTURES") == "write" else "--check"
+    told = subprocess.run([sys.executable, str(script), asked], check=False, capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (0, "")
