@@ -14,9 +14,9 @@ lint:
     {{ uv }} run mypy
     {{ uv }} run lint-imports
 
-# the everyday tests
+# the everyday tests; more workers than most machines have cores, for many of them wait for a terminal
 test *ARGS:
-    {{ uv }} run pytest -n auto --dist worksteal -m "{{ everyday }}" {{ ARGS }}
+    {{ uv }} run pytest -n 4 --dist worksteal -m "{{ everyday }}" {{ ARGS }}
 
 # every test, with coverage; a missing server, browser or agent program is skipped with its reason
 all:
@@ -34,6 +34,10 @@ examples:
 # change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/merge.py
 mutants MODULE *ARGS:
     {{ uv }} run --group mutants scripts/mutants.py {{ MODULE }} {{ ARGS }}
+
+# make the pictures of the terminal in docs/images anew
+pictures:
+    AMPLIFIER_PICTURES=write {{ uv }} run pytest tests/end_to_end/test_terminal_pictures.py
 
 # list the benchmarks, or run one: just bench dispatch
 bench *ARGS:

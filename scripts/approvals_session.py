@@ -40,10 +40,10 @@ SOON = 30
 class Terminal:
     """A shell in a window of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, columns: int = COLUMNS, rows: int = ROWS) -> None:
         self._folder = folder
-        self._screen = Screen(COLUMNS, ROWS)
-        self._stream = pyte.ByteStream(self._screen)
+        self.screen = Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
         environment = {
             "HOME": str(folder.parent),
             "LANG": "C.UTF-8",
@@ -52,7 +52,7 @@ class Terminal:
             "TERM": "xterm-256color",
         }
         self._shell = pexpect.spawn(
-            "bash", ["--norc", "--noprofile"], cwd=str(folder), env=environment, dimensions=(ROWS, COLUMNS)
+            "bash", ["--norc", "--noprofile"], cwd=str(folder), env=environment, dimensions=(rows, columns)
         )
         self.sees(lambda text: text == "$")
 
@@ -91,7 +91,7 @@ class Terminal:
     @property
     def text(self) -> str:
         """What is on the screen."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
     @property
     def shown(self) -> str:

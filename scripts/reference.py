@@ -1,0 +1,215 @@
+"""Write the reference in docs/reference/ from the code: what can be imported, what can be raised, what can be typed.
+
+    uv run scripts/reference.py          say which pages would change
+    uv run scripts/reference.py --write  write them
+
+A test compares the pages with the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer.main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+WRITTEN = "<!-- Written by scripts/reference.py from the code. -->\n"
+DOORS = (
+    "amplifier_hooks",
+    "amplifier_hooks.ports",
+    "amplifier_hooks.testing",
+    "approval_backends",
+    "approval_backends.testing",
+)
+ERRORS = ("amplifier_hooks.errors", "amplifier_hooks.storage.errors", "approval_backends.errors")
+MEMORY = re.compile(r" at 0x[0-9a-f]+")
+SHORT = 100
+"""Characters of a signature that stays on one line."""
+
+
+def main() -> None:
+    """Write the pages, or say which are not as the code is."""
+    parser = argparse.ArgumentParser(description="Write the reference.")
+    parser.add_argument("--write", action="store_true", help="write the pages")
+    write = parser.parse_args().write
+    changed = [name for name, text in pages().items() if text != there(name)]
+    for name in changed:
+        if write:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        print(name)
+    if changed and not write:
+        sys.exit("these pages are not as the code is; write them: uv run scripts/reference.py --write")
+
+
+def there(name: str) -> str:
+    """A page as it is, or nothing."""
+    path = FOLDER / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    return {
+        "python.md": "\n".join(python()),
+        "errors.md": "\n".join(errors()),
+        "command.md": "\n".join(command()),
+    }
+
+
+# -- what can be imported ----------------------------------------------------------------------------------------------
+
+
+def python() -> Iterator[str]:
+    """The names of the front doors, and what each is."""
+    yield "# What can be imported\n"
+    yield WRITTEN
+    yield "A name that is not in `__all__` of its module may change at any time.\n"
+    for door in DOORS:
+        module = importlib.import_module(door)
+        yield f"## `{door}`\n"
+        yield f"{sentence(module)}\n"
+        for name in sorted(module.__all__, key=str.lower):
+            thing = getattr(module, name)
+            if inspect.isclass(thing) or callable(thing):
+                yield from about(name, thing)
+
+
+def about(name: str, thing: Any) -> Iterator[str]:
+    """One name: how it is called, what it is, and what it can do."""
+    yield f"### `{name}`\n"
+    if not is_protocol(thing):
+        yield f"```text\n{name}{called(thing)}\n```\n"
+    yield f"{paragraph(thing)}\n"
+    if inspect.isclass(thing):
+        rows = [row for member, value in sorted(vars(thing).items()) for row in method(member, value)]
+        if rows:
+            yield "| method | |\n| --- | --- |"
+            yield from rows
+            yield ""
+
+
+def method(name: str, value: Any) -> Iterator[str]:
+    """One row for a public method or property that says what it does."""
+    if name.startswith("_"):
+        return
+    function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    if isinstance(function, property) and function.__doc__:
+        yield f"| `{name}` | {cell(sentence(function))} |"
+    elif inspect.isfunction(function) and function.__doc__:
+        yield f"| `{name}()` | {cell(sentence(function))} |"
+
+
+# -- what can be raised ------------------------------------------------------------------------------------------------
+
+
+def errors() -> Iterator[str]:
+    """The tree of errors."""
+    yield "# What can be raised\n"
+    yield WRITTEN
+    for module in ERRORS:
+        yield f"## `{module}`\n"
+        own = importlib.import_module(module)
+        classes = [thing for name in own.__all__ if inspect.isclass(thing := getattr(own, name))]
+        raised = [thing for thing in classes if issubclass(thing, BaseException)]
+        for root in sorted((thing for thing in raised if not set(thing.__bases__) & {*raised}), key=by_name):
+            yield from branch(root, raised, 0)
+        yield ""
+
+
+def branch(root: type, classes: list[type], depth: int) -> Iterator[str]:
+    """An error, and below it those that are one of its kind."""
+    yield f"{'  ' * depth}- `{root.__name__}`: {sentence(root)}"
+    for child in sorted((thing for thing in classes if root in thing.__bases__), key=by_name):
+        yield from branch(child, classes, depth + 1)
+
+
+def by_name(thing: type) -> str:
+    """The order in which errors stand."""
+    return thing.__name__
+
+
+# -- what can be typed -------------------------------------------------------------------------------------------------
+
+
+def command() -> Iterator[str]:
+    """Every command with its help."""
+    cli = importlib.import_module("amplifier_hooks.cli")
+    root = typer.main.get_command(cli.app)
+    yield "# What can be typed\n"
+    yield WRITTEN
+    yield from helped(root, "amplifier-hooks", None)
+
+
+def helped(part: Any, name: str, parent: Any) -> Iterator[str]:
+    """One command's help, and that of those below it."""
+    width = {"terminal_width": 88, "max_content_width": 88}
+    context = part.make_context(name, [], parent=parent, resilient_parsing=True, **width)
+    words = context.command_path
+    yield f"## {words}\n"
+    text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
+    yield f"```text\n{text}\n```\n"
+    for child in getattr(part, "commands", {}).values():
+        if not child.hidden:
+            yield from helped(child, child.name, context)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def paragraph(thing: Any) -> str:
+    """The first paragraph of a docstring, as one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n", maxsplit=1)[0].split())
+
+
+def sentence(thing: Any) -> str:
+    """Its first sentence."""
+    return re.split(r"(?<=[.!?]) (?=[A-Z`])", paragraph(thing), maxsplit=1)[0]
+
+
+def cell(text: str) -> str:
+    """Text that stays in its cell."""
+    return text.replace("|", "\\|")
+
+
+def called(thing: Callable[..., Any]) -> str:
+    """How it is called: on one line if that is short, else an argument a line."""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return "(…)"
+    whole = plain(str(signature))
+    if len(whole) <= SHORT:
+        return whole
+    end = whole.rpartition(" -> ")[2]
+    lines, starred = [], False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            starred = True
+            lines.append("    *,")
+        lines.append(f"    {plain(str(parameter))},")
+    return "\n".join(["(", *lines, f") -> {end}"])
+
+
+def plain(text: str) -> str:
+    """A signature without the quotes of annotations and without what differs from run to run."""
+    text = re.sub(r"(: |-> )'((?:[^'\\]|\\.)*)'", r"\1\2", text)
+    return MEMORY.sub("", text).replace("NOTHING", "…")
+
+
+def is_protocol(thing: Any) -> bool:
+    """Whether it is only a description of what others make."""
+    return bool(getattr(thing, "_is_protocol", False))
+
+
+if __name__ == "__main__":
+    main()
