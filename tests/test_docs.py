@@ -57,8 +57,11 @@ def blocks(document: str, *languages: str) -> Iterator[Block]:
 
 
 @pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "python"))])
-def test_python_blocks_run(document: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_run(
+    document: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Python blocks of a document run, one after the other, and print what the document says."""
+    monkeypatch.chdir(tmp_path)  # what a block writes is nobody else's
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with asyncio.Runner() as runner:
         for block in blocks(document, "python", "output"):
