@@ -10,8 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
-from os import fspath
-from pathlib import Path
+from os import fspath, getcwd
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from uuid import uuid4
@@ -648,7 +647,7 @@ class SessionCoordinator:
 def working_directory() -> str:
     """Where this program works; empty when that is gone."""
     try:
-        return str(Path.cwd())
+        return getcwd()  # noqa: PTH109  # pathlib would be a tenth of what the front door loads
     except OSError:
         return ""
 

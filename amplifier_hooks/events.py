@@ -17,7 +17,6 @@ there, takes a modification exactly when it names the field that is replaced, an
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -520,6 +519,8 @@ def likely(name: str, also: Iterable[str] = ()) -> str | None:
         return None
     typed = _letters(name)
     near = [spelling for spelling in known if _one_typo_apart(typed, _letters(spelling))]
+    from difflib import SequenceMatcher  # for a warning only
+
     return max(near, key=lambda spelling: SequenceMatcher(a=name, b=spelling).ratio(), default=None)
 
 

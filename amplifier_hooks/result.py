@@ -10,7 +10,6 @@ are checked and cannot be assigned to, this is the cheapest to make (benchmarks/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from reprlib import repr as shortened
 from typing import Any, Final, Literal, get_args
 
@@ -587,6 +586,8 @@ def _shown(value: object) -> str:
 
 
 def _suggestion(word: object, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # for a mistake only
+
     near = get_close_matches(word[:40], known, n=1, cutoff=0.75) if isinstance(word, str) else ()
     return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
 

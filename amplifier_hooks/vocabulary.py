@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks import events
@@ -95,6 +94,8 @@ class Vocabulary:
 
     def _likely_domain(self, pattern: str) -> str | None:
         domains = {row.name.partition(":")[0] for row in self}
+        from difflib import get_close_matches  # for a mistake only
+
         near = get_close_matches(pattern[:-2], domains, n=1, cutoff=0.8)
         return f"{near[0]}:*" if near else None
 

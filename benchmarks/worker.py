@@ -23,8 +23,10 @@ from benchmarks.cases import CASES, EVENT, Answers, Case, Emit, bare, hooks, idl
 from benchmarks.rounds import QUICK, THOROUGH, Effort
 from benchmarks.weight import weights
 
-DEAR: Final = 100.0
-"""µs per emit from which on a whole crowd would take minutes: it has fewer sessions then, and three rounds."""
+AFFORDED: Final = 0.5
+"""Seconds a crowd may take, by what an emit past ten hooks takes; with a dear peer it has fewer sessions and rounds."""
+FEWEST: Final = 20
+"""Sessions that are still a crowd."""
 
 
 class Answer:
@@ -233,12 +235,18 @@ async def work(name: str, *, quick: bool) -> dict[str, Any]:
         if emit is None:
             continue
         effort, there = (QUICK if quick else THOROUGH), case
-        if case.sessions and (quick or us["10 hooks"] > DEAR):
-            effort, there = Effort(3, effort.seconds), replace(case, sessions=20, events=2 if quick else case.events)
+        if case.sessions and (sessions := affordable(case, us["10 hooks"], quick=quick)) < case.sessions:
+            effort = Effort(3, effort.seconds)
+            there = replace(case, sessions=sessions, events=2 if quick else case.events)
         samples = await sampled({"bare": bare(case.kinds, answers), "peer": emit}, there, effort)
         ratios[case.name] = samples["peer"].ratio(samples["bare"])
         us[case.name] = samples["peer"].usual
     return {"version": version(package), "ratios": ratios, "us": us, "memory": await memory(peer)}
+
+
+def affordable(case: Case, us: float, *, quick: bool) -> int:
+    """How many sessions the crowd has if an emit takes so many µs."""
+    return FEWEST if quick else min(case.sessions, max(FEWEST, int(AFFORDED * 1e6 / (us * case.events))))
 
 
 async def memory(peer: Peer) -> dict[str, float]:

@@ -47,6 +47,8 @@ HEAVY = [
     "typer",
     "websockets",
 ]
+UNHURRIED = ["difflib", "importlib.resources", "lzma", "pathlib", "tempfile"]
+"""Parts of the standard library that take long to load, for what many a process never does."""
 # Paths of one machine and hosts of one mirror: here, and wherever the next checkout lies.
 MACHINE = re.compile(
     "|".join(
@@ -81,6 +83,18 @@ def test_light_import(package: str) -> None:
     program = f"from {package} import *\nimport sys\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert set(run.stdout.split()).isdisjoint(HEAVY)
+
+
+@pytest.mark.rule("PKG-1")
+def test_quick_import() -> None:
+    """A registry and a session are had without what only counting, warnings and files need."""
+    program = (
+        "import sys\nbefore = set(sys.modules)\n"
+        "from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator\n"
+        "print(*set(sys.modules) - before)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert set(run.stdout.split()).isdisjoint(UNHURRIED)
 
 
 def test_no_machine_in_files() -> None:

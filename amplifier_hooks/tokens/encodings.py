@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from importlib.resources import files
-from lzma import LZMAError
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.tokens.packing import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +86,10 @@ def encoding(name: str) -> tiktoken.Encoding | Unavailable:
 
 
 def _load(name: str) -> tiktoken.Encoding | Unavailable:
+    from lzma import LZMAError  # it and what reads the file are slow to load, and many a process never counts
+
+    from amplifier_hooks.tokens.packing import unpack
+
     try:
         import tiktoken  # the native part costs, and may not load on every platform
 
@@ -108,6 +109,8 @@ def _load(name: str) -> tiktoken.Encoding | Unavailable:
 
 
 def _packed(name: str) -> bytes:
+    from importlib.resources import files
+
     folder = files("amplifier_hooks.tokens") / "ranks"
     packed = (folder / f"{name}.xz").read_bytes()
     expected = (folder / f"{name}.xz.sha256").read_text(encoding="ascii").split()[0]
