@@ -6,6 +6,8 @@
     project/    `amplifier-hooks init`, `validate`, `list` and `test`
     chat/       `amplifier-hooks chat`
     doctor/     `amplifier-hooks doctor`
+    streams     standard input, output and error
+    consent     asking for a yes
     hooks       which hooks a command works with
     programs    `amplifier-hooks import`, `install` and `uninstall`
     bridge      `amplifier-hooks bridge`
@@ -25,6 +27,7 @@ or could not go on, 2 it was called wrongly.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final
 
 import typer
@@ -41,6 +44,7 @@ from amplifier_hooks.cli import (
     project,
     runs,
     serve,
+    streams,
     token,
 )
 
@@ -108,4 +112,12 @@ def options(
 
 def main() -> None:
     """Run the command; the entry point of the distribution."""
-    app(prog_name="amplifier-hooks")
+    streams.made_fit()
+    try:
+        try:
+            app(prog_name="amplifier-hooks")
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:  # a disk that is full, a folder that is another's: no traceback mends that
+        streams.last_word(problem)
+        sys.exit(1)
