@@ -10,6 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
+from pathlib import Path
 
 __all__ = ["last_word", "made_fit"]
 
@@ -31,7 +32,7 @@ def made_fit() -> None:
 
 
 def _nothing(mode: str) -> TextIOWrapper:
-    return TextIOWrapper(open(os.devnull, f"{mode}b"), encoding="utf-8")  # noqa: SIM115  # for as long as the program runs
+    return TextIOWrapper(Path(os.devnull).open(f"{mode}b"), encoding="utf-8")
 
 
 def last_word(problem: OSError) -> None:

@@ -166,6 +166,7 @@ def pinned(texts: Iterable[str]) -> list[VerifierKey]:
 
 
 def _key(text: str) -> VerifierKey:
+    file: Path | None = None
     try:
         file = Path(text) if PRIVATE not in text and Path(text).exists() else None
         given = text if file is None else _contents(file)
