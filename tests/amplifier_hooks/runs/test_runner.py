@@ -132,6 +132,7 @@ ENDLESS.append(ENDLESS)
         (leaves, "it ended with SystemExit"),
         (cancels, "it ended with CancelledError"),
     ],
+    ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled"],
 )
 async def test_nothing_an_agent_does_ends_its_runner(agent: Callable[..., Any], words: str) -> None:
     """Whatever an agent raises, and a result that is no JSON, fails its run; the runner asks for the next one."""
@@ -179,6 +180,7 @@ async def test_a_plain_function_works_in_a_thread() -> None:
         httpx2.Response(200, content=b"<html>"),
         httpx2.Response(302, headers={"location": "http://elsewhere/"}),
     ],
+    ids=["500", "503", "408", "429", "a-list", "a-field", "odd-parameters", "odd-lease", "html", "elsewhere"],
 )
 async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass, and what no runner understands, is asked again; it ends nothing."""
@@ -210,7 +212,9 @@ async def test_a_runner_that_is_refused_for_good() -> None:
 
 @pytest.mark.rule("RUN-21")
 @pytest.mark.parametrize(
-    ("url", "token"), [("127.0.0.1:8439", "t"), ("ftp://a.example", "t"), ("http://", "t"), ("http://a.example", "ä\n")]
+    ("url", "token"),
+    [("127.0.0.1:8439", "t"), ("ftp://a.example", "t"), ("http://", "t"), ("http://a.example", "ä\n")],
+    ids=["no-scheme", "ftp", "no-host", "token"],
 )
 async def test_an_address_that_is_none(url: str, token: str) -> None:
     """An address or a token no request can be made of is said at once, and not tried again and again."""
