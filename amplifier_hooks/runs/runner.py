@@ -28,7 +28,7 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.escape import clip
+from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.threads import DaemonPool
 
@@ -256,8 +256,9 @@ class Runner:
             else:
                 await self.completed(task, "completed")
                 return
-        log.error("agent_failed", run=task.run_id, agent=task.agent_name, exc_info=problem)
-        await self.completed(task, "failed", _in_words(problem))
+        words = _in_words(problem)
+        log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(words))
+        await self.completed(task, "failed", words)
 
     async def _worked(self, task: RunnerTask) -> Any:
         """What the agent brings. Raises nothing an event loop would end with, and is cancelled only by us."""
