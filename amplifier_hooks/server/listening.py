@@ -125,7 +125,7 @@ class Server(uvicorn.Server):
         yield
 
     async def over(self, serving: asyncio.Task[None], farewell: float) -> None:
-        """Take nobody else; return when all are answered and gone. What is not, in time, is ended; what stays is cut."""
+        """Take nobody else; return when all are gone. What is under way is ended in time, and what stays is cut."""
         self.should_exit = True
         await asyncio.wait({serving}, timeout=farewell)
         for task in self.server_state.tasks:

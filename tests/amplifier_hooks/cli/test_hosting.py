@@ -30,7 +30,8 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_nobody_is_answered_without_the_hooks(own_state: Path) -> None:
     """Hooks made over the API are in force before programs can ask, and as long as they can."""
     place, path = own_state / "hooks.db", own_state / "run" / "hooks.sock"
-    guard = NewHook(name="guard", event_type="tool:pre", handler_ref="tests.amplifier_hooks.server.guards:denies")
+    said = {"name": "guard", "event_type": "tool:pre", "handler_ref": "tests.amplifier_hooks.server.guards:denies"}
+    guard = NewHook.model_validate(said)
     async with SqliteDatabase(place, *API_TABLES) as database:
         new = guard.defined(tenant_id="", hook_id=new_hook_id(), now=ManualClock().now())
         await DefinitionStore(database).create(new)
