@@ -22,7 +22,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.agents, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.agents
 
 
 class Meddling(ClaudeAgentStage):
