@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Outcome
 
-__all__ = ["MEASURES", "OTHER", "Measure", "Reading", "Seen"]
+__all__ = ["MEASURES", "OTHER", "Happened", "Measure", "Reading"]
 
 Reading = tuple[float, Mapping[str, str]]
 """A number, and its labels as Prometheus has them."""
@@ -35,7 +35,7 @@ LONGEST: Final = 1e12
 """Milliseconds; what is longer, or no number, is no duration of anything that happened here."""
 
 
-class Seen(NamedTuple):
+class Happened(NamedTuple):
     """One event, as an observer is told of it."""
 
     event: str
@@ -68,43 +68,43 @@ class Measure:
     """As OpenTelemetry writes it: `s`, `{event}`."""
     labels: Mapping[str, str]
     """By Prometheus' name, OpenTelemetry's."""
-    read: Callable[[Seen], Iterator[Reading]]
+    read: Callable[[Happened], Iterator[Reading]]
     """What there is to measure in one event."""
     buckets: tuple[float, ...] = ()
     fixed: Mapping[str, str] = field(factory=dict)
     """What OpenTelemetry wants besides, and is always the same."""
 
 
-def _events(seen: Seen) -> Iterator[Reading]:
+def _events(seen: Happened) -> Iterator[Reading]:
     yield 1, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _chains(seen: Seen) -> Iterator[Reading]:
+def _chains(seen: Happened) -> Iterator[Reading]:
     if seen.outcome.ran:
         yield seen.outcome.total_duration_ms / 1e3, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _failures(seen: Seen) -> Iterator[Reading]:
+def _failures(seen: Happened) -> Iterator[Reading]:
     for answer in seen.outcome.failures:
         yield 1, {"event": seen.label, "status": answer.status}
 
 
-def _injections(seen: Seen) -> Iterator[Reading]:
+def _injections(seen: Happened) -> Iterator[Reading]:
     if seen.outcome.injections:
         yield len(seen.outcome.injections), {"event": seen.label}
 
 
-def _tools(seen: Seen) -> Iterator[Reading]:
+def _tools(seen: Happened) -> Iterator[Reading]:
     if seen.event in TOOL_ENDS and seen.seconds is not None:
         yield seen.seconds, {"status": TOOL_ENDS[seen.event]}
 
 
-def _approvals(seen: Seen) -> Iterator[Reading]:
+def _approvals(seen: Happened) -> Iterator[Reading]:
     if seen.event in DECISIONS:
         yield seen.seconds or 0.0, {"decision": DECISIONS[seen.event]}
 
 
-def _tokens(seen: Seen) -> Iterator[Reading]:
+def _tokens(seen: Happened) -> Iterator[Reading]:
     used = tokens_of(seen.data) if seen.event == events.LLM_POST else None
     for kind, count in (used or {}).items():
         if count or kind in ("input", "output"):

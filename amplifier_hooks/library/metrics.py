@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.library.measures import MEASURES, Seen
+from amplifier_hooks.library.measures import MEASURES, Happened
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Metrics(ReadyMade[MetricsSettings]):
         """Measure what there is to measure."""
         if self._takers is None:
             self._takers = [(measure, self._ways(measure)) for measure in MEASURES]
-        seen = Seen(event, data, outcome)
+        seen = Happened(event, data, outcome)
         for measure, takers in self._takers:
             for number, labels in measure.read(seen):
                 for take in takers:
