@@ -64,7 +64,7 @@ def test_the_api_is_served(tmp_path: Path) -> None:
             assert answer.startswith(b"HTTP/1.1 413")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
     lines = (tmp_path / "state" / "amplifier-hooks" / "record.jsonl").read_text().splitlines()
     made_of = [record["facts"] for record in map(json.loads, lines) if record["kind"] == "definition.created"]
