@@ -1,7 +1,8 @@
 """The one heart of all backends over a store: submit, wait until the deadline, decide, take back, claim, settle.
 
-The store is the truth. A wake-up only says that it is time to read again, and whoever waits reads again anyway. A
-request is pending, and only the life cycle says otherwise: neither a lost notification nor a late one, neither a
+The store is the truth. A wake-up only says that it is time to read again, and whoever waits reads again anyway. Who is
+woken by a change made in this process, and by nothing else, is given the record that the change's own transaction read.
+A request is pending, and only the life cycle says otherwise: neither a lost notification nor a late one, neither a
 cancelled waiter nor a second broker in another process makes two decisions of one.
 """
 
@@ -137,7 +138,7 @@ class Broker:
             if record.status != "pending" or loop.time() >= until:
                 return record
             await watch.wait(min(end - loop.time(), until - loop.time(), self._recheck))
-            record = None
+            record = watch.news()  # what the one change has made of it, if this process made that change and no other
 
     async def _look(self, request_id: str) -> tuple[Record, float]:
         """The record as it is now, and the seconds it can still be pending."""

@@ -38,11 +38,13 @@ class Statement:
 class Wake:
     """Wake whoever watches this topic, once the transaction holds. A topic is short: a notification has 8,000 bytes.
 
-    `said`: a statement of the script has notified other machines itself.
+    `said`: a statement of the script has notified other machines itself. `news` is what the transaction has made of
+    what is watched, if it has read that: who watches here need not read it again.
     """
 
     topic: str
     said: bool = False
+    news: Any = None
 
 
 Script = Generator[Statement | Wake, list[Row], T]

@@ -1,10 +1,14 @@
-"""Waiting for a change. A bell says that something may have changed, and nothing else."""
+"""Waiting for a change. A bell says that something may have changed; the truth is read.
+
+Who has just written what changed has read it with that, and may ring with what was read. Whoever is woken by such a
+ring and by no other need not read it again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +21,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
+        self._news: Any = None
 
     async def wait(self, seconds: float) -> bool:
         """Until it is woken, at most so long; whether it was woken.
@@ -25,22 +30,30 @@ class Watch:
         """
         timer = asyncio.get_running_loop().call_later(max(seconds, 0.0), self._rung.set) if seconds > 0 else None
         if timer is None:
-            return self._take()
+            return self._take(self._rung.is_set())
         try:
             await self._rung.wait()
         finally:
             timer.cancel()
-        woken = asyncio.get_running_loop().time() < timer.when()
-        self._rung.clear()
-        return woken
+        return self._take(asyncio.get_running_loop().time() < timer.when())
 
-    def ring(self) -> None:
-        """Wake it."""
+    def ring(self, news: Any = None) -> None:
+        """Wake it; `news` is what a transaction that holds has made of what is watched, read in that transaction.
+
+        Of two rings nobody knows which was last, so they bring no news.
+        """
+        self._news = None if self._rung.is_set() else news
         self._rung.set()
 
-    def _take(self) -> bool:
-        woken = self._rung.is_set()
+    def news(self) -> Any:
+        """What the only ring of the last wait has brought, once; None says: read."""
+        news, self._news = self._news, None
+        return news
+
+    def _take(self, woken: bool) -> bool:  # noqa: FBT001  # what it returns
         self._rung.clear()
+        if not woken:
+            self._news = None
         return woken
 
 
@@ -63,11 +76,12 @@ class Bells:
             if not there and self._watches.get(topic) is there:
                 del self._watches[topic]
 
-    def ring(self, topic: str) -> None:
-        """Wake those of this topic, and those of all."""
-        for place in (topic, None):
-            for watch in self._watches.get(place, ()):
-                watch.ring()
+    def ring(self, topic: str, news: Any = None) -> None:
+        """Wake those of this topic, with the news if there are any, and those of all."""
+        for watch in self._watches.get(topic, ()):
+            watch.ring(news)
+        for watch in self._watches.get(None, ()):
+            watch.ring()
 
     def ring_all(self) -> None:
         """Wake everybody: something changed, and nobody knows what."""

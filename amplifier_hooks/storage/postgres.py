@@ -133,24 +133,24 @@ class PostgresDatabase:
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction; notifications go out with its commit."""
-        topics: list[str] = []
+        wakes: list[Wake] = []
         try:
             async with self._connection() as connection, connection.transaction():
-                result = await self._finished(connection, script, topics)
+                result = await self._finished(connection, script, wakes)
         finally:
             script.close()
-        for topic in topics:
-            self._bells.ring(topic)
+        for wake in wakes:
+            self._bells.ring(wake.topic, wake.news)
         return result
 
-    async def _finished(self, connection: Any, script: Script[T], topics: list[str]) -> T:
+    async def _finished(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
         """What the script returns, having been given what it asked for."""
         unsaid: dict[str, None] = {}
         try:
             step = next(script)
             while True:
                 if isinstance(step, Wake):
-                    topics.append(step.topic)
+                    wakes.append(step)
                     if not step.said:
                         unsaid[step.topic] = None
                     step = script.send([])
@@ -179,9 +179,12 @@ class PostgresDatabase:
         await self._given_back(pool, connection)
         return rows
 
-    def ring(self, topic: str) -> None:
-        """Wake those here who watch this topic, after a statement that has notified all others itself."""
-        self._bells.ring(topic)
+    def ring(self, topic: str, news: Any = None) -> None:
+        """Wake those here who watch this topic, after a statement that has notified all others itself.
+
+        With news, what the statement returned, they need not read it again.
+        """
+        self._bells.ring(topic, news)
 
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:

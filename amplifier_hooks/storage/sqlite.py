@@ -116,9 +116,9 @@ class SqliteDatabase:
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, in one go of the thread: no waiting in between."""
-        result, topics = await self._do(lambda: _drive(self._open_connection, script))
-        for topic in topics:
-            self._bells.ring(topic)
+        result, wakes = await self._do(lambda: _drive(self._open_connection, script))
+        for wake in wakes:
+            self._bells.ring(wake.topic, wake.news)
         return result
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
@@ -242,27 +242,27 @@ def _stepped(connection: sqlite3.Connection, migration: Migrations) -> bool:
     return False
 
 
-def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[str]]:
+def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[Wake]]:
     connection.execute("BEGIN IMMEDIATE")
-    topics: list[str] = []
+    wakes: list[Wake] = []
     try:
-        result = _finished(connection, script, topics)
+        result = _finished(connection, script, wakes)
         connection.execute("COMMIT")
     except BaseException:
         script.close()
         _roll_back(connection)
         raise
-    return result, topics
+    return result, wakes
 
 
-def _finished(connection: sqlite3.Connection, script: Script[T], topics: list[str]) -> T:
+def _finished(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
     """What the script returns, having been given what it asked for."""
     rows: list[Row] = []
     try:
         step = next(script)
         while True:
             if isinstance(step, Wake):
-                topics.append(step.topic)
+                wakes.append(step)
                 rows = []
             else:
                 rows = _execute(connection, step.sql, step.values)

@@ -236,8 +236,9 @@ class PostgresStore(DatabaseStore):
         )
         if not rows:
             return await super().answer(answer, four_eyes=four_eyes, keep=keep)
-        self._postgres.ring(name)
-        return load_record(rows[0])
+        record = load_record(rows[0])
+        self._postgres.ring(name, record)
+        return record
 
     def _likely(self, answer: Answer, *, four_eyes: bool) -> Record | None:
         """What the answer makes of the request if it is still pending and in time; None where that is not all."""

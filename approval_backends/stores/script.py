@@ -338,7 +338,7 @@ class DatabaseStore:
         if kind in ("approve", "deny") and record.decision:
             by, channel = plain(record.decision.by), plain(record.decision.channel)
         yield Statement(EVENT, (*_event(record, kind, now), by, channel, plain(record.reason)))
-        yield Wake(NEW if kind == "submitted" else topic(record.id))
+        yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
     async def _select(
         self, sql: str, order: str, tenant: str | None, sessions: Iterable[str] | None, limit: int

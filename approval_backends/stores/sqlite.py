@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from amplifier_hooks.storage import Migrations
 from amplifier_hooks.storage.base import LIMIT
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+from approval_backends.lifecycle import Moment
 from approval_backends.stores.base import system_moment
 from approval_backends.stores.script import DatabaseStore
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from approval_backends.lifecycle import Moment, Record
+    from approval_backends.lifecycle import Record
     from approval_backends.stores.base import Limits
     from approval_backends.stores.script import Steps
 
@@ -111,8 +112,10 @@ class SqliteStore(DatabaseStore):
         return await self.get(request_id), self._clock()
 
     def _now(self) -> Steps[Moment]:
+        """The time as the file can keep it, so that a record is the same before it is stored and after."""
         yield from ()
-        return self._clock()
+        now = self._clock()
+        return Moment(now.wall, now.boot, round(now.reading * 1e6) / 1e6)
 
     def _alone(self, tenant: str) -> Steps[None]:  # noqa: ARG002  # the base's
         """Nothing to do: a transaction here has the whole file to itself."""

@@ -483,6 +483,31 @@ async def test_waiting_through_an_outage() -> None:
         await waiting
 
 
+class Counted(SqliteStore):
+    """A store that counts how often a record is looked at."""
+
+    looks = 0
+
+    async def look(self, request_id: str) -> Any:
+        """As always, and counted."""
+        self.looks += 1
+        return await super().look(request_id)
+
+
+@pytest.mark.rule("BCK-8")
+@pytest.mark.parametrize("here", [True, False])
+async def test_who_reads_again(here: bool, tmp_path: Path) -> None:
+    """A waiter is given what a decision of its own process has read, and reads what was decided elsewhere."""
+    async with Counted(tmp_path / "store.db") as store, SqliteStore(tmp_path / "store.db") as elsewhere:
+        broker, request = Broker(store, recheck=60), a_request()
+        with broker.watch() as watch:
+            waiting = asyncio.ensure_future(broker.ask(request))
+            assert await watch.wait(60)
+        assert await decided(broker if here else Broker(elsewhere), request)
+        assert await waiting == await store.get(request.id)
+        assert (store.looks == 0) is here
+
+
 # -- many --------------------------------------------------------------------------------------------------------------
 
 FINISHED = """INSERT INTO {schema}.approval_request

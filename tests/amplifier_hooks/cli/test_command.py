@@ -108,7 +108,7 @@ def test_no_colour(arguments: list[str], tmp_path: Path) -> None:
     command = ["-m", "amplifier_hooks", *arguments]
 
     def printed(**more: str) -> str:
-        child = pexpect.spawn(sys.executable, command, env={**environment, **more}, timeout=30, encoding="utf-8")
+        child = pexpect.spawn(sys.executable, command, env={**environment, **more}, timeout=60, encoding="utf-8")
         child.expect(pexpect.EOF)
         return str(child.before)
 

@@ -386,7 +386,7 @@ def test_chat_asks_for_trust(guarded: Path, tmp_path: Path) -> None:
     refused = called("chat", "-p", "run ls")
     assert (refused.exit_code, "--trust" in refused.stderr) == (1, True)
     child = pexpect.spawn(
-        sys.executable, ["-m", "amplifier_hooks", "chat"], cwd=str(guarded), timeout=20, encoding="utf-8",
+        sys.executable, ["-m", "amplifier_hooks", "chat"], cwd=str(guarded), timeout=60, encoding="utf-8",
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"),
              "TERM": "xterm-256color", "LANG": "C.UTF-8", "PROMPT_TOOLKIT_NO_CPR": "1"},
     )  # fmt: skip
