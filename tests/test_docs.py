@@ -4,8 +4,8 @@
   `<!-- no-run: reason -->` on the line before a block leaves it out.
 - ```` ```output ```` after them is what they printed since the last such block.
 - ```` ```sh ```` blocks name commands and options of `amplifier-hooks` that exist, and run: each command exits 0, or 1
-  where its comment says so. What cannot be run here has the same line before it.
-- ```` ```yaml ```` and ```` ```json ```` blocks can be read; those that are files of hooks, rules or blueprints are right.
+  where its comment says so. What cannot be run here has the same `no-run` line before it.
+- ```` ```yaml ```` and ```` ```json ```` blocks can be read; files of hooks, of rules and blueprints are right.
 - `<!-- file: name -->` before a block: the commands after it find it there. With `under a line`, it takes that line's
   place in the file.
 - Relative links lead somewhere.

@@ -5,8 +5,9 @@
     words       the report, and lines of the record, as text and as JSON
     page        the same as a page
     accepting   going on with a record and a store that do not fit together
+    purging     removing the records of chats that ended long ago
 
-Only `accept` writes to a record.
+Only `accept` writes to a record, and only `purge` removes one.
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ Examples:
 They do not when one of them was replaced by an older copy, or changed by somebody else: until you have found out why,
 every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
 record first.
+"""
+PURGE: Final = """Remove the records of chats that ended long ago.
+
+\b
+Examples:
+  amplifier-hooks audit purge
+  amplifier-hooks audit purge --older-than 12h --yes
+
+Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that chat was told
+to keep elsewhere.
 """
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
@@ -225,6 +236,26 @@ def accept(
         confirm("Go on all the same?", yes=yes, no_input=no_input)
         accepted = accepted.and_also(problem)
     complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
+
+
+@audit_app.command("purge", help=PURGE)
+def purge(
+    *,
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Say how many there are, and remove them if the operator wants to."""
+    from amplifier_hooks.cli.approvals.deciding import seconds_of
+    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, purged
+    from amplifier_hooks.storage.place import state_folder
+
+    found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
+    if found:
+        confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
+    count = purged(found)
+    say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
 
 
 def checked(
