@@ -8,6 +8,7 @@
     doctor/     `amplifier-hooks doctor`
     streams     standard input, output and error
     consent     asking for a yes
+    options     those that several commands have
     hooks       which hooks a command works with
     programs    `amplifier-hooks import`, `install` and `uninstall`
     bridge      `amplifier-hooks bridge`

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.options import NoInput, Yes  # noqa: TC001  # typer reads the annotations
 from amplifier_hooks.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ class WhenDown(StrEnum):
 Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
 Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
 User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
 HERE: Final = Path()
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 from amplifier_hooks.escape import for_log
 
 if TYPE_CHECKING:
@@ -122,7 +123,6 @@ Anchors = Annotated[
 LogId = Annotated[
     str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
@@ -143,8 +143,7 @@ def verify(
     from amplifier_hooks.cli.audit import page, words
 
     one_form(json=json, html=html)
-    with readable():
-        found, report = checked(record, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         if html:
             say(page.page(report, name=found.path.name))
         else:
@@ -198,8 +197,7 @@ def show(
     from amplifier_hooks.cli.audit import page, words
 
     one_form(json=json, html=html)
-    with readable():
-        found, report = checked(record, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
             say(page.page(report, name=found.path.name, entries=wanted))
@@ -214,17 +212,9 @@ def accept(
         Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
     ] = None,
     *,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            envvar="AMPLIFIER_HOOKS_STORE",
-            metavar="ADDRESS",
-            help="A SQLite file, or postgresql://...#schema; otherwise yours.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+    store: Store = None,
+    yes: Yes = False,
+    no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
     from amplifier_hooks.cli.approvals.desk import carried_out, complain
@@ -242,8 +232,8 @@ def accept(
 def purge(
     *,
     older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+    yes: Yes = False,
+    no_input: NoInput = False,
     json: AsJson = False,
 ) -> None:
     """Say how many there are, and remove them if the operator wants to."""
@@ -258,15 +248,17 @@ def purge(
     say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
 
 
+@contextmanager
 def checked(
     record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
-) -> tuple[RecordFiles, Report]:
-    """The record, and what is found in it by what the options name."""
+) -> Iterator[tuple[RecordFiles, Report]]:
+    """The record, and what is found in it by what the options name; for as long as it can be read."""
     from amplifier_hooks.cli.audit.record import RecordFiles, kept_heads, pinned, signed_notes
 
-    found, known = RecordFiles(record), pinned(keys or ())
-    kept = None if heads is None else kept_heads(heads, found.log)
-    return found, found.verify(known, log, kept, signed_notes(anchors or (), known))
+    with readable():
+        found, known = RecordFiles(record), pinned(keys or ())
+        kept = None if heads is None else kept_heads(heads, found.log)
+        yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
 
 
 def one_form(*, json: bool, html: bool) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from amplifier_hooks.cli.options import AsJson  # noqa: TC001  # typer reads the annotations
+
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.reading import Project
 
@@ -67,7 +69,6 @@ File = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")]
 
 
