@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import complain
 from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 from amplifier_hooks.escape import for_log
 
@@ -217,7 +218,7 @@ def accept(
     no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.desk import carried_out, complain
+    from amplifier_hooks.cli.approvals.desk import carried_out
     from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
 
     accepted = Accepted()
@@ -238,13 +239,13 @@ def purge(
 ) -> None:
     """Say how many there are, and remove them if the operator wants to."""
     from amplifier_hooks.cli.approvals.deciding import seconds_of
-    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, purged
+    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, records_removed
     from amplifier_hooks.storage.place import state_folder
 
     found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
     if found:
         confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    count = purged(found)
+    count = records_removed(found)
     say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
 
 

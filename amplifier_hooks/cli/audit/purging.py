@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["CHATS", "ended_records", "purged"]
+__all__ = ["CHATS", "ended_records", "records_removed"]
 
 CHATS: Final = "chats"
 """The folder, beside the user's other state, in which `chat` keeps a record of each chat."""
@@ -31,7 +31,7 @@ def ended_records(folder: Path, before: float) -> Iterator[Path]:
                 yield path
 
 
-def purged(paths: list[Path]) -> int:
+def records_removed(paths: list[Path]) -> int:
     """Remove these records, and return how many that were; one that is being written stays. Raises `OSError`."""
     files, count = Files(), 0
     for path in paths:
