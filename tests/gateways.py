@@ -27,7 +27,7 @@ __all__ = ["MARA", "SOON", "WATCHER", "Caller", "asked", "closed_with", "gateway
 
 MARA: Final = Approver(name="Mara", token="mara-" + "m" * 40)
 WATCHER: Final = Approver(name="Ines", token="ines-" + "i" * 40, may_decide=False)
-SOON: Final = 10.0
+SOON: Final = 60.0
 """Seconds within which anything here has long happened."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOON", "Person", "Screen"]
 
-SOON = 20
+SOON = 60
 """Seconds; nothing here takes that long unless it is broken."""
 
 ASKING = """

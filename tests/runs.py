@@ -134,7 +134,7 @@ class House:
 
     async def until(self, run: str, stage: str = "") -> RunRecord:
         """The run, once it is at this stage; or has ended with nothing left to do."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with self.runs.store.watch(run) as watch:
                 while True:
                     record = await self.runs.get(run)

@@ -37,7 +37,7 @@ MOVED: Final = """CREATE OR REPLACE FUNCTION {schema}.approval_now() RETURNS BIG
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # there is no event for it, and a turn costs nothing
             await asyncio.sleep(0)  # there is no event for it; a turn costs nothing
 

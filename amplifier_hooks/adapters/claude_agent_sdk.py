@@ -60,7 +60,7 @@ UNPERMITTED: Final = (
     "nobody has approved this, and it is not among allowed_tools; let a hook ask about it, allow the tool in the "
     "options, or give them a can_use_tool"
 )
-CHANGED: Final = "this is not the input that was decided about; nothing else may run"
+CHANGED: Final = "this is not the call that was decided about; nothing else may run"
 
 
 class ClaudeAgent:
@@ -86,6 +86,7 @@ class ClaudeAgent:
             if data.get("session_id") == session.session_id:
                 for one in (undo, *undone):
                     one()
+                await self._guest.leave()
 
         undone.append(session.hooks.observe(SESSION_END, ended, name=f"{name}:end"))
 
@@ -121,8 +122,17 @@ class ClaudeAgent:
         """What the program is told when its own permissions want somebody to decide."""
 
         async def permitted(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+            said: PermissionResult | None = None
+            try:
+                said = await decided(tool, given, context)
+            finally:
+                if not isinstance(said, PermissionResultAllow):  # the program reports nothing about it any more
+                    await self._guest.give_up(context.tool_use_id or "")
+            return said
+
+        async def decided(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
             call = self._guest.call(context.tool_use_id or "")
-            if call is None or freeze(given) != freeze(call.input):
+            if call is None or call.tool != tool or freeze(given) != freeze(call.input):
                 return PermissionResultDeny(message=CHANGED)
             if call.id in self._approved or any(fnmatchcase(tool, pattern) for pattern in allowed):
                 return PermissionResultAllow()
@@ -162,7 +172,8 @@ def whole_tool(entry: str) -> str | None:
     name, bracket, specifier = entry.partition("(")
     if bracket and specifier not in (")", "*)"):
         return None
-    return f"{name}__*" if name.startswith("mcp__") and name.count("__") == 1 else name
+    pattern = name.replace("[", "[[]").replace("?", "[?]")  # to the program, only a star stands for others
+    return f"{pattern}__*" if name.startswith("mcp__") and name.count("__") == 1 else pattern
 
 
 def only_text(_role: Role, text: str) -> str:

@@ -168,11 +168,21 @@ class Guest:
         """The call of this name that was admitted and has not been reported yet."""
         return self._calls.get(tool_use_id)
 
-    async def close(self) -> None:
-        """End the session. What the program has not reported yet is of unknown outcome."""
-        await asyncio.gather(*(call.given_up() for call in self._calls.values()))
-        self._calls.clear()
+    async def give_up(self, tool_use_id: str) -> None:
+        """The call of this name was admitted and is not carried out after all; without such a call, nothing."""
+        call = self._calls.pop(tool_use_id, None)
+        if call is not None:
+            await call.given_up()
+
+    async def leave(self) -> None:
+        """The program is gone: its turn ends, and what it has not reported yet is of unknown outcome."""
+        left, self._calls = list(self._calls.values()), {}
+        await asyncio.gather(*(call.given_up() for call in left))
         await self._turn.aclose()
+
+    async def close(self) -> None:
+        """The program is gone, and the session ends."""
+        await self.leave()
         await self._session.close()
 
     async def _with_news(self, spelling: Spelling, verdict: Verdict) -> Verdict:

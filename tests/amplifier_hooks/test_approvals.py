@@ -590,7 +590,7 @@ async def test_clock_jumps_while_a_person_thinks(jump: float) -> None:
 
     approver = ScriptedApprover(jumping)
     session = SessionCoordinator("s1", desk.registry, approvals=approver, audit=desk.audit, clock=desk.clock)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert not (await session.call_tool("Write", {}, desk.ran.append)).ok
     assert desk.ran == []
     assert desk.audit.facts("approval.decided")[0]["status"] == "expired"
@@ -602,6 +602,6 @@ async def test_clock_put_back_before_anybody_is_asked() -> None:
     desk = Desk(HANG)
     desk.asks = {"timeout": 0.05}
     desk.registry.on("approval:required", lambda event, data: desk.clock.advance(-86_400), name="jumps")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert not (await desk.write()).ok
     assert [facts["status"] for facts in desk.audit.facts("approval.decided")] == ["expired"]

@@ -15,7 +15,7 @@ TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
 CALL: Final = {"tool_name": "Bash"}
 LONG: Final = 30.0  # a limit that is never reached
-SOON: Final = 1.0  # seconds; generous
+SOON: Final = 20.0  # seconds; what hangs here hangs for longer, and machines stall
 INTENTS: Final = ("on", "gate", "register")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CALL = {"tool_name": "Bash", "tool_input": {}}
 LIMIT = 0.05
-SOON = 10  # seconds; nothing here waits that long unless it is broken
+SOON = 60  # seconds; nothing here waits that long unless it is broken
 
 
 @pytest.fixture(autouse=True)

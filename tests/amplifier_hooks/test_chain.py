@@ -69,5 +69,5 @@ async def test_a_payload_without_a_tool(
 
     options = {"on_error": on_error} if on_error else {}
     getattr(registry, intent)("tool:pre", hook, match="Bash", **options)
-    await asyncio.wait_for(registry.emit("tool:pre", data), 5)
+    await asyncio.wait_for(registry.emit("tool:pre", data), 60)
     assert bool(called) is reached

@@ -23,7 +23,7 @@ from tests.hooks import saying, statuses
 
 TOOL_PRE: Final = "tool:pre"
 CALL: Final = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
-SOON: Final = 5  # seconds; nothing here waits that long unless it is broken
+SOON: Final = 30  # seconds; nothing here waits that long unless it is broken
 CONTINUE: Final = HookResult.proceed()
 
 colour: ContextVar[Any] = ContextVar("colour", default="none")

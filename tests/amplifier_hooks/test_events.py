@@ -421,7 +421,7 @@ def test_loads_lightly() -> None:
         "events.payload_model('tool:pre')\n"
         "assert 'pydantic' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.rule("EVT-1")
@@ -437,7 +437,7 @@ def test_is_pure() -> None:
         "spec.loader.exec_module(module)\n"
         "print(*set(sys.modules) - before)\n"
     )
-    run = subprocess.run([sys.executable, "-c", program], check=True, timeout=30, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
     brought = set(run.stdout.split())
     assert "attr" in brought
     assert not brought & {"asyncio", "logging", "socket", "structlog", "pydantic", "sqlite3", "datetime"}

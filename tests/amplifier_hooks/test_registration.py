@@ -629,5 +629,5 @@ async def test_hooks_of_a_table_are_those_of_register() -> None:
         raise ValueError("broken")
 
     registry.register_matchers({"PreToolUse": [HookMatcher(hooks=[writes])]})
-    outcome = await asyncio.wait_for(registry.emit("tool:pre", CALL), 5)
+    outcome = await asyncio.wait_for(registry.emit("tool:pre", CALL), 60)
     assert (outcome.cause, "n" in outcome.data) == ("hook_error", False)

@@ -13,7 +13,7 @@ import pytest
 from amplifier_hooks import threads
 from amplifier_hooks.threads import DaemonPool
 
-SOON = 10  # seconds; nothing here waits that long unless it is broken
+SOON = 60  # seconds; nothing here waits that long unless it is broken
 colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
 

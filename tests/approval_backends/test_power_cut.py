@@ -145,7 +145,7 @@ async def day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 
 @pytest.mark.fault("F-ST-03")
 @pytest.mark.rule("BCK-8")
-@pytest.mark.parametrize("mixtures", [0, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize("mixtures", [0, pytest.param(60, marks=pytest.mark.slow)])
 async def test_power_cut(day: list[Step], mixtures: int, tmp_path: Path) -> None:
     """After a power cut at any moment the store opens, keeps what was acknowledged, and invents no decision."""
     chance, number = random.Random(mixtures), count()

@@ -222,9 +222,7 @@ async def test_withdrawn() -> None:
 
 @pytest.mark.rule("APR-3", "APR-6")
 @pytest.mark.fault("F-APR-05")
-@pytest.mark.parametrize(
-    "seeds", [50, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["few", "many"]
-)
+@pytest.mark.parametrize("seeds", [50, pytest.param(1_000, marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path) -> None:
     """Whoever is cancelled around the moment of the approval cannot claim it; who was not cancelled in time can."""

@@ -30,7 +30,7 @@ ALLOW: Final = Option(id="once", label="Allow once", kind="allow_once")
 ALWAYS: Final = Option(id="always", label="Allow always", kind="allow_always")
 DENY: Final = Option(id="no", label="Deny", kind="reject_once")
 
-SOON: Final = 10_000
+SOON: Final = 60_000
 """Milliseconds. Nothing here takes that long unless it is broken."""
 
 

@@ -163,7 +163,7 @@ async def test_two_clients_on_two_gateways_race() -> None:
         gateway(Broker(right)) as other,
         connected(one, yes),
         connected(other, no),
-        asyncio.timeout(50),
+        asyncio.timeout(60),
     ):
         asker = Broker(asking)
         requests = [asked(number, session=f"s{chance.randrange(8)}") for number in range(rounds)]

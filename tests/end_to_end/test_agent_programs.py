@@ -42,7 +42,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-pytestmark = [pytest.mark.agents, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.agents
 
 INSTALLED: Final = Path(__file__).parents[2] / ".agents" / "node_modules" / ".bin"
 CLAUDE: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"

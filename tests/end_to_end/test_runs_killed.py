@@ -63,9 +63,10 @@ class Place:
         self.programs.append(process)
         return process
 
-    async def coordinator(self, port: str = "0") -> tuple[asyncio.subprocess.Process, str]:
+    async def coordinator(self, port: str = "0", lease: int = 3) -> tuple[asyncio.subprocess.Process, str]:
         """A coordinator, and where it is."""
-        options = ("--store", self.store, "--port", port, "--lease", "1", "--runner-lease", "1", "--json")
+        leases = ("--lease", "2", "--runner-lease", str(lease))
+        options = ("--store", self.store, "--port", port, *leases, "--json")
         process = await self.program("serve", os.fspath(self.folder / "agents"), *options)
         assert process.stdout is not None
         return process, str(json.loads(await process.stdout.readline())["url"])
@@ -120,10 +121,11 @@ async def ended(client: Runner, runs: list[str]) -> dict[str, dict[str, Any]]:
     """These runs, once all of them have ended and their finish hooks as well."""
     async with asyncio.timeout(NET):
         while True:
-            found = {run: await client.get(run) for run in runs}
-            if all(run["ended_at"] and run["hooks"] and settled(run) for run in found.values()):
-                return found
-            await asyncio.sleep(0.1)  # it is another process that is waited for
+            with suppress(RunnerUnavailable):  # for a moment
+                found = {run: await client.get(run) for run in runs}
+                if all(run["ended_at"] and run["hooks"] and settled(run) for run in found.values()):
+                    return found
+            await asyncio.sleep(0.5)  # it is another process that is waited for, and more questions are too many
 
 
 async def listed(client: Runner) -> list[dict[str, Any]]:
@@ -206,12 +208,13 @@ async def first_to_end(programs: list[asyncio.subprocess.Process]) -> int:
 @pytest.mark.parametrize("kind", FILES)
 async def test_everybody_is_killed_again_and_again(kind: str, tmp_path: Path) -> None:
     """Whoever is killed at whatever they do, every run is completed once, and none runs again after that."""
+    # A run three of whose runners were lost has failed. So no more than two are killed, and a slow one is not lost.
     async with place(kind, tmp_path) as here:
-        coordinator, url = await here.coordinator()
+        coordinator, url = await here.coordinator(lease=10)
         port = url.rpartition(":")[2]
         everybody = [coordinator, await here.runner(url, "r0"), await here.runner(url, "r1")]
         counted: dict[str, int] = {}
-        for turn, point in enumerate(["run", "hook", "finish", "all", "hook", "run", "all", "finish"]):
+        for turn, point in enumerate(["run", "hook", "finish", "all", "hook", "finish"]):
             async with Runner(url, here.token) as client:
                 for run in await listed(client):
                     if run["status"] == "completed":
@@ -233,14 +236,14 @@ async def test_everybody_is_killed_again_and_again(kind: str, tmp_path: Path) ->
                 assert (dead == [0]) is (point != "run"), "it was not the one that does this"
             for number in dead:
                 if number == 0:
-                    everybody[0], _ = await here.coordinator(port)
+                    everybody[0], _ = await here.coordinator(port, 10)
                 else:
                     everybody[number] = await here.runner(url, f"r{number}-{turn}")
         async with Runner(url, here.token) as client:
             runs = [run["run_id"] for run in await listed(client)]
             found = await ended(client, runs)
         assert len(runs) > len(counted) > 0, "some were completed before the last one died"
-        assert {run["status"] for run in found.values()} == {"completed"}
+        assert {run["status"]: run["error"] for run in found.values()} == {"completed": None}
         assert all(run["result_data"]["amount"] == run["parameters"]["amount"] for run in found.values())
         assert {run: here.noted("ran").count(run) for run in counted} == counted, "one ran after it was completed"
         ends = [[step["name"] for step in run["timeline"]].count("completed") for run in found.values()]

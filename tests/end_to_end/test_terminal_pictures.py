@@ -112,7 +112,6 @@ def test_chat(film: Film) -> None:
 
 
 @pytest.mark.rule("CLI-4")
-@pytest.mark.timeout(120)
 def test_demo() -> None:
     """The picture of the demo shows what the demo prints."""
     script = IMAGES.parents[1] / "scripts" / "demo_picture.py"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).parents[2] / "approval_backends" / "worker.py"
 HOSTILE = "a\x1b[2J\x07\x9b\u202e\u200b\r\nb"
 RAW = [piece.encode() for piece in ("\x1b", "\x07", "\x9b", "\u202e", "\u200b", "\r")]
-SOON = 20
+SOON = 60
 
 
 @pytest.fixture

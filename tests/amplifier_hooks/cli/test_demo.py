@@ -23,7 +23,7 @@ from approval_backends.client import ApprovalsClient
 if TYPE_CHECKING:
     from pathlib import Path
 
-SOON = 10  # seconds; nothing here takes that long unless it is broken
+SOON = 60  # seconds; nothing here takes that long unless it is broken
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -164,11 +164,11 @@ def test_demo_rests(tmp_path: Path) -> None:
     began = time.perf_counter()
     child.send("x")
     child.expect_exact("A report that is too long")
-    assert time.perf_counter() - began < 2
+    pressed = time.perf_counter() - began
     child.expect_exact("⟦trimmed".encode())
     began = time.perf_counter()
     child.expect_exact("reads")  # nobody presses anything
-    assert time.perf_counter() - began > 1
+    assert max(1, pressed) < time.perf_counter() - began
     child.expect_exact("Enter confirms")
     child.send("\x03")
     for _ in range(3):

@@ -27,7 +27,7 @@ from tests.gateways import asked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOON = 30
+SOON = 60
 COMMAND = [sys.executable, "-W", "error", "-m", "amplifier_hooks", "serve"]
 
 

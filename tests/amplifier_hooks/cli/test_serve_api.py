@@ -64,9 +64,10 @@ def test_the_api_is_served(tmp_path: Path) -> None:
             assert answer.startswith(b"HTTP/1.1 413")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
     lines = (tmp_path / "state" / "amplifier-hooks" / "record.jsonl").read_text().splitlines()
     made_of = [record["facts"] for record in map(json.loads, lines) if record["kind"] == "definition.created"]
     assert [(facts["by"], facts["tenant"]) for facts in made_of] == [("ci", "acme")]
+    assert made_of[0]["bearer"].startswith("tok_")  # which token it was can be read
     assert "acme" in run("token", "list")

@@ -56,7 +56,7 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
         yield path
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -100,7 +100,7 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
         file.write_text(json.dumps({"version": 1, "hooks": [{**hook, "config": config}]}))
 
     def becomes(decision: str | None) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while bridged(path, "ls").get("hookSpecificOutput", {}).get("permissionDecision") != decision:
             assert time.monotonic() < end
 

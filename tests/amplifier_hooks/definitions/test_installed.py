@@ -396,7 +396,7 @@ async def test_an_agent_from_a_definition(hooks: DefinedHooks) -> None:
     )
     outcome = await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})
     assert (outcome.denied, outcome.reason) == (True, "the agent says no")
-    await asyncio.wait_for(runs.launched.wait(), 5)
+    await asyncio.wait_for(runs.launched.wait(), 60)
     assert runs.started == ["run auditor for acme", "launch scribe"]
     with pytest.raises(InvalidDefinitions, match="'agent' is missing"):
         install(hooks, hook("guard", "agent"))
@@ -423,7 +423,7 @@ async def test_an_observer_that_nobody_waits_for(hooks: DefinedHooks, house: Mod
     assert {one.intent for one in hooks.registry.hooks()} == {"observe"}
     outcome = await hooks.registry.emit("tool:pre", CALL)
     assert not outcome.denied
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 60)
     assert ended == []
     await hooks.close()
     assert ended == ["Write"]
@@ -447,7 +447,7 @@ async def test_what_nobody_waits_for_has_its_time(
     house.slow = slow  # type: ignore[attr-defined]
     install(hooks, hook("slow", "house:slow", config={"mode": "async"}, timeout_ms=10))
     await hooks.registry.emit("tool:pre", CALL)
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 60)
     await hooks.close()
     assert "hook_failed" in caplog.text
 
@@ -544,7 +544,7 @@ async def test_a_ready_made_hook_is_closed(hooks: DefinedHooks, tmp_path: Path) 
     await written()
     install_ledger("two.db")
     await written()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while opened() != {"two.db"}:  # noqa: ASYNC110  # the system sets no event
             await asyncio.sleep(0)
     await hooks.close()

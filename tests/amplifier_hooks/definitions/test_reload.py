@@ -53,10 +53,10 @@ class Steps:
     async def step(self, times: int = 1) -> None:
         """Let the watcher look at its files, so many times."""
         for _ in range(times):
-            await asyncio.wait_for(self.asleep.wait(), 10)
+            await asyncio.wait_for(self.asleep.wait(), 60)
             self.asleep.clear()
             self.wake.set()
-        await asyncio.wait_for(self.asleep.wait(), 10)
+        await asyncio.wait_for(self.asleep.wait(), 60)
 
 
 @pytest.mark.rule("DEF-1")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ROWS, COLUMNS = 60, 40
 LIMIT = 0.05  # seconds a display has here
-SOON = 1.0  # seconds; nothing here takes that long unless it is broken
+SOON = 20.0  # seconds; nothing here takes that long unless it is broken
 AGREED = st.characters().filter(lambda char: wcwidth(char) in (-1, cell_len(char)))  # terminals differ about the others
 HOSTILE = "ok\x1b[2J\x1b[1;1H\x07\x08\x9b31m\r\u202egnp.\u200b\x00\x1b]8;;http://evil\x1b\\ [red]red[/red] :boom:"
 

@@ -49,7 +49,7 @@ def processes() -> Iterator[list[str]]:
 
 async def until(true: Callable[[], bool]) -> None:
     """Come back when something outside of this process is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110  # nobody out there sets an event
             await asyncio.sleep(0.005)
 
@@ -290,7 +290,7 @@ async def test_a_child_that_holds_the_pipe_is_not_waited_for(ending: str, cause:
     began = time.monotonic()
     outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 60 & {ending}"), timeout=30)
     assert (outcome.action, outcome.cause) == ("deny", cause)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     await gone(int(await written(tmp_path / "pid")))
 
 

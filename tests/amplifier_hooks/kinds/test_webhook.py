@@ -374,7 +374,7 @@ async def test_a_dripping_answer_ends_with_the_time(start: bytes) -> None:
             await asyncio.sleep(0.02)
 
     async with serving(drip) as service:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             outcome = await gated(service.hook(), timeout=0.3)
     assert (outcome.action, outcome.cause) == ("deny", "hook_timeout")
 
@@ -579,7 +579,7 @@ async def test_a_name_that_hangs_holds_up_its_tenant_alone(monkeypatch: pytest.M
     monkeypatch.setattr("amplifier_hooks.kinds.webhook.socket.getaddrinfo", look_up)
     hanging = [asyncio.create_task(resolve("hangs.example", 443, "acme")) for _ in range(20)]
     try:
-        assert await asyncio.wait_for(resolve("quick.example", 443, "globex"), 5) == ["192.0.2.1"]
+        assert await asyncio.wait_for(resolve("quick.example", 443, "globex"), 60) == ["192.0.2.1"]
         assert not any(task.done() for task in hanging)
     finally:
         release.set()

@@ -53,7 +53,7 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
             sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        said, _ = await asyncio.wait_for(bridge.communicate(json.dumps(QUESTION).encode()), 30)
+        said, _ = await asyncio.wait_for(bridge.communicate(json.dumps(QUESTION).encode()), 60)
         await guests.close()
     assert log.read_text().split() == ["1", "2", "3", "4"]
     assert b'"deny"' in said

@@ -21,7 +21,7 @@ from tests.api import new_hook, office
 
 Operation = APIOperation[Any, Any, Any, Any]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 EVERYTHING = ("hooks:manage", "hooks:read", "approvals:decide", "runs:read", "runs:create", "runs:claim")
 CHECKS = [

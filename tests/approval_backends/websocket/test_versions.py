@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.rule("BCK-2")
 @pytest.mark.parametrize("version", ["15.0.1", "16.1.1", "17.4"])
 def test_version(version: str) -> None:

@@ -8,10 +8,17 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
 from tests.conftest import require
 
 try:
-    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        HookMatcher,
+        PermissionResultAllow,
+        PermissionResultDeny,
+        ToolPermissionContext,
+    )
 
     from amplifier_hooks.adapters.claude_agent_sdk import ClaudeAgent
     from tests.end_to_end.adapters.stage import Say, writes
@@ -22,7 +29,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.agents, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.agents
 
 
 class Meddling(ClaudeAgentStage):
@@ -34,7 +41,8 @@ class Meddling(ClaudeAgentStage):
         """Its own, on top of those of the stage."""
         own = super().options()
         own.hooks, own.can_use_tool = self.more.hooks, self.more.can_use_tool
-        own.allowed_tools = self.more.allowed_tools
+        own.allowed_tools, own.settings = self.more.allowed_tools, self.more.settings
+        own.setting_sources = self.more.setting_sources or []
         return own
 
 
@@ -136,14 +144,124 @@ async def test_a_changed_input_passes_the_callback(tmp_path: Path) -> None:
     assert stage.wrote == [changed]
 
 
+class Callbacks:
+    """The program's side of our callbacks, without the program."""
+
+    def __init__(self, options: ClaudeAgentOptions) -> None:
+        assert options.hooks is not None
+        assert options.can_use_tool is not None
+        self._hook: Any = options.hooks["PreToolUse"][-1].hooks[0]
+        self._permission = options.can_use_tool
+
+    async def before(self, tool: str, name: str) -> None:
+        """The hooks before a tool."""
+        common = {"session_id": "s", "transcript_path": "", "cwd": "/", "hook_event_name": "PreToolUse"}
+        call = {"tool_name": tool, "tool_input": {"path": "a"}, "tool_use_id": name}
+        await self._hook({**common, **call}, name, {"signal": None})
+
+    async def permitted(self, tool: str, name: str) -> bool:
+        """Whether the callback for permissions lets it pass."""
+        said = await self._permission(tool, {"path": "a"}, ToolPermissionContext(tool_use_id=name))
+        return isinstance(said, PermissionResultAllow)
+
+    async def runs(self, tool: str, name: str) -> bool:
+        """Whether the tool would run."""
+        await self.before(tool, name)
+        return await self.permitted(tool, name)
+
+
+@pytest.mark.rule("DIA-7")
+@pytest.mark.parametrize("host", ["refuses", "fails"])
+async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
+    """What the hooks let pass and the permissions did not is on record as cancelled, and nothing waits for it."""
+
+    async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
+        if host == "fails":
+            raise OSError("the host is broken")
+        return PermissionResultDeny(message="no")
+
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        program = Callbacks(ClaudeAgent(session).options(ClaudeAgentOptions(can_use_tool=theirs)))
+        await program.before("Write", "1")
+        if host == "fails":
+            with pytest.raises(OSError, match="broken"):
+                await program.permitted("Write", "1")
+        else:
+            assert not await program.permitted("Write", "1")
+        assert audit.kinds.count("tool.cancelled") == 1
+
+
+@pytest.mark.rule("DIA-7")
+async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
+    """What was admitted and never reported is on record as cancelled when the session ends."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        await Callbacks(ClaudeAgent(session).options()).before("Read", "1")
+    assert audit.kinds.count("tool.cancelled") == 1
+
+
+@pytest.mark.rule("DIA-7")
+async def test_an_approval_is_for_the_tool_that_was_shown() -> None:
+    """What was approved for one tool does not let another pass with the same id and the same input."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Read it?"))
+    async with SessionCoordinator(hooks=hooks, approvals=ScriptedApprover("Allow", "Allow")) as session:
+        program = Callbacks(ClaudeAgent(session).options())
+        await program.before("Read", "1")
+        assert not await program.permitted("Write", "1")
+        await program.before("Read", "2")
+        assert await program.permitted("Read", "2")
+
+
+@pytest.mark.rule("DIA-7")
+async def test_settings_do_not_switch_our_hooks_off(tmp_path: Path) -> None:
+    """Where the program's settings switch all hooks off, ours are asked all the same."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("not here"))
+    stage = Meddling(tmp_path)
+    stage.more = ClaudeAgentOptions(allowed_tools=[ClaudeAgentStage.tool], settings='{"disableAllHooks": true}')
+    async with SessionCoordinator(hooks=hooks) as session:
+        ran = await stage.run(session, writes("notes"), Say("finished"))
+    assert stage.wrote == []
+    assert "not here" in ran.read[1]
+
+
+@pytest.mark.rule("DIA-9")
+async def test_what_a_command_of_the_program_runs_is_not_asked_about(tmp_path: Path) -> None:
+    """A shell line in a command of the program runs without our hooks, as docs/adapters.md says; a gate can deny it."""
+    folder = tmp_path / ".claude" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "go.md").write_text("---\nallowed-tools: Bash(touch:*)\n---\nGo !`touch ran`\n")
+    hooks = HookRegistry()
+    asked: list[str] = []
+    hooks.gate("tool:pre", name="tools")(lambda event, data: asked.append(data["tool_name"]))
+    stage = Meddling(tmp_path)
+    stage.more = ClaudeAgentOptions(setting_sources=["project"])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await stage.run(session, Say("finished"), prompt="/go")
+        assert (asked, (tmp_path / "ran").exists()) == ([], True)
+        (tmp_path / "ran").unlink()
+
+        @hooks.gate("prompt:submit", name="commands")
+        async def commands(event: str, data: Any) -> HookResult | None:
+            return HookResult.deny("no commands") if data["prompt"].startswith("/") else None
+
+        await stage.run(session, Say("finished"), prompt="/go")
+    assert (tmp_path / "ran").exists() is False
+
+
 @pytest.mark.rule("DIA-7")
 async def test_options_keep_what_looks_at_the_input() -> None:
     """Of what is allowed, only what allows a tool as a whole moves into the callback."""
     async with SessionCoordinator() as session:
         options = ClaudeAgent(session).options(
-            ClaudeAgentOptions(allowed_tools=["Read", "Bash(ls:*)", "mcp__git", "Edit()"])
+            ClaudeAgentOptions(allowed_tools=["Read", "Bash(ls:*)", "mcp__git", "Edit()", "[A-Z]*", "???"])
         )
         assert options.allowed_tools == ["Bash(ls:*)"]
-        assert options.can_use_tool is not None
+        allowed = Callbacks(options)
+        assert not await allowed.runs("NotAllowed", "1")
+        assert await allowed.runs("mcp__git__log", "2")
+        assert await allowed.runs("Read", "3")
         everything = ClaudeAgent(session).options(ClaudeAgentOptions(permission_mode="bypassPermissions"))
         assert everything.can_use_tool is None

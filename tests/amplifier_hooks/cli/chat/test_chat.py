@@ -23,7 +23,7 @@ from amplifier_hooks.cli.hooks import NamedHooks, hooks_of_folder
 from approval_backends.client import ApprovalsClient
 from tests.scripted_models import Say, Use, serving
 
-SOON = 20
+SOON = 60
 COMMAND = [sys.executable, "-m", "amplifier_hooks", "chat"]
 GUARDS = """
 from amplifier_hooks import HookRegistry, HookResult

@@ -109,7 +109,7 @@ async def test_shell_leaves_nobody_behind(place: Workplace) -> None:
     """A command that leaves something running has ended all the same, and that with it."""
     began = time.monotonic()
     assert await place.shell({"command": "sleep 60 & echo here"}) == "here\n"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.rule("CLI-6")

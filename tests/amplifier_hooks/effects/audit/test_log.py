@@ -120,7 +120,7 @@ async def test_time_passes(tmp_path: Path) -> None:
         tmp_path / "record.jsonl", key=KEY, pace=Pace(seconds=0.05, sync=0.02), files=files, anchor=anchored.put_nowait
     )
     await log.write("note", {})
-    note = await asyncio.wait_for(anchored.get(), 10)
+    note = await asyncio.wait_for(anchored.get(), 60)
     assert note.split("\n")[1] == "2"
     assert files.synced[tmp_path / "record.jsonl"] == (tmp_path / "record.jsonl").stat().st_size
     await log.close()
