@@ -1,4 +1,5 @@
 import hashlib
+import importlib.resources
 import lzma
 import runpy
 import sys
@@ -128,7 +129,7 @@ def test_damaged_file(
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    monkeypatch.setattr(encodings, "files", lambda _package: tmp_path)
+    monkeypatch.setattr(importlib.resources, "files", lambda _package: tmp_path)
 
     for _ in range(3):
         count = tokens.count("naïve", "gpt-5")
