@@ -10,8 +10,9 @@
 `*` stays within one name and `**` crosses folders; both match names that begin with a dot.
 
 `Whereabouts.caught` looks at every text in the arguments, whatever the argument is called, at the words of commands and
-at the files a patch names, also where a shell would put them in the place of `.e*`: with `..` and links followed, `~`, variables, `file:` and percent signs written out,
-whatever the case of the letters and the spelling of their accents, and with everything below what a pattern matches.
+at the files a patch names, also where a shell would put them in the place of `.e*`: with `..` and links followed, `~`,
+variables, `file:` and percent signs written out, whatever the case of the letters and the spelling of their accents,
+and with everything below what a pattern matches.
 That is a net and no wall. What is changed between the look and the call is not seen, nor is a second name that a file
 has, a hard link.
 
