@@ -48,8 +48,8 @@ HONEST: Final = 6
 """So many of them are not made to be slow."""
 
 WHY: Final = (
-    "where a piece has secrets, Python's `re` looks for where they are, at some 10 MB/s; a text of nothing but secrets "
-    "is nothing but such pieces, and each secret found costs a match and a copy besides."
+    "every secret that is found costs a match in Python's `re`, its place in a list and two slices of the text, some "
+    "half a microsecond together; where one stands in every 28 bytes, that alone is about what all of it may cost."
 )
 
 
