@@ -134,15 +134,15 @@ class _Known:
         self.suspects: Callable[[str], bool] = linear("|".join(map(literally, values)))
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
-        """Where they are between these places."""
-        found = []
+        """Where they are between these places, in order."""
+        found: list[Span] = []
         for value in self._values:
             place = text.find(value, begin, end)
             while place >= 0:
                 after = place + len(value)
                 found.append((place, after, "known secret"))
                 place = text.find(value, after, end)
-        return found
+        return _merged(found)
 
 
 class Secrets:

@@ -75,6 +75,17 @@ def test_two_in_one() -> None:
 
 
 @pytest.mark.rule("LIB-5")
+def test_known_over_each_other() -> None:
+    """Known secrets are found in their order, and those that share letters are one."""
+    known = Secrets(known=["swordfish", "fishermen", "much-longer-one"], environment={})
+    assert [span[:2] for span in known.spans("swordfishermen fishermen much-longer-one")] == [
+        (0, 14),
+        (15, 24),
+        (25, 40),
+    ]
+
+
+@pytest.mark.rule("LIB-5")
 def test_every_shape_is_found() -> None:
     """There is an example for every shape there is."""
     assert {shape.kind for shape in (*SHAPES, PRIVATE_KEY)} == {kind for _, kind, _ in FOUND} - {"known secret"}
