@@ -78,10 +78,14 @@ def _password(name: str, begins: str = "", holds: str = IN_QUOTES) -> Shape:
     )
 
 
-ISSUED: Final = (
-    r"\b(?:gh[pousr]_|github_pat_|glpat-|npm_|hf_|pypi-|dop_v1_|shpat_|whsec_|sk-|[rs]k_live_|[rs]k_test_"
-    rf"|xox[abeoprs]-|xapp-|AIza|ya29\.|SG\.){WORD}"
-)
+ISSUERS: Final = (
+    "gh[pousr]_", "github_pat_", "glpat-", "npm_", "hf_", "pypi-", "dop_v1_", "shpat_", "whsec_", "sk-", "rk_live_",
+    "sk_live_", "rk_test_", "sk_test_", "xox[abeoprs]-", "xapp-", "AIza", r"ya29\.", r"SG\.",
+)  # fmt: skip
+"""What tokens begin with, by who issues them."""
+ISSUED: Final = "|".join(f"{one[0]}(?<=\\b{one[0]}){one[1:]}" for one in ISSUERS)
+"""The same, each beginning with its letter; that it begins a word is looked at after that."""
+
 OPTION: Final = rf"--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|api-?key|secret-key)\x20{QUOTE}?"
 """Before a password that is an option of a command; that of `--password=…` is assigned."""
 HEADER: Final = rf"{_any_case('authorization')}{QUOTE}?{BLANKS}(?:{SIGN}|,){BLANKS}{QUOTE}?"
@@ -96,7 +100,7 @@ PRIVATE_KEY: Final = Shape("private key", BEGIN, rf"({BEGIN}(?s:.*?{END}|.*))")
 """The only one that is longer than a line."""
 
 SHAPES: Final = (
-    Shape("token", rf"{ISSUED}{{12}}", rf"({ISSUED}{{12,}}+)"),
+    Shape("token", rf"\b(?:{'|'.join(ISSUERS)}){WORD}{{12}}", rf"((?:{ISSUED}){WORD}{{12,}}+)"),
     Shape("access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}", r"\b((?:AKIA|ASIA)[A-Z0-9]{16,}+)"),
     Shape(
         "JSON web token",
