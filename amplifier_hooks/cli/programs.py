@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import json
+import math
 import os
 import sys
-import tempfile
 from enum import StrEnum
 from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import stop
+from amplifier_hooks.cli.options import NoInput, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.settings import difference, file_text, folder, read_file, remove, replace, settings_of
 from amplifier_hooks.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -73,8 +76,6 @@ class WhenDown(StrEnum):
 Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
 Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
 User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
 HERE: Final = Path()
 
 
@@ -104,10 +105,12 @@ def import_hooks(
     from amplifier_hooks.dialects.trust import TrustStore
     from amplifier_hooks.errors import SettingsError
 
+    dialect = dialect_of(program)
     try:
-        found = read_settings(settings, dialect_of(program), project=project.resolve())
+        found = read_settings(settings, dialect, project=folder(project))
     except SettingsError as error:
-        stop(str(error))
+        place = dialect.settings[0]
+        stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
     trust = TrustStore.default()
     if as_json:
         print(json.dumps(described(found, trust), indent=1))
@@ -184,11 +187,17 @@ def install(
 ) -> None:
     """Add the hook."""
     from amplifier_hooks import bridge as bridge_module
-    from amplifier_hooks.dialects.install import Bridge, with_bridge
+    from amplifier_hooks.dialects.install import Bridge, has_bridge, with_bridge
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.server.place import default_socket
 
     dialect = dialect_of(program)
+    if not (math.isfinite(wait) and wait > 0):
+        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
+    if http is not None and not http.startswith(("http://", "https://")):
+        raise typer.BadParameter(
+            f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
+        )
     if http:
         bridge = Bridge(url=http, waits=wait, when_down=when_down.value)
     else:
@@ -200,7 +209,7 @@ def install(
             when_down=when_down.value,
         )
     path = settings_of(dialect, project, user=user)
-    before, text = read(path)
+    before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
     except InvalidRegistration as error:
@@ -209,99 +218,50 @@ def install(
         print(f"{path} has the hook already.")
         return
     kept = path.with_name(path.name + KEPT)
-    changed = written(after)
-    difference(path, text, changed)
+    changed = file_text(after)
+    difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
-    if text and not kept.exists():
-        replace(kept, text)
-    replace(path, changed)
-    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve")
+    try:
+        if text is not None and not has_bridge(before) and not kept.exists():
+            replace(kept, text)  # as it was before us; not what an earlier install of ours left
+        replace(path, changed)
+    except OSError as error:
+        stop(
+            f"{path} was left as it is: {error.strerror}. Make its folder writable, or name another: --project, --user"
+        )
+    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
 
 
 def uninstall(
     program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
 ) -> None:
     """Take the hook out."""
-    from amplifier_hooks.dialects.install import without_bridge
+    from amplifier_hooks.dialects.install import has_bridge, without_bridge
     from amplifier_hooks.errors import InvalidRegistration
 
     dialect = dialect_of(program)
     path = settings_of(dialect, project, user=user)
-    before, text = read(path)
+    before, text = read_file(path)
     try:
-        after = without_bridge(before)
-        if after == before:
+        if not has_bridge(before):
             print(f"{path} has no hook of ours.")
             return
+        after = without_bridge(before)
         kept = path.with_name(path.name + KEPT)
-        original = kept.read_text("utf-8") if kept.exists() else ""
-        same = original and without_bridge(json.loads(original)) == after
-    except (InvalidRegistration, ValueError) as error:
+        original, original_text = read_file(kept)
+        same = without_bridge(original) == after and not has_bridge(original)
+    except InvalidRegistration as error:
         stop(f"{path}: {error}")
-    changed = original if same else written(after) if after else ""
-    difference(path, text, changed)
+    # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
+    changed = original_text if same else file_text(after)
+    difference(path, text or "", changed or "")
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
-    if changed:
-        replace(path, changed)
-    else:
-        path.unlink()
-    kept.unlink(missing_ok=True)
-    print(f"{dialect.title} decides for itself again.")
-
-
-def settings_of(dialect: Dialect, project: Path, *, user: bool) -> Path:
-    """Where the settings are."""
-    return (Path.home() if user else project.resolve()) / dialect.settings[0]
-
-
-def read(path: Path) -> tuple[dict[str, Any], str]:
-    """Settings, and their text; empty when there is no file."""
     try:
-        text = path.read_text("utf-8")
-        value = json.loads(text) if text.strip() else {}
-    except FileNotFoundError:
-        return {}, ""
-    except (OSError, ValueError) as error:
-        stop(f"{path}: {error}")
-    if not isinstance(value, dict):
-        stop(f"{path}: it is no JSON object")
-    return value, text
-
-
-def written(settings: dict[str, Any]) -> str:
-    """Settings as those programs write them."""
-    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-
-
-def difference(path: Path, before: str, after: str) -> None:
-    """What changes, line by line."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
-    for line in lines:
-        print(for_terminal(line))
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file whole, or not at all. What it may be read by stays as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(name).chmod(mode)
-    Path(name).replace(path)
-
-
-def confirm(question: str, *, yes: bool, no_input: bool) -> None:
-    """Go on only if somebody says so."""
-    if yes:
-        return
-    if no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        stop(f"{question} Nobody can be asked here; say --yes.")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
-
-
-def stop(problem: str) -> NoReturn:
-    """It cannot go on."""
-    typer.echo(for_terminal(problem), err=True)
-    raise typer.Exit(1)
+        if changed is None:
+            remove(path)
+        else:
+            replace(path, changed)
+        kept.unlink(missing_ok=True)
+    except OSError as error:
+        stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
+    print(f"{dialect.title} decides for itself again.")

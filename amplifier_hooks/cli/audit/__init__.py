@@ -5,8 +5,9 @@
     words       the report, and lines of the record, as text and as JSON
     page        the same as a page
     accepting   going on with a record and a store that do not fit together
+    purging     removing the records of chats that ended long ago
 
-Only `accept` writes to a record.
+Only `accept` writes to a record, and only `purge` removes one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import complain
+from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 from amplifier_hooks.escape import for_log
 
 if TYPE_CHECKING:
@@ -75,57 +79,72 @@ They do not when one of them was replaced by an older copy, or changed by somebo
 every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
 record first.
 """
+PURGE: Final = """Remove the records of chats that ended long ago.
+
+\b
+Examples:
+  amplifier-hooks audit purge
+  amplifier-hooks audit purge --older-than 12h --yes
+
+Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that chat was told
+to keep elsewhere.
+"""
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
     "truncated, or the record cannot be read; 2 it was called wrongly; 3 it is cannot tell."
 )
 READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
 
-FIRST_FILE: Final = typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)
-KEY: Final = typer.Option(
-    "--key",
-    metavar="KEY",
-    help="Pin this public key: a .pub file, or its text. May be given again.",
-    show_default=False,
-)
-LOG: Final = typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
-HEADS: Final = typer.Option(
-    "--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False
-)
-ANCHOR: Final = typer.Option(
-    "--anchor", metavar="FILE", help="Signed notes that were kept elsewhere. May be given again.", show_default=False
-)
-JSON: Final = typer.Option("--json", help="For programs.")
-HTML: Final = typer.Option("--html", help="A page that needs nothing else.")
-
 PAUSE: Final = 0.25
 """Seconds between two looks at a record that is followed."""
 
-Keys = Annotated[list[str] | None, KEY]
-Anchors = Annotated[list[Path] | None, ANCHOR]
+Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Pin this public key: a .pub file, or its text. May be given again.",
+        show_default=False,
+    ),
+]
+Heads = Annotated[
+    Path | None,
+    typer.Option("--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False),
+]
+Anchors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--anchor",
+        metavar="FILE",
+        help="Signed notes that were kept elsewhere. May be given again.",
+        show_default=False,
+    ),
+]
+LogId = Annotated[
+    str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
+]
+AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 
 @audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
 def verify(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     key: Keys = None,
-    heads: Annotated[Path | None, HEADS] = None,
+    heads: Heads = None,
     anchor: Anchors = None,
-    log: Annotated[str | None, LOG] = None,
-    json: Annotated[bool, JSON] = False,
-    html: Annotated[bool, HTML] = False,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
 ) -> None:
     """Print the report."""
     from amplifier_hooks.cli.audit import page, words
-    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
-    with readable():
-        found = RecordFiles(record)
-        report = verified(found, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         if html:
             say(page.page(report, name=found.path.name))
         else:
@@ -135,11 +154,11 @@ def verify(
 
 @audit_app.command("tail", help=TAIL, epilog=READING)
 def tail(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
-    json: Annotated[bool, JSON] = False,
+    json: AsJson = False,
 ) -> None:
     """Print the last lines."""
     from amplifier_hooks.cli.audit import words
@@ -155,7 +174,7 @@ def tail(
 
 @audit_app.command("show", help=SHOW, epilog=READING)
 def show(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     kind: Annotated[
         list[str] | None,
@@ -169,25 +188,22 @@ def show(
         typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
     ] = None,
     key: Keys = None,
-    heads: Annotated[Path | None, HEADS] = None,
+    heads: Heads = None,
     anchor: Anchors = None,
-    log: Annotated[str | None, LOG] = None,
-    json: Annotated[bool, JSON] = False,
-    html: Annotated[bool, HTML] = False,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
 ) -> None:
     """Print the lines that are wanted."""
     from amplifier_hooks.cli.audit import page, words
-    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
-    with readable():
-        found = RecordFiles(record)
-        report = verified(found, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
             say(page.page(report, name=found.path.name, entries=wanted))
-        else:
-            say(map(words.raw if json else words.whole, wanted))
+        elif not say(map(words.raw if json else words.whole, wanted)):
+            typer.echo(f"There is no such line; {words.there_are(found.lines())}", err=True)
         typer.echo(words.verdict(report), err=True)
 
 
@@ -197,45 +213,53 @@ def accept(
         Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
     ] = None,
     *,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            envvar="AMPLIFIER_HOOKS_STORE",
-            metavar="ADDRESS",
-            help="A SQLite file, or postgresql://...#schema; otherwise yours.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+    store: Store = None,
+    yes: Yes = False,
+    no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.deciding import agree
-    from amplifier_hooks.cli.approvals.desk import carried_out, complain
+    from amplifier_hooks.cli.approvals.desk import carried_out
     from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
 
     accepted = Accepted()
     while problem := carried_out(gone_on(record, store, accepted)):
         complain(str(problem))
-        if not yes:
-            agree("Go on all the same?", no_input=no_input)
+        confirm("Go on all the same?", yes=yes, no_input=no_input)
         accepted = accepted.and_also(problem)
     complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
 
 
-def verified(
-    record: RecordFiles, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
-) -> Report:
-    """What is found in the record, by what the options name."""
-    from amplifier_hooks.cli.audit.record import kept_heads, pinned, signed_notes
+@audit_app.command("purge", help=PURGE)
+def purge(
+    *,
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
+    yes: Yes = False,
+    no_input: NoInput = False,
+    json: AsJson = False,
+) -> None:
+    """Say how many there are, and remove them if the operator wants to."""
+    from amplifier_hooks.cli.approvals.deciding import seconds_of
+    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, records_removed
+    from amplifier_hooks.storage.place import state_folder
 
-    known = pinned(keys or ())
-    return record.verify(
-        known,
-        log,
-        None if heads is None else kept_heads(heads, record.log),
-        signed_notes(anchors or (), known),
-    )
+    found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
+    if found:
+        confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
+    count = records_removed(found)
+    say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
+
+
+@contextmanager
+def checked(
+    record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+) -> Iterator[tuple[RecordFiles, Report]]:
+    """The record, and what is found in it by what the options name; for as long as it can be read."""
+    from amplifier_hooks.cli.audit.record import RecordFiles, kept_heads, pinned, signed_notes
+
+    with readable():
+        found, known = RecordFiles(record), pinned(keys or ())
+        kept = None if heads is None else kept_heads(heads, found.log)
+        yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
 
 
 def one_form(*, json: bool, html: bool) -> None:
@@ -244,10 +268,13 @@ def one_form(*, json: bool, html: bool) -> None:
         raise typer.BadParameter("choose one of them", param_hint="--json and --html")
 
 
-def say(pieces: Iterable[str]) -> None:
-    """Print what was asked for, a line each."""
+def say(pieces: Iterable[str]) -> int:
+    """Print what was asked for, a line each, and return how many they were."""
+    count = 0
     for piece in pieces:
         typer.echo(piece)
+        count += 1
+    return count
 
 
 @contextmanager

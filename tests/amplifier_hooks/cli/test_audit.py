@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ from amplifier_hooks.cli import app, audit
 from amplifier_hooks.cli.audit import page as page_module
 from amplifier_hooks.cli.audit import words
 from amplifier_hooks.cli.audit.record import RecordFiles
+from amplifier_hooks.effects.audit.files import Files
 from amplifier_hooks.effects.audit.heads import HEADS, StoredHeads
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.ports import Head
@@ -176,12 +178,14 @@ def test_misuse(record: Path, tmp_path: Path) -> None:
     for arguments, said in (
         (["verify", tmp_path / "nothing.jsonl"], "nothing.jsonl is not there"),
         (["verify", record, "--key", "odd"], "'odd' is no verifier key"),
-        (["verify", record, "--key", tmp_path / "odd"], "'x' is no verifier key"),
+        (["verify", record, "--key", tmp_path / "odd"], "odd does not hold a verifier key: name the .pub file"),
         (["verify", record, "--key", tmp_path / "folder"], "Is a directory"),
         (["verify", record, "--anchor", tmp_path / "odd"], "does not hold signed notes"),
         (["verify", record, "--anchor", tmp_path / "nothing"], "No such file"),
         (["verify", record, "--heads", tmp_path / "nothing"], "nothing is not there"),
         (["verify", record, "--heads", tmp_path / "odd"], "--heads"),
+        (["verify", tmp_path / "folder"], "folder is a folder; name the record's first file in it"),
+        (["tail", record, "--lines", "-1"], "greater than or equal to 0"),
         (["verify", record, "--json", "--html"], "choose one of them"),
         (["show", record, "--json", "--html"], "choose one of them"),
     ):
@@ -191,10 +195,87 @@ def test_misuse(record: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_private_key_is_not_shown(record: Path) -> None:
+    """Whoever names the private half of the key is told which file to name, and its content is on no screen."""
+    private, secret = record.with_name("audit.key"), "MC4CAQAwBQYDK2VwBCIEIOAUJXV1g46ooi6CvTJkrX0V8I7jbntVTMaPSAJ8ZklA"
+    private.write_text(f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----\n")
+    told = run("verify", record, "--key", private)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert f"name the public one: {private}.pub" in re.sub(r"\s+", " ", told.stderr)
+    assert secret not in told.stderr
+    for text in (private.read_text(), private.read_text() + "x" * 5_000):
+        assert secret not in run("verify", record, "--key", text).stderr
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_kind_that_is_not_there(record: Path) -> None:
+    """Whoever asks for lines that are not there reads which there are."""
+    told = run("show", record, "--kind", "tool.deny")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "There is no such line; its kinds are approval.decided, " in told.stderr
+
+
+@pytest.fixture
+def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three records of chats, two of them old, and something else that is old as well."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "amplifier-hooks" / "chats"
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
+        (folder / f"{name}.jsonl").write_text("{}")
+    for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
+        os.utime(folder / f"{name}.jsonl", (1, 1))
+    (folder / f".{'a' * 32}.jsonl.lock").touch(0o600)
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    """The files there, by how they begin."""
+    return {path.name[:2] for path in folder.iterdir()}
+
+
+@pytest.mark.rule("CLI-6", "PKG-2")
+def test_purge(chats: Path) -> None:
+    """Old records of chats go as a whole, with what belonged to them; what is new, or none of ours, stays."""
+    told = run("purge", "--yes")
+    assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
+    assert names(chats) == {"cc", "mi"}
+    assert run("purge", "--older-than", "1s", "--json").stdout == '{"removed": 0}\n'
+
+
+@pytest.mark.rule("CLI-6")
+def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
+    """A record that somebody writes to stays, however long ago that was."""
+    held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
+    assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
+    os.close(held)
+    assert names(chats) == {"bb", ".b", "cc", "mi"}
+
+
+@pytest.mark.rule("CLI-3", "CLI-6")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nobody can be asked to confirm here"),
+        (["--no-input"], "with --yes nobody has to be"),
+        (["--older-than", "a month"], "'a month' is no time; write 90s, 30m, 12h or 7d"),
+    ],
+)
+def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
+    """Nothing goes without a yes, or with a time that is none."""
+    before = names(chats)
+    told = run("purge", *arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.split())
+    assert names(chats) == before
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
 def test_unreadable(record: Path) -> None:
     """A record that cannot be read is said on standard error, with exit code 1."""
     record.unlink()
-    record.mkdir()
+    os.mkfifo(record)
     for command in ("tail", "show"):
         told = run(command, record)
         assert told.exit_code == 1
