@@ -32,6 +32,7 @@ from agent_hooks import (
 from attrs import define, field, frozen
 
 from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.ending import at_end
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
@@ -89,6 +90,9 @@ class SessionInterceptor:
     _calls: dict[str, GuestCall] = field(factory=dict, init=False)
     _model: GuestModelCall | None = field(default=None, init=False)
     _answer: Any = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        at_end(self.session, "agent-hooks", self._end_turn)
 
     @_texts.default
     def _in_its_words(self) -> Texts[dict[str, Any]]:

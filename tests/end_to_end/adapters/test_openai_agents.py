@@ -313,6 +313,69 @@ async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
     assert ran == []
 
 
+@pytest.mark.parametrize("arguments", ["{no json", '["a"]', "1"])
+async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> None:
+    """A call whose arguments are no JSON object does not run, interrupts nothing, and the model reads that."""
+    ran: list[str] = []
+    odd, fine = calls("write", path="a"), calls("write", 2, path="b")
+    odd.arguments = arguments
+    model = ScriptedModel([[odd, fine], DONE])
+    async with SessionCoordinator(hooks=denying()) as session:
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+    assert result.final_output == "done"
+    assert ran == ["b"]
+    assert "InputNotFreezable" in told(model)
+
+
+async def test_a_call_in_a_run_of_the_hosts_own_is_given_up() -> None:
+    """Where the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
+    audit = CollectingAudit()
+    refusing: ToolInputGuardrail[Any] = ToolInputGuardrail(
+        lambda _data: ToolGuardrailFunctionOutput.raise_exception(), "theirs"
+    )
+    tool = a_tool([], tool_input_guardrails=[refusing])
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    async with SessionCoordinator(audit=audit) as session:
+        adapter = OpenAIAgents(session)
+        agent = adapter.agent(Agent(name="a", tools=[tool], model=model))
+        async with session.turn("go"):
+            with pytest.raises(AgentsException):
+                await Runner.run(agent, "go", run_config=adapter.config(QUIET))
+    assert audit.kinds.count("tool.cancelled") == 1
+
+
+async def test_several_calls_are_decided_about_each_for_itself(tmp_path: Path) -> None:
+    """Of several calls in one answer, one is denied and one waits; the others run once and are asked about once."""
+    ran: list[str] = []
+    asked: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        path = data["tool_input"]["path"]
+        asked.append(path)
+        if path == "b":
+            return HookResult.ask("Write it?", timeout=3600)
+        return HookResult.deny("not here") if path == "c" else None
+
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        adapter = OpenAIAgents(session)
+        model = ScriptedModel([[calls("write", number, path=path) for number, path in enumerate("abcd")], DONE])
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await adapter.run(agent, "go", run_config=QUIET)
+        assert sorted(ran) == ["a", "d"]
+        (waiting,) = await approvals.pending(ROBIN)
+        await approvals.decide(waiting.request.id, waiting.request.digest, waiting.request.options[0].id, ROBIN)
+        await adapter.resume(agent, result.to_state().to_string(), run_config=QUIET)
+    assert sorted(ran) == ["a", "b", "d"]
+    assert sorted(asked) == ["a", "b", "b", "c", "d"]
+    assert "not here" in told(model)
+
+
 async def test_a_streamed_run_is_inside() -> None:
     """A run of the host's own, streamed, passes the hooks as well; a denied model call ends it."""
     hooks = denying("write")

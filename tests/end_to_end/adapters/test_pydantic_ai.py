@@ -278,6 +278,9 @@ async def test_tools_out_of_reach_are_refused() -> None:
             await searching.run("go", capabilities=[own, NativeTool(WebSearchTool())])
         with pytest.raises(HookUsageError, match="'fax'"):
             await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[own])
+        settings: Any = {"openai_native_tools": [{"type": "web_search"}]}
+        with pytest.raises(HookUsageError, match="'openai_native_tools'"):
+            await Agent(scripted(read, None)).run("go", model_settings=settings, capabilities=[own])
         assert read == []
         allowed = SessionCapability(session, outside=["fax"])
         await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[allowed])
