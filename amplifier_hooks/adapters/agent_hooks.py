@@ -147,17 +147,21 @@ class SessionInterceptor:
         call = GuestCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admitted():
             return not_admitted(call)
+        earlier = self._calls.pop(call.id, None)
         self._calls[call.id] = call
+        if earlier is not None:  # nobody can tell any more what became of that one
+            await earlier.given_up()
         return transformed("$target", call.input) if call.input != about["args"] else Verdict.allow()
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """What a tool came to."""
-        call = self._calls.pop(context["tool_call"]["id"], None)
+        about = context["tool_call"]
+        call = self._calls.pop(about["id"], None)
         if call is None:
             return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it ran")
         result = context["tool_result"]
-        if freeze(context["tool_call"]["args"]) != freeze(call.input):
-            await call.raised(ToolFailed("it ran with other arguments than were decided about"))
+        if about["name"] != call.tool or freeze(about["args"]) != freeze(call.input):
+            await call.raised(ToolFailed("it ran otherwise than was decided about"))
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
             await call.raised(ToolFailed(str(result["value"])))
