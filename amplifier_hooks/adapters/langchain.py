@@ -152,7 +152,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _within_reach(self, request: ModelRequest[Any]) -> None:
         for tool in (*request.tools, *brought(request)):
-            if not isinstance(tool, dict) or "function" in tool:
+            if not isinstance(tool, dict) or tool.get("type") == "function":
                 continue
             name = str(tool.get("name") or tool.get("type"))
             if name not in self._outside:
@@ -272,14 +272,14 @@ def replaced(request: ToolCallRequest, result: Result | None, value: Any) -> Res
     if result is None or answer is None:
         return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
     own = answer.model_copy(update={"content": content, "artifact": None, "status": "success"})
-    whole: Result = put(own, answer, result)
+    whole: Result = exchanged(result, answer, own)
     return whole
 
 
-def put(own: ToolMessage, answer: ToolMessage, result: Result) -> Any:
+def exchanged(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
     """A result with one answer in the place of another."""
     if isinstance(result, list):
-        return [put(own, answer, one) for one in result]
+        return [exchanged(one, answer, own) for one in result]
     if not isinstance(result, Command):
         return own if result is answer else result
     update: Any = result.update
