@@ -494,8 +494,8 @@ async def test_a_summary_parts_no_call_from_its_result() -> None:
     """Where another middleware sums up the conversation, a text stands nowhere between a call and its result."""
     hooks = HookRegistry()
     hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
-    model = saying(["a"], ["b"], ["c"], ["d"], [])
-    shorter = SummarizationMiddleware(saying(*[[]] * 9), trigger=("messages", 5), keep=("messages", 2))
+    model = saying(["a", "b"], ["c"], ["d"], ["e"], [])
+    shorter = SummarizationMiddleware(saying(*[[]] * 9), trigger=("messages", 8), keep=("messages", 4))
     async with SessionCoordinator(hooks=hooks) as session:
         agent: Any = create_agent(model, [a_tool([])], middleware=[shorter, SessionMiddleware(session)])
         await agent.ainvoke(GO)
@@ -503,7 +503,7 @@ async def test_a_summary_parts_no_call_from_its_result() -> None:
     for read in map(json.loads, model.read):
         calls = [number for number, one in enumerate(read) if one["type"] == "ai" and one["tool_calls"]]
         assert all(read[number + 1]["type"] == "tool" for number in calls)
-    assert [sum(f"seen {path}" in read for read in model.read) for path in "abcd"] == [4, 3, 2, 1]
+    assert [sum(f"seen {path}" in read for read in model.read) for path in "abcde"] == [4, 4, 3, 2, 1]
 
 
 @pytest.mark.rule("DIA-9")
