@@ -155,6 +155,7 @@ async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
         assert after.target == masked
 
 
+@pytest.mark.rule("DIA-10")
 async def test_what_a_host_leaves_is_over() -> None:
     """A call whose id comes again, and one that is never reported, are on record as cancelled in the end."""
     audit = CollectingAudit()

@@ -170,7 +170,7 @@ class Callbacks:
         return await self.permitted(tool, name)
 
 
-@pytest.mark.rule("DIA-7")
+@pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("host", ["refuses", "fails"])
 async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
     """What the hooks let pass and the permissions did not is on record as cancelled, and nothing waits for it."""
@@ -192,7 +192,7 @@ async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
         assert audit.kinds.count("tool.cancelled") == 1
 
 
-@pytest.mark.rule("DIA-7")
+@pytest.mark.rule("DIA-10")
 async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
     """What was admitted and never reported is on record as cancelled when the session ends."""
     audit = CollectingAudit()

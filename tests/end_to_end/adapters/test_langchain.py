@@ -401,6 +401,7 @@ def statuses(hooks: HookRegistry) -> list[str]:
     return told
 
 
+@pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("fails", ["tool", "model"])
 async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
     """Where another middleware tries a call again, each try is decided about, and the turn ends when the run does."""
@@ -442,6 +443,7 @@ async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
     assert asked.count("llm:pre") == (3 if fails == "model" else 2)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> None:
     """A stream that is left early has a turn that is cancelled, and a run that fails one with an error."""
     hooks = HookRegistry()
@@ -490,6 +492,7 @@ async def test_several_answers_of_a_tool_stay() -> None:
     assert "more of b" in model.read[1]
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_summary_parts_no_call_from_its_result() -> None:
     """Where another middleware sums up the conversation, a text stands nowhere between a call and its result."""
     hooks = HookRegistry()

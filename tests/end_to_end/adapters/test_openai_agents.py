@@ -297,6 +297,7 @@ async def test_errors_of_tools_stay_with_the_sdk() -> None:
             await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
     """A call that was admitted, and that a guardrail of the host then refused, is on record as cancelled."""
     ran: list[str] = []
@@ -328,6 +329,7 @@ async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> Non
     assert "InputNotFreezable" in told(model)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_call_in_a_run_of_the_hosts_own_is_given_up() -> None:
     """Where the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
     audit = CollectingAudit()
