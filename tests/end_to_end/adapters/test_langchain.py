@@ -469,6 +469,19 @@ async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> Non
     assert told == ["cancelled", "error", "error", "completed"]
 
 
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """A hook that changes a prompt changes its text; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    hooks.gate("prompt:submit", name="guard")(lambda event, data: HookResult.modify({"prompt": "be careful"}))
+    picture = {"type": "image", "base64": "dot", "mime_type": "image/png"}
+    model = saying([])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [], middleware=[SessionMiddleware(session)])
+        await agent.ainvoke({"messages": [HumanMessage([{"type": "text", "text": "be quick"}, picture])]})
+    (read,) = json.loads(model.read[0])
+    assert read["content"] == [{"type": "text", "text": "be careful"}, picture]
+
+
 async def test_several_answers_of_a_tool_stay() -> None:
     """Where a tool answers with a list, its answer in there is what hooks see and replace; the rest of it stays."""
     hooks = HookRegistry()

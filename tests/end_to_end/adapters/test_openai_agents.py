@@ -314,6 +314,26 @@ async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
     assert ran == []
 
 
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """Hooks see and change the text of a prompt; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    seen: list[str] = []
+
+    @hooks.gate("prompt:submit", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["prompt"])
+        return HookResult.modify({"prompt": "be careful"})
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,dot"}
+    asked = {"role": "user", "content": [{"type": "input_text", "text": "be quick"}, picture]}
+    model = ScriptedModel([DONE])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await OpenAIAgents(session).run(Agent(name="a", model=model), [asked], run_config=QUIET)
+    assert seen == ["be quick"]
+    (read,) = model.calls[0].input
+    assert read["content"] == [{"type": "input_text", "text": "be careful"}, picture]
+
+
 @pytest.mark.parametrize("arguments", ["{no json", '["a"]', "1"])
 async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> None:
     """A call whose arguments are no JSON object does not run, interrupts nothing, and the model reads that."""
