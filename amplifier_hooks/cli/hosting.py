@@ -110,20 +110,21 @@ class Host:
         guests = Guests(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
         try:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(listening(create_app(guests, trouble), bound(self.socket)))
-                stack.callback(self.socket.unlink, missing_ok=True)
-                if self.port is not None:
-                    posting = create_app(guests, trouble, token=token())
-                    await stack.enter_async_context(listening(posting, loopback(self.port)))
+                # Hooks come first and go last: nobody is answered while some of them are not in force.
                 if self.hooks.files is not None:
                     following = asyncio.create_task(self.hooks.files.watch())
                     stack.callback(following.cancel)
                     stack.callback(self.hooks.registry.watch(tell_change))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
+                stack.push_async_callback(guests.close)
+                await stack.enter_async_context(listening(create_app(guests, trouble), bound(self.socket)))
+                stack.callback(self.socket.unlink, missing_ok=True)
+                if self.port is not None:
+                    posting = create_app(guests, trouble, token=token())
+                    await stack.enter_async_context(listening(posting, loopback(self.port)))
                 yield await trouble()
         finally:
-            await guests.close()
             await self.hooks.close()  # after the guests, whose sessions they hear of
             with suppress(LogUnavailable):  # said at the beginning, or when it happened
                 await log.close()

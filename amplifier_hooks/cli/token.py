@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+
+from amplifier_hooks.cli.serve import login
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,7 +28,8 @@ Examples:
   amplifier-hooks token list
   amplifier-hooks token revoke tok_0123456789ab
 
-The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own.
+The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own. Making a token
+and ending one is on record before it is done: --record, otherwise tokens.jsonl beside your other files.
 """
 CREATE: Final = """Make a token. It is printed once, and only its digest is kept.
 
@@ -60,6 +65,9 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+Record = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
+]
 Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Whose.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -74,17 +82,22 @@ def create(
         float | None, typer.Option(metavar="DAYS", help="How long it counts; otherwise until revoked.", min=0)
     ] = None,
     store: Store = None,
+    record: Record = None,
     as_json: AsJson = False,
 ) -> None:
     """One more."""
     from datetime import timedelta
 
-    from amplifier_hooks.server.access import InvalidToken
+    from amplifier_hooks.server.access import LONGEST_LIFE, InvalidToken
 
-    lifetime = None if days is None else timedelta(days=days)
+    if tenant == "":  # an empty variable of a script, most likely; and that token would see every tenant
+        raise typer.BadParameter("--tenant is empty; leave it out for a token of the system")
+    lifetime = None if days is None else timedelta(days=min(days, LONGEST_LIFE.days + 1))
     try:
         made, secret = _with(
-            store, lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime)
+            store,
+            lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=login()),
+            record=record or _own_record(),
         )
     except InvalidToken as problem:
         raise typer.BadParameter(str(problem)) from None
@@ -113,19 +126,31 @@ def revoke(
     token: Annotated[str, typer.Argument(metavar="ID", help="As `list` says it: tok_…", show_default=False)],
     *,
     store: Store = None,
+    record: Record = None,
 ) -> None:
     """No more."""
-    gone = _with(store, lambda tokens: tokens.revoke(token))
+    gone = _with(store, lambda tokens: tokens.revoke(token, by=login()), record=record or _own_record())
     if gone is None:
         typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
         raise typer.Exit(1)
     typer.echo(f"{gone.id} ({gone.name}) ended", err=True)
 
 
-def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]) -> T:
-    """Do something with the tokens of a store; what keeps it from being used is said, and ends the command."""
+def _own_record() -> Path:
+    """Where it is on record who made tokens, and who ended them."""
+    from amplifier_hooks.storage.place import own_folder
+
+    return own_folder() / "tokens.jsonl"
+
+
+def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
+    """Do something with the tokens of a store, on record if one is named.
+
+    What keeps the store or the record from being used is said, and ends the command.
+    """
     import asyncio
 
+    from amplifier_hooks.effects.audit import AuditLog, LogUnavailable, RecordUnavailable
     from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
     from amplifier_hooks.storage import StoreUnavailable
     from amplifier_hooks.storage.place import own_folder
@@ -133,11 +158,13 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]) -> T:
     from approval_backends.stores.address import database_at
 
     async def done() -> T:
-        await database.open()
-        try:
-            return await work(AccessTokens(database))
-        finally:
-            await database.close()
+        async with AsyncExitStack() as stack:
+            await database.open()
+            stack.push_async_callback(database.close)
+            log = None if record is None else AuditLog.open(record)
+            if log is not None:
+                stack.push_async_callback(log.close)
+            return await work(AccessTokens(database, record=log))
 
     try:
         database = database_at(store, "hooks.db", ACCESS_TABLES)
@@ -147,6 +174,9 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]) -> T:
         raise typer.BadParameter(str(problem)) from None
     try:
         return asyncio.run(done())
+    except (LogUnavailable, RecordUnavailable) as problem:
+        typer.echo(f"Nothing was done, for it cannot be put on record: {problem}", err=True)
+        raise typer.Exit(1) from None
     except (OSError, StoreUnavailable) as problem:
         typer.echo(f"The store cannot be used: {problem}", err=True)
         raise typer.Exit(1) from None

@@ -80,6 +80,7 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         self._sink = sink
         self._clock = SystemClock() if clock is None else clock
         self._opening: asyncio.Future[AuditSink] | None = None
+        self._closing: asyncio.Future[None] | None = None
 
     def points(self) -> tuple[Point, ...]:
         """A gate before tools, after all others, and every event."""
@@ -100,8 +101,20 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         await sink.write("outcome", facts, durable=event == SESSION_END or outcome.action == "deny")
 
     async def close(self) -> None:
-        """Finish the record. Twice is harmless; the next event opens it again."""
-        sink, self._sink, self._opening = self._sink, None, None
+        """Finish the record, also one that is just being opened. Twice is harmless; the next event opens it again.
+
+        Raises `LogUnavailable` when its end cannot be written. Cancelling it does not stop it.
+        """
+        if self._closing is None or self._closing.done():
+            sink, opening = self._sink, self._opening
+            self._sink = self._opening = None
+            self._closing = asyncio.ensure_future(self._finished(sink, opening))
+        await asyncio.shield(self._closing)
+
+    async def _finished(self, sink: AuditSink | None, opening: asyncio.Future[AuditSink] | None) -> None:
+        if sink is None and opening is not None:
+            await asyncio.wait({opening})  # a thread opens it, which nobody can stop
+            sink = opening.result() if opening.exception() is None else None
         if sink is not None:
             await sink.close()
 
@@ -111,11 +124,15 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
             return self._sink
         if self._opening is None or self._opening.done():
             self._opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
+        opening = self._opening
         try:
-            self._sink = await asyncio.shield(self._opening)
+            sink = await asyncio.shield(opening)
         except OSError as error:
             raise HookUnavailable(f"the record {self.settings.path!r:.200} cannot be opened: {error}") from error
-        return self._sink
+        if self._opening is not opening:
+            raise HookUnavailable(f"the record {self.settings.path!r:.200} was closed while it was being opened")
+        self._sink = sink
+        return sink
 
     def _opened(self) -> AuditSink:
         path = Path(self.settings.path)

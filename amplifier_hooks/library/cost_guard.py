@@ -17,7 +17,6 @@ this turn has used 1,100 tokens, and the limit is 1,000
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -27,15 +26,19 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
+from amplifier_hooks.library.book import Book, StorePlace, database_at
+from amplifier_hooks.library.cost_days import TABLES, Days, Usage
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.sessions import SESSIONS_KEPT, Once, PerSession
+from amplifier_hooks.library.sessions import Once, PerSession
 from amplifier_hooks.library.usage import tokens_of
 from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.storage import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from amplifier_hooks.ports import Clock
+    from amplifier_hooks.storage import Database, Migrations
 
 __all__ = ["CostGuard", "CostGuardSettings", "Price", "Usage"]
 
@@ -43,6 +46,9 @@ BEFORE: Final = 95
 AFTER: Final = 500
 
 MILLION: Final = 1_000_000
+
+MODELS_KEPT: Final = 16
+"""Models of one session that may be the one an answer does not name."""
 
 Money = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=20)]
 
@@ -70,19 +76,11 @@ class CostGuardSettings(HookSettings):
     )
     currency: str = Field(default="USD", max_length=16, description="what the prices are in; only for what is said")
     then: Literal["ask", "deny"] = Field(default="ask", description="what happens at a limit")
-
-
-@define
-class Usage:
-    """Tokens and what they cost."""
-
-    tokens: int = 0
-    money: Decimal = field(factory=Decimal)
-
-    def add(self, other: Usage) -> None:
-        """Count these as well."""
-        self.tokens += other.tokens
-        self.money += other.money
+    store: StorePlace | None = Field(
+        default=None,
+        description="where days are kept over a restart, and shared: a file, `:memory:`, `postgresql://…`; "
+        "empty, a file of yours; left out, nowhere",
+    )
 
 
 @define
@@ -93,6 +91,8 @@ class _Spent:
     turn: Usage = field(factory=Usage)
     number: object = None
     """Which turn that is."""
+    models: dict[str, None] = field(factory=dict)
+    """Those it was about to call, the last one last."""
 
     def at(self, turn: object) -> _Spent:
         """The same in this turn, which may be a new one."""
@@ -106,19 +106,30 @@ class CostGuard(ReadyMade[CostGuardSettings]):
 
     What was used is what the provider says in its answer. The call that reaches a limit is over by then, so a limit can
     be passed by the calls that are under way. Where money is limited, a model without a price counts as a limit that is
-    reached. Days are those of this process; it starts from nothing.
+    reached. An answer whose model has no name, or none with a price, costs what the dearest does of the models that its
+    session has called; of those without any, the dearest of all prices. Days are those of this process, which starts
+    from nothing, unless there is a `store`; a day that is limited and cannot be read there is a limit that is reached.
     """
 
     name = "cost_guard"
     Settings = CostGuardSettings
 
-    def __init__(self, settings: CostGuardSettings | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: CostGuardSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        database: Callable[[Migrations], Database] | None = None,
+    ) -> None:
         super().__init__(settings)
-        self._clock = clock or SystemClock()
-        self._sessions: PerSession[_Spent] = PerSession(_Spent)
-        self._days: OrderedDict[str, tuple[str, Usage]] = OrderedDict()
-        self._once = Once()
         limits = self.settings
+        self._book: Book | None = None
+        if database is not None or limits.store is not None:
+            self._book = Book(self.name, TABLES, database or database_at(limits.store or "", "costs.db"))
+        self._sessions: PerSession[_Spent] = PerSession(_Spent)
+        self._days = Days(clock or SystemClock(), self._book)
+        self._once = Once()
+        self._daily = limits.tokens_per_day is not None or limits.money_per_day is not None
         self._priced = any(
             one is not None for one in (limits.money_per_turn, limits.money_per_session, limits.money_per_day)
         )
@@ -134,11 +145,17 @@ class CostGuard(ReadyMade[CostGuardSettings]):
     def used(self, data: Mapping[str, Any]) -> dict[str, Usage]:
         """What the session of this payload has used: in its `turn`, in the `session`, and its tenant in the `day`."""
         spent = self._sessions.of(data).at(data.get("turn"))
-        return {"turn": spent.turn, "session": spent.session, "day": self._day(data)}
+        return {"turn": spent.turn, "session": spent.session, "day": self._days.known(_tenant(data))}
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        if self._book is not None:
+            await self._book.close()
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Let a model be called while nothing is used up."""
-        reached = next(self._reached(data), None)
+        self._called(data)
+        reached = await self._unknown(data) or next(self._reached(data), None)
         if reached is None:
             return CONTINUE
         what, reason = reached
@@ -154,20 +171,37 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         """Count what an answer says it used."""
         parts = tokens_of(data)
         if parts is None:
-            if not self._once.first(data, "usage"):
-                return CONTINUE
-            message = "The model's answer does not say what it used, so cost_guard cannot count it."
-            return HookResult.proceed(user_message=message, user_message_level="warning")
-        price = self._price(str(data.get("model")))
+            return self._told(data, "The model's answer does not say what it used, so cost_guard cannot count it.")
+        price, problem = self._priced_as(parts, data)
         usage = Usage(sum(parts.values()), _cost(parts, price) if price else Decimal(0))
-        for total in self.used(data).values():
-            total.add(usage)
-        return CONTINUE
+        spent = self._sessions.of(data).at(data.get("turn"))
+        spent.turn.add(usage)
+        spent.session.add(usage)
+        try:
+            await self._days.add(_tenant(data), usage)
+        except StoreUnavailable as error:
+            problem = f"cost_guard counts this day without its store, which cannot be written: {error}"
+        return self._told(data, problem) if problem else CONTINUE
 
     async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session; the day stays."""
         self._sessions.forget(data)
         self._once.forget(data)
+
+    def _told(self, data: Mapping[str, Any], problem: str) -> HookResult:
+        """Tell the user, once a session."""
+        if not self._once.first(data, problem):
+            return CONTINUE
+        return HookResult.proceed(user_message=problem, user_message_level="warning")
+
+    async def _unknown(self, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        """A day that is limited and cannot be read, and how to say so."""
+        if self._daily:
+            try:
+                await self._days.look(_tenant(data))
+            except StoreUnavailable as error:
+                return "day", f"nobody can say what this day has used: {error}"
+        return None
 
     def _reached(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Every limit that is reached, and how to say so."""
@@ -180,27 +214,45 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             if money is not None and usage.money >= money:
                 used = usage.money.quantize(Decimal("0.0001"))
                 yield f"money {span}", f"{whose} has cost {used} {currency}, and the limit is {money} {currency}"
-        model = str(data.get("model"))
+        model = _model(data)
         if self._priced and self._price(model) is None:
-            yield (
-                f"price {model}",
-                f"there is no price for {model[:80]!r}, so its cost cannot be limited; add it to prices",
-            )
+            what = f"for {model[:80]!r}" if model else "where no model is named"
+            yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"
 
-    def _day(self, data: Mapping[str, Any]) -> Usage:
-        tenant, today = str(data.get("tenant_id") or ""), self._clock.now().date().isoformat()
-        date, usage = self._days.pop(tenant, ("", Usage()))
-        if date != today:
-            usage = Usage()
-        self._days[tenant] = (today, usage)
-        if len(self._days) > SESSIONS_KEPT:
-            self._days.popitem(last=False)
-        return usage
+    def _called(self, data: Mapping[str, Any]) -> None:
+        """Remember which model a session is about to call."""
+        model, models = _model(data), self._sessions.of(data).models
+        if model:
+            models.pop(model, None)
+            models[model] = None
+        if len(models) > MODELS_KEPT:
+            del models[next(iter(models))]
+
+    def _priced_as(self, parts: Mapping[str, int], data: Mapping[str, Any]) -> tuple[Price | None, str]:
+        """The price of an answer; and what the user should know of it, if it is not that of the model it names."""
+        model = _model(data)
+        price = self._price(model)
+        if price is not None or not self.settings.prices:
+            return price, ""
+        called = [price for name in self._sessions.of(data).models if (price := self._price(name))]
+        dearest = max(called or self.settings.prices.values(), key=lambda price: _cost(parts, price))
+        named = f"names {model[:80]!r}, which has no price" if model else "does not say which model it is from"
+        which = "of the models this session has called" if called else "there is a price for"
+        return dearest, f"A model's answer {named}; cost_guard counts it as the dearest {which}."
 
     def _price(self, model: str) -> Price | None:
         prices = self.settings.prices
         exact = prices.get(model)
         return exact or next((price for name, price in prices.items() if fnmatchcase(model, name)), None)
+
+
+def _tenant(data: Mapping[str, Any]) -> str:
+    return str(data.get("tenant_id") or "")
+
+
+def _model(data: Mapping[str, Any]) -> str:
+    """The model of a call; empty where it is not named."""
+    return str(data.get("model") or "")
 
 
 def _cost(parts: Mapping[str, int], price: Price) -> Decimal:

@@ -7,7 +7,7 @@ label is a name somebody else makes up: no tool, no hook, no session, no user.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from attrs import field, frozen
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Outcome
 
-__all__ = ["MEASURES", "OTHER", "Measure", "Reading"]
+__all__ = ["MEASURES", "OTHER", "Happened", "Measure", "Reading"]
 
 Reading = tuple[float, Mapping[str, str]]
 """A number, and its labels as Prometheus has them."""
@@ -31,62 +31,81 @@ SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 TOKENS: Final = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
 
 
-@frozen(kw_only=True)
+LONGEST: Final = 1e12
+"""Milliseconds; what is longer, or no number, is no duration of anything that happened here."""
+
+
+class Happened(NamedTuple):
+    """One event, as an observer is told of it."""
+
+    event: str
+    data: Mapping[str, Any]
+    outcome: Outcome
+
+    @property
+    def label(self) -> str:
+        """The event as a label."""
+        return self.event if events.find(self.event) is not None else OTHER
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, where it says so."""
+        spent = self.data.get("duration_ms")
+        if isinstance(spent, bool) or not isinstance(spent, int | float) or not 0 <= spent <= LONGEST:
+            return None
+        return spent / 1e3
+
+
+@frozen
 class Measure:
     """One thing that is measured."""
 
+    kind: Literal["counter", "histogram"]
     prometheus: str
     telemetry: str
-    kind: Literal["counter", "histogram"]
+    about: str
     unit: str
     """As OpenTelemetry writes it: `s`, `{event}`."""
-    about: str
-    labels: Mapping[str, str] = field(factory=dict)
+    labels: Mapping[str, str]
     """By Prometheus' name, OpenTelemetry's."""
+    read: Callable[[Happened], Iterator[Reading]]
+    """What there is to measure in one event."""
+    buckets: tuple[float, ...] = ()
     fixed: Mapping[str, str] = field(factory=dict)
     """What OpenTelemetry wants besides, and is always the same."""
-    buckets: tuple[float, ...] = ()
-    read: Callable[[str, Mapping[str, Any], Outcome], Iterator[Reading]]
-    """What there is to measure in one event."""
 
 
-def _event(name: str) -> str:
-    return name if events.find(name) is not None else OTHER
+def _events(seen: Happened) -> Iterator[Reading]:
+    yield 1, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _events(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    yield 1, {"event": _event(name), "action": outcome.action}
+def _chains(seen: Happened) -> Iterator[Reading]:
+    if seen.outcome.ran:
+        yield seen.outcome.total_duration_ms / 1e3, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _chains(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    if outcome.ran:
-        yield outcome.total_duration_ms / 1e3, {"event": _event(name), "action": outcome.action}
+def _failures(seen: Happened) -> Iterator[Reading]:
+    for answer in seen.outcome.failures:
+        yield 1, {"event": seen.label, "status": answer.status}
 
 
-def _failures(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    for answer in outcome.failures:
-        yield 1, {"event": _event(name), "status": answer.status}
+def _injections(seen: Happened) -> Iterator[Reading]:
+    if seen.outcome.injections:
+        yield len(seen.outcome.injections), {"event": seen.label}
 
 
-def _injections(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    if outcome.injections:
-        yield len(outcome.injections), {"event": _event(name)}
+def _tools(seen: Happened) -> Iterator[Reading]:
+    if seen.event in TOOL_ENDS and seen.seconds is not None:
+        yield seen.seconds, {"status": TOOL_ENDS[seen.event]}
 
 
-def _tools(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    spent = data.get("duration_ms")
-    if name in TOOL_ENDS and isinstance(spent, int | float):
-        yield spent / 1e3, {"status": TOOL_ENDS[name]}
+def _approvals(seen: Happened) -> Iterator[Reading]:
+    if seen.event in DECISIONS:
+        yield seen.seconds or 0.0, {"decision": DECISIONS[seen.event]}
 
 
-def _approvals(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    spent = data.get("duration_ms")
-    if name in DECISIONS:
-        yield spent / 1e3 if isinstance(spent, int | float) else 0.0, {"decision": DECISIONS[name]}
-
-
-def _tokens(name: str, data: Mapping[str, Any], outcome: Outcome) -> Iterator[Reading]:  # noqa: ARG001  # as all
-    used = tokens_of(data) if name == events.LLM_POST else None
+def _tokens(seen: Happened) -> Iterator[Reading]:
+    used = tokens_of(seen.data) if seen.event == events.LLM_POST else None
     for kind, count in (used or {}).items():
         if count or kind in ("input", "output"):
             yield count, {"type": kind}
@@ -101,75 +120,28 @@ DECISIONS: Final = {
 
 _EVENT: Final = {"event": "amplifier.hook.event"}
 _ACTION: Final = {**_EVENT, "action": "amplifier.hook.action"}
+_STATUS: Final = {**_EVENT, "status": "error.type"}
+_TOOL: Final = {"status": "amplifier.tool.status"}
+_DECISION: Final = {"decision": "amplifier.approval.decision"}
+_TOKEN: Final = {"type": "gen_ai.token.type"}
+_RUN_TOOL: Final = {"gen_ai.operation.name": "execute_tool"}
+_CHAT: Final = {"gen_ai.operation.name": "chat"}
 
+# fmt: off
 MEASURES: Final = (
-    Measure(
-        prometheus="amplifier_events",
-        telemetry="amplifier.events",
-        kind="counter",
-        unit="{event}",
-        about="Events, by what their hooks came to.",
-        labels=_ACTION,
-        read=_events,
-    ),
-    Measure(
-        prometheus="amplifier_hooks_duration_seconds",
-        telemetry="amplifier.hooks.duration",
-        kind="histogram",
-        unit="s",
-        about="Time that all hooks of one event took.",
-        labels=_ACTION,
-        buckets=SECONDS,
-        read=_chains,
-    ),
-    Measure(
-        prometheus="amplifier_hook_failures",
-        telemetry="amplifier.hook.failures",
-        kind="counter",
-        unit="{failure}",
-        about="Answers of hooks that were none: errors, timeouts, invalid ones.",
-        labels={**_EVENT, "status": "error.type"},
-        read=_failures,
-    ),
-    Measure(
-        prometheus="amplifier_injections",
-        telemetry="amplifier.injections",
-        kind="counter",
-        unit="{injection}",
-        about="Texts that hooks wanted before the model.",
-        labels=_EVENT,
-        read=_injections,
-    ),
-    Measure(
-        prometheus="amplifier_tool_duration_seconds",
-        telemetry="gen_ai.execute_tool.duration",
-        kind="histogram",
-        unit="s",
-        about="Time that tools took.",
-        labels={"status": "amplifier.tool.status"},
-        fixed={"gen_ai.operation.name": "execute_tool"},
-        buckets=SECONDS,
-        read=_tools,
-    ),
-    Measure(
-        prometheus="amplifier_approval_wait_seconds",
-        telemetry="amplifier.approval.wait",
-        kind="histogram",
-        unit="s",
-        about="Time until somebody decided, or nobody did.",
-        labels={"decision": "amplifier.approval.decision"},
-        buckets=SECONDS,
-        read=_approvals,
-    ),
-    Measure(
-        prometheus="amplifier_model_tokens",
-        telemetry="gen_ai.client.token.usage",
-        kind="histogram",
-        unit="{token}",
-        about="Tokens of model calls, as the provider counts them.",
-        labels={"type": "gen_ai.token.type"},
-        fixed={"gen_ai.operation.name": "chat"},
-        buckets=TOKENS,
-        read=_tokens,
-    ),
+    Measure("counter", "amplifier_events", "amplifier.events",
+            "Events, by what their hooks came to.", "{event}", _ACTION, _events),
+    Measure("histogram", "amplifier_hooks_duration_seconds", "amplifier.hooks.duration",
+            "Time that all hooks of one event took.", "s", _ACTION, _chains, SECONDS),
+    Measure("counter", "amplifier_hook_failures", "amplifier.hook.failures",
+            "Answers of hooks that were none: errors, timeouts, invalid ones.", "{failure}", _STATUS, _failures),
+    Measure("counter", "amplifier_injections", "amplifier.injections",
+            "Texts that hooks wanted before the model.", "{injection}", _EVENT, _injections),
+    Measure("histogram", "amplifier_tool_duration_seconds", "gen_ai.execute_tool.duration",
+            "Time that tools took.", "s", _TOOL, _tools, SECONDS, _RUN_TOOL),
+    Measure("histogram", "amplifier_approval_wait_seconds", "amplifier.approval.wait",
+            "Time until somebody decided, or nobody did.", "s", _DECISION, _approvals, SECONDS),
+    Measure("histogram", "amplifier_model_tokens", "gen_ai.client.token.usage",
+            "Tokens of model calls, as the provider counts them.", "{token}", _TOKEN, _tokens, TOKENS, _CHAT),
 )
+# fmt: on

@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.library.measures import MEASURES
+from amplifier_hooks.library.measures import MEASURES, Happened
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ class MetricsSettings(HookSettings):
 
 
 class Metrics(ReadyMade[MetricsSettings]):
-    """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry."""
+    """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry.
+
+    Raises `InvalidHookSettings` when a library is missing that the settings ask for.
+    """
 
     name = "metrics"
     Settings = MetricsSettings
@@ -71,6 +74,10 @@ class Metrics(ReadyMade[MetricsSettings]):
         self._prometheus = prometheus
         self._telemetry = telemetry
         self._takers: list[tuple[Measure, list[Any]]] | None = None
+        if self.settings.prometheus:
+            _client()
+        if self.settings.opentelemetry:
+            _meters()
 
     def points(self) -> tuple[Point, ...]:
         """Every event."""
@@ -85,8 +92,9 @@ class Metrics(ReadyMade[MetricsSettings]):
         """Measure what there is to measure."""
         if self._takers is None:
             self._takers = [(measure, self._ways(measure)) for measure in MEASURES]
+        seen = Happened(event, data, outcome)
         for measure, takers in self._takers:
-            for number, labels in measure.read(event, data, outcome):
+            for number, labels in measure.read(seen):
                 for take in takers:
                     take(number, labels)
 
@@ -117,6 +125,16 @@ def _client() -> Any:
     return prometheus_client
 
 
+def _meters() -> Any:
+    try:
+        from opentelemetry import metrics
+    except ModuleNotFoundError:
+        raise InvalidHookSettings(
+            "metrics", ("OpenTelemetry is not installed; install amplifier-hooks[otel], or set opentelemetry: false",)
+        ) from None
+    return metrics
+
+
 def _for_prometheus(client: Any, registry: Any, measure: Measure) -> Any:
     there = _COLLECTED.setdefault(registry, {})
     collector = there.get(measure.prometheus)
@@ -134,13 +152,7 @@ def _for_prometheus(client: Any, registry: Any, measure: Measure) -> Any:
 
 
 def _for_telemetry(provider: Any, measure: Measure) -> Any:
-    try:
-        from opentelemetry import metrics
-    except ModuleNotFoundError:
-        raise InvalidHookSettings(
-            "metrics", ("OpenTelemetry is not installed; install amplifier-hooks[otel], or set opentelemetry: false",)
-        ) from None
-    meter = (metrics.get_meter_provider() if provider is None else provider).get_meter(SCOPE)
+    meter = (_meters().get_meter_provider() if provider is None else provider).get_meter(SCOPE)
     about = {"unit": measure.unit, "description": measure.about}
     if measure.kind == "counter":
         add = meter.create_counter(measure.telemetry, **about).add

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.definitions.model import tenant_id_or_error
+from amplifier_hooks.effects.audit.errors import RecordUnavailable
+from amplifier_hooks.effects.audit.recorder import NoRecord
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.storage import Migrations, Script, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from amplifier_hooks.ports import Clock
+    from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.storage import Database, Row
 
 __all__ = ["ACCESS_TABLES", "SCOPES", "AccessToken", "AccessTokens", "InvalidToken"]
@@ -43,6 +46,8 @@ IMPLIED: Final = {"hooks:admin": ("hooks:manage", "hooks:read"), "approvals:deci
 PREFIX: Final = "ahk_"
 SECRET_BYTES: Final = 32
 LONGEST_SECRET: Final = 128
+LONGEST_NAME: Final = 100
+LONGEST_LIFE: Final = timedelta(days=3_660)
 
 ACCESS_TABLES: Final = Migrations(
     component="access",
@@ -90,20 +95,27 @@ class AccessToken:
 
 
 class AccessTokens:
-    """The tokens of a store. All methods raise `StoreUnavailable` when it cannot be used."""
+    """The tokens of a store. All methods raise `StoreUnavailable` when it cannot be used.
 
-    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+    What makes or ends one is in the `record` before it happens, and does not happen without it.
+    """
+
+    def __init__(self, database: Database, clock: Clock | None = None, *, record: AuditSink | None = None) -> None:
         self._database = database
         self._clock = clock or SystemClock()
+        self._record = record or NoRecord()
 
     async def create(
-        self, name: str, *, scopes: Iterable[str], tenant: str = "", lifetime: timedelta | None = None
+        self, name: str, *, scopes: Iterable[str], tenant: str = "", lifetime: timedelta | None = None, by: str = ""
     ) -> tuple[AccessToken, str]:
         """Make a token. The text returned with it is the only copy there will ever be.
 
-        Raises `InvalidToken` for scopes nobody knows, and for the system's scope together with a tenant.
+        Raises `InvalidToken` for scopes nobody knows, for the system's scope together with a tenant, and for a name, a
+        tenant or a lifetime that is none; `RecordUnavailable`, when nothing was made. `by` is who the record says did
+        it.
         """
         token = self._made(name, frozenset(scopes), tenant, lifetime)
+        await self._note("token.created", token, by)
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         ends = None if token.expires is None else _micros(token.expires)
         said = " ".join(sorted(token.scopes))
@@ -123,9 +135,31 @@ class AccessTokens:
         """All of them, or one tenant's, oldest first; those that ended included."""
         return [_token(row) for row in await self._database.fetch(ALL, tenant)]
 
-    async def revoke(self, token_id: str) -> AccessToken | None:
-        """End a token for good, from the next request on. Returns it; None if there is none. Twice is harmless."""
+    async def revoke(self, token_id: str, *, by: str = "") -> AccessToken | None:
+        """End a token for good, from the next request on. Returns it; None if there is none. Twice is harmless.
+
+        Raises `RecordUnavailable`; the token is in force then as before.
+        """
+        rows = await self._database.fetch(BY_ID, token_id)
+        if not rows:
+            return None
+        await self._note("token.revoked", _token(rows[0]), by)
         return await self._database.run(self._revoke(token_id))
+
+    async def _note(self, kind: str, token: AccessToken, by: str) -> None:
+        facts = {
+            "time": stamp(self._clock),
+            "by": by,
+            "bearer": token.id,  # under the name of a secret it would be hidden
+            "name": token.name,
+            "tenant": token.tenant,
+            "scopes": sorted(token.scopes),
+            "expires": token.expires and token.expires.isoformat(),
+        }
+        try:
+            await self._record.write(kind, facts, durable=True)
+        except Exception as error:
+            raise RecordUnavailable(error) from error
 
     def _revoke(self, token_id: str) -> Script[AccessToken | None]:
         yield Statement(REVOKE, (token_id, _micros(self._clock.now())))
@@ -139,10 +173,20 @@ class AccessTokens:
             raise InvalidToken(f"{wrong}; there are {', '.join(SCOPES)}")
         if tenant and "hooks:admin" in scopes:
             raise InvalidToken("hooks:admin is about the system's hooks, and a tenant's token cannot have it")
-        if not all(text.isascii() and text.isprintable() for text in (name, tenant)) or not name.strip():
-            raise InvalidToken("the name of a token, or of its tenant, is plain printable ASCII, and not empty")
-        if lifetime is not None and lifetime <= timedelta():
-            raise InvalidToken("a token that ends before it begins opens nothing")
+        if not (name.isascii() and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME):
+            raise InvalidToken(
+                f"the name of a token is plain printable ASCII, at most {LONGEST_NAME} characters, "
+                "without blanks around it, and not empty"
+            )
+        try:
+            tenant_id_or_error(tenant)
+        except ValueError as problem:
+            raise InvalidToken(str(problem)) from None
+        if lifetime is not None and not timedelta() < lifetime <= LONGEST_LIFE:
+            raise InvalidToken(
+                f"a token lasts longer than no time, and at most {LONGEST_LIFE.days:,} days; "
+                "without a lifetime it lasts until it is revoked"
+            )
         now = self._clock.now()
         ends = None if lifetime is None else now + lifetime
         return AccessToken(

@@ -209,7 +209,7 @@ async def _noted(record: AuditSink, caller: Caller, request_id: str, verdict: An
         "time": stamp(SystemClock()),
         "tenant": caller.tenant,
         "by": caller.name,
-        "token": caller.token.id,
+        "bearer": caller.token.id,
         "request": request_id,
         "digest": verdict.digest,
         "option": verdict.option,

@@ -180,7 +180,7 @@ class HookKeeper:
             "time": stamp(self.clock),
             "tenant": definition.tenant_id,
             "by": caller.name,
-            "token": caller.token.id,
+            "bearer": caller.token.id,
             "hook": definition.name,
             "hook_id": definition.hook_id,
             "before": change.before and change.before.digest,

@@ -97,7 +97,7 @@ async def managed(
     )
     retention = timedelta(hours=settings.hooks_execution_log_retention_hours)
     recorder = ExecutionRecorder(executions, retention=retention, clock=clock)
-    tokens = AccessTokens(database, clock)
+    tokens = AccessTokens(database, clock, record=record)
     admission, meter = Admission(tokens), Meter()
     meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(recorder.lost))
     meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))

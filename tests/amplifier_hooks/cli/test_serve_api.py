@@ -69,4 +69,5 @@ def test_the_api_is_served(tmp_path: Path) -> None:
     lines = (tmp_path / "state" / "amplifier-hooks" / "record.jsonl").read_text().splitlines()
     made_of = [record["facts"] for record in map(json.loads, lines) if record["kind"] == "definition.created"]
     assert [(facts["by"], facts["tenant"]) for facts in made_of] == [("ci", "acme")]
+    assert made_of[0]["bearer"].startswith("tok_")  # which token it was can be read
     assert "acme" in run("token", "list")

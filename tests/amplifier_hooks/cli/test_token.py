@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,6 +11,13 @@ from typer.testing import CliRunner, Result
 from amplifier_hooks.cli import app
 from amplifier_hooks.server.access import ACCESS_TABLES, AccessToken, AccessTokens
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for what is kept of ones own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
 
 
 @pytest.fixture
@@ -85,3 +93,62 @@ def test_what_cannot_be(store: Path, arguments: list[str], code: int) -> None:
 def test_an_empty_list(store: Path) -> None:
     """Where there is none, it says how to make one."""
     assert "token create" in run("list").stderr
+
+
+@pytest.mark.rule("API-6")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ci", "--tenant", ""],
+        ["ci", "--tenant", "my team"],
+        ["ci", "--tenant", "../other"],
+        ["ci", "--days", "1e300"],
+        ["ci", "--days", "inf"],
+        ["ci", "--days", "0"],
+        [" ci"],
+        ["x" * 101],
+    ],
+)
+def test_tokens_nobody_means(store: Path, arguments: list[str]) -> None:
+    """An empty tenant is no token of the system's; what no hook could belong to, or never ends, is refused."""
+    result = run("create", *arguments, "--scope", "hooks:read")
+    assert result.exit_code == 2
+    assert not result.stdout
+    assert "Traceback" not in result.stderr
+    assert "no tokens" in run("list").stderr
+
+
+def records(path: Path, kind: str) -> list[dict[str, Any]]:
+    """What is on record of one kind."""
+    return [one["facts"] for one in map(json.loads, path.read_text().splitlines()) if one["kind"] == kind]
+
+
+@pytest.mark.rule("API-6", "API-12")
+def test_tokens_are_on_record(store: Path, own_state: Path) -> None:
+    """Who made a token and who ended one can be proved, and the record never has the token itself."""
+    secret = run("create", "ci", "--tenant", "acme", "--scope", "hooks:manage").stdout.strip()
+    token = bearer(store, secret)
+    assert token is not None
+    run("revoke", token.id)
+    path = own_state / "amplifier-hooks" / "tokens.jsonl"
+    (made,), (ended,) = records(path, "token.created"), records(path, "token.revoked")
+    assert made["bearer"] == ended["bearer"] == token.id
+    assert (made["name"], made["tenant"], made["scopes"]) == ("ci", "acme", ["hooks:manage"])
+    assert made["by"]
+    assert secret not in path.read_text()
+    checked = CliRunner().invoke(app, ["audit", "verify", str(path)])
+    assert "Nothing contradicts it" in checked.output
+
+
+@pytest.mark.rule("API-6", "API-12")
+def test_without_a_record_there_is_no_token(store: Path) -> None:
+    """Where it cannot be put on record, none is made and none is ended."""
+    secret = run("create", "ci", "--scope", "hooks:read").stdout.strip()
+    token = bearer(store, secret)
+    assert token is not None
+    for arguments in (["create", "other", "--scope", "hooks:read"], ["revoke", token.id]):
+        result = run(*arguments, "--record", "/dev/null/tokens.jsonl")
+        assert result.exit_code == 1
+        assert not result.stdout
+    assert bearer(store, secret) is not None
+    assert len(json.loads(run("list", "--json").stdout)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -107,3 +108,22 @@ async def test_odd_input() -> None:
     AuditLogHook(sink=sink).register(registry)
     assert not (await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"x": float("nan")}})).denied
     assert sink.facts("tool.deciding")[0]["digest"] is None
+
+
+async def test_closed_while_opening(tmp_path: Path) -> None:
+    """A record that is closed while it is being opened is closed in the end, whoever gave up waiting for that."""
+    path, registry = tmp_path / "record.jsonl", HookRegistry()
+    hook = AuditLogHook(AuditLogSettings(path=str(path)))
+    hook.register(registry)
+    for gives_up in (False, True):
+        deciding = asyncio.ensure_future(registry.decide("tool:pre", {"tool_name": "Read", "tool_input": {}}))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(hook.close())
+        await asyncio.sleep(0)
+        if gives_up:
+            closing.cancel()
+        assert (await deciding).denied
+        await asyncio.wait({closing})
+        await hook.close()
+        assert lines(path)[-1][0] == "log.checkpoint"
+        await AuditLog.open(path).close()

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +87,59 @@ async def test_a_model_without_a_price() -> None:
     assert not (await call(registry, model="large")).denied
     _, registry, _ = spending(tokens_per_day=5, then="deny")
     assert not (await call(registry, model="huge")).denied
+
+
+@pytest.mark.parametrize(
+    ("called", "model", "money"),
+    [
+        (["small-1"], None, "3"),
+        (["small-1", "large"], None, "15"),
+        ([], None, "15"),
+        (["small-1"], "unheard-of", "3"),
+        (["large"], "small-1", "3"),
+    ],
+)
+async def test_an_answer_without_a_price(called: list[str], model: str | None, money: str) -> None:
+    """An answer whose model nobody knows costs what the dearest the session called does; the user is told once."""
+    guard, registry, _ = spending(money_per_session=1_000, prices=PRICES)
+    for name in called:
+        await call(registry, model=name)
+    messages = [(await answer(registry, {"input_tokens": 1_000_000}, model=model)).user_message for _ in range(2)]
+    assert guard.used({"session_id": "s"})["session"].money == 2 * Decimal(money)
+    assert (messages[0] is None) == (model == "small-1")
+    assert "counts it as the dearest" in (messages[0] or "counts it as the dearest")
+    assert messages[1] is None
+
+
+async def test_a_day_over_a_restart(tmp_path: Path) -> None:
+    """With a store a day goes on where another process, or the one before, left it; a new day begins from nothing."""
+    place = str(tmp_path / "costs.db")
+    settings = {"tokens_per_day": 20, "money_per_day": 1, "prices": PRICES, "store": place, "then": "deny"}
+    first, registry, _ = spending(**settings)
+    await answer(registry, {"input_tokens": 12})
+    second, elsewhere, clock = spending(**settings)
+    assert not (await call(elsewhere)).denied
+    await answer(elsewhere, {"output_tokens": 8})
+    assert (await call(registry)).reason == "this day has used 20 tokens, and the limit is 20"
+    assert first.used({})["day"].money * 1_000_000 == 12 * 3 + 8 * 15
+    clock.advance(3_600)
+    assert not (await call(elsewhere)).denied
+    for guard in (first, second):
+        await guard.close()
+        await guard.close()
+
+
+async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
+    """While the store cannot be had, a limited day is a limit that is reached, and what is used is not forgotten."""
+    place = tmp_path / "folder"
+    place.mkdir()
+    guard, registry, _ = spending(tokens_per_day=20, store=str(place), then="deny")
+    said = [(await answer(registry, {"input_tokens": 5})).user_message for _ in range(2)]
+    assert "counts this day without its store" in (said[0] or "")
+    assert guard.used({})["day"].tokens == 10
+    assert "nobody can say what this day has used" in ((await call(registry)).reason or "")
+    _, registry, _ = spending(tokens_per_session=20, store=str(place), then="deny")
+    assert not (await call(registry)).denied
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.library import Metrics
 from amplifier_hooks.library.measures import MEASURES
 from amplifier_hooks.library.metrics import MetricsSettings
@@ -169,15 +171,27 @@ async def test_no_secrets(collectors: Any) -> None:
     assert canary not in str(by_telemetry(reader))
 
 
-async def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an extra is missing, the error names it."""
-    from amplifier_hooks.errors import InvalidHookSettings
-
+def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an extra is missing, the hook cannot be made, and the error names it."""
     for module, extra in (("prometheus_client", "server"), ("opentelemetry", "otel")):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
-        hook = Metrics(MetricsSettings(prometheus=extra == "server", opentelemetry=extra == "otel"))
+        monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(InvalidHookSettings, match=rf"amplifier-hooks\[{extra}\]"):
-            await hook.watch("session:start", {}, await HookRegistry().emit("session:start", {}))
+            Metrics.from_config({"prometheus": extra == "server", "opentelemetry": extra == "otel"})
+
+
+@pytest.mark.parametrize("spent", [float("nan"), float("inf"), -1.0, True, 10**400, "5", None])
+async def test_odd_durations(collectors: Any, spent: object) -> None:
+    """A duration that is no time is not measured, and spoils no sum; an approval is counted all the same."""
+    _, reader, hook = collectors
+    registry = HookRegistry()
+    hook.register(registry)
+    for event in ("tool:post", "tool:error", "approval:granted"):
+        outcome = await registry.emit(event, {"duration_ms": spent})
+        assert not outcome.failures
+    samples = by_prometheus(hook.text())
+    assert ("amplifier_tool_duration_seconds_count", (("status", "ok"),)) not in samples
+    assert samples["amplifier_approval_wait_seconds_sum", (("decision", "granted"),)] == 0
+    assert not [point for (name, _), point in by_telemetry(reader).items() if name == "gen_ai.execute_tool.duration"]
 
 
 async def test_side_by_side(collectors: Any) -> None:
