@@ -26,7 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
 from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookUsageError
 
@@ -145,7 +145,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         async def step() -> ModelResponse[Any]:
             texts = await self._texts.among(given)
             outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
-            response: ModelResponse[Any] = answered(outcome)
+            response: ModelResponse[Any] = answer_of(outcome)
             return response
 
         return await self._within(step())

@@ -35,7 +35,7 @@ from agents import (
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
 from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.guestcall import GuestCall
@@ -354,7 +354,7 @@ class InsideModel(Model):
 
         given = await self._given(items, options)
         outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     async def stream_response(
@@ -376,7 +376,7 @@ class InsideModel(Model):
         async for piece in stream:
             yield piece
         if stream.outcome is not None:
-            answered(stream.outcome)
+            answer_of(stream.outcome)
 
     async def _given(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""

@@ -25,7 +25,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.action import freeze
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SessionCapability(AbstractCapability[Any]):
 
         texts, model = await self._texts.among(given), request_context.model.model_name
         outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------------
