@@ -151,7 +151,8 @@ class SessionInterceptor:
         self._calls[call.id] = call
         if earlier is not None:  # nobody can tell any more what became of that one
             await earlier.given_up()
-        return transformed("$target", call.input) if call.input != about["args"] else Verdict.allow()
+        changed_by_us = freeze(call.input) != freeze(about["args"])  # True is not 1 there
+        return transformed("$target", call.input) if changed_by_us else Verdict.allow()
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """What a tool came to."""

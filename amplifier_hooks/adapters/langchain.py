@@ -26,7 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
 from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookUsageError
 
@@ -88,7 +88,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             await self._over()
         begun(turn)
         if turn.outcome.modified and asked is not None:
-            return {"messages": [asked.model_copy(update={"content": turn.prompt})]}
+            return {"messages": [asked.model_copy(update={"content": with_text(asked.content, turn.prompt)})]}
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Any) -> None:  # noqa: ARG002
@@ -145,7 +145,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         async def step() -> ModelResponse[Any]:
             texts = await self._texts.among(given)
             outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
-            response: ModelResponse[Any] = answered(outcome)
+            response: ModelResponse[Any] = answer_of(outcome)
             return response
 
         return await self._within(step())
@@ -307,3 +307,10 @@ def name_of(model: Any) -> str:
 def text_of(one: BaseMessage | None) -> str:
     """The text of a message."""
     return "" if one is None else str(one.text)
+
+
+def with_text(content: Any, text: str) -> Any:
+    """A message's content with this text; pictures and the like stay."""
+    parts = [] if isinstance(content, str) else content
+    others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    return [{"type": "text", "text": text}, *others] if others else text

@@ -35,7 +35,7 @@ from agents import (
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
 from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.guestcall import GuestCall
@@ -89,10 +89,11 @@ class OpenAIAgents:
         """
         items = as_items(given)
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
-        prompt = asked.get("content", "")
-        async with self.session.turn(prompt if isinstance(prompt, str) else json.dumps(prompt)) as turn:
+        content = asked.get("content", "")
+        async with self.session.turn(text_of(content)) as turn:
             if begun(turn).outcome.modified:
-                items = [{**one, "content": turn.prompt} if one is asked else one for one in items]
+                changed = {**asked, "content": with_text(content, turn.prompt)}
+                items = [changed if one is asked else one for one in items]
             result = await self._run_in(self.agent(agent), items, run_config, options)
             turn.response = result.final_output
         return result
@@ -353,7 +354,7 @@ class InsideModel(Model):
 
         given = await self._given(items, options)
         outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     async def stream_response(
@@ -375,7 +376,7 @@ class InsideModel(Model):
         async for piece in stream:
             yield piece
         if stream.outcome is not None:
-            answered(stream.outcome)
+            answer_of(stream.outcome)
 
     async def _given(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""
@@ -413,6 +414,17 @@ def message(role: Role, text: str) -> dict[str, Any]:
 def as_items(given: str | list[Any]) -> list[Any]:
     """What a model is to read, as a list."""
     return [message("user", given)] if isinstance(given, str) else list(given)
+
+
+def text_of(content: str | list[Any]) -> str:
+    """The text of a prompt; pictures and the like are left out."""
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content if "text" in part)
+
+
+def with_text(content: str | list[Any], text: str) -> str | list[Any]:
+    """A prompt with this text; pictures and the like stay."""
+    others = [] if isinstance(content, str) else [part for part in content if "text" not in part]
+    return [{"type": "input_text", "text": text}, *others] if others else text
 
 
 def calls_in(response: ModelResponse) -> Sequence[Any]:

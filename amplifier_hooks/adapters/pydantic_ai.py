@@ -24,7 +24,8 @@ from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
 from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from amplifier_hooks.adapters.refusals import answered, begun, out_of_reach
+from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class SessionCapability(AbstractCapability[Any]):
 
         texts, model = await self._texts.among(given), request_context.model.model_name
         outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------------
@@ -157,7 +158,8 @@ class Inside(WrapperToolset[Any]):
         shown = as_json(tool_args)
 
         async def run(given: dict[str, Any]) -> Any:
-            args = tool_args if given == shown else await validated(given, ctx, tool)
+            as_it_was = freeze(given) == freeze(shown)  # True is not 1 there
+            args = tool_args if as_it_was else await validated(given, ctx, tool)
             return await super(Inside, self).call_tool(name, args, ctx, tool)
 
         outcome = await self.capability.session.call_tool(name, shown, run, call_id=ctx.tool_call_id)

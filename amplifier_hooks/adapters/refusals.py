@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.coordinator import Turn
     from amplifier_hooks.modelcall import ModelOutcome
 
-__all__ = ["answered", "begun", "out_of_reach"]
+__all__ = ["answer_of", "begun", "out_of_reach"]
 
 
 def begun(turn: Turn) -> Turn:
@@ -20,7 +20,7 @@ def begun(turn: Turn) -> Turn:
     return turn
 
 
-def answered(outcome: ModelOutcome) -> Any:
+def answer_of(outcome: ModelOutcome) -> Any:
     """The model's answer. Raises the provider's own error, and `HookAbortError` when a hook has denied it."""
     if outcome.error is not None:
         raise outcome.error

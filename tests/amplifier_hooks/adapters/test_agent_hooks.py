@@ -155,6 +155,7 @@ async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
         assert after.target == masked
 
 
+@pytest.mark.rule("DIA-10")
 async def test_what_a_host_leaves_is_over() -> None:
     """A call whose id comes again, and one that is never reported, are on record as cancelled in the end."""
     audit = CollectingAudit()
@@ -164,3 +165,13 @@ async def test_what_a_host_leaves_is_over() -> None:
         await emitter.emit(told.pre_tool_call(call_id="1", name="write", args={"path": "other"}))
         assert audit.kinds.count("tool.cancelled") == 1
     assert audit.kinds.count("tool.cancelled") == 2
+
+
+async def test_a_change_that_python_takes_for_none_is_one() -> None:
+    """A hook that makes true of 1 has changed the input, and the host is told so."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": {"on": True}}))
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        record = await emitter.emit(told.pre_tool_call(call_id="1", name="write", args={"on": 1}))
+        assert record.target["on"] is True

@@ -60,6 +60,7 @@ async def test_what_the_sdk_kept_is_not_there_twice() -> None:
     ],
     ids=["kept", "shortened", "gone", "changed", "middle gone", "empty"],
 )
+@pytest.mark.rule("DIA-10")
 async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list[str]) -> None:
     """Where the SDK has made another list of its messages, a text keeps to the one before it, or goes first."""
     async with SessionCoordinator() as session:

@@ -401,6 +401,7 @@ def statuses(hooks: HookRegistry) -> list[str]:
     return told
 
 
+@pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("fails", ["tool", "model"])
 async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
     """Where another middleware tries a call again, each try is decided about, and the turn ends when the run does."""
@@ -442,6 +443,7 @@ async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
     assert asked.count("llm:pre") == (3 if fails == "model" else 2)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> None:
     """A stream that is left early has a turn that is cancelled, and a run that fails one with an error."""
     hooks = HookRegistry()
@@ -467,6 +469,19 @@ async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> Non
     assert told == ["cancelled", "error", "error", "completed"]
 
 
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """A hook that changes a prompt changes its text; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    hooks.gate("prompt:submit", name="guard")(lambda event, data: HookResult.modify({"prompt": "be careful"}))
+    picture = {"type": "image", "base64": "dot", "mime_type": "image/png"}
+    model = saying([])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [], middleware=[SessionMiddleware(session)])
+        await agent.ainvoke({"messages": [HumanMessage([{"type": "text", "text": "be quick"}, picture])]})
+    (read,) = json.loads(model.read[0])
+    assert read["content"] == [{"type": "text", "text": "be careful"}, picture]
+
+
 async def test_several_answers_of_a_tool_stay() -> None:
     """Where a tool answers with a list, its answer in there is what hooks see and replace; the rest of it stays."""
     hooks = HookRegistry()
@@ -490,12 +505,13 @@ async def test_several_answers_of_a_tool_stay() -> None:
     assert "more of b" in model.read[1]
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_summary_parts_no_call_from_its_result() -> None:
     """Where another middleware sums up the conversation, a text stands nowhere between a call and its result."""
     hooks = HookRegistry()
     hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
-    model = saying(["a"], ["b"], ["c"], ["d"], [])
-    shorter = SummarizationMiddleware(saying(*[[]] * 9), trigger=("messages", 5), keep=("messages", 2))
+    model = saying(["a", "b"], ["c"], ["d"], ["e"], [])
+    shorter = SummarizationMiddleware(saying(*[[]] * 9), trigger=("messages", 8), keep=("messages", 4))
     async with SessionCoordinator(hooks=hooks) as session:
         agent: Any = create_agent(model, [a_tool([])], middleware=[shorter, SessionMiddleware(session)])
         await agent.ainvoke(GO)
@@ -503,7 +519,7 @@ async def test_a_summary_parts_no_call_from_its_result() -> None:
     for read in map(json.loads, model.read):
         calls = [number for number, one in enumerate(read) if one["type"] == "ai" and one["tool_calls"]]
         assert all(read[number + 1]["type"] == "tool" for number in calls)
-    assert [sum(f"seen {path}" in read for read in model.read) for path in "abcd"] == [4, 3, 2, 1]
+    assert [sum(f"seen {path}" in read for read in model.read) for path in "abcde"] == [4, 4, 3, 2, 1]
 
 
 @pytest.mark.rule("DIA-9")

@@ -297,6 +297,7 @@ async def test_errors_of_tools_stay_with_the_sdk() -> None:
             await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
     """A call that was admitted, and that a guardrail of the host then refused, is on record as cancelled."""
     ran: list[str] = []
@@ -311,6 +312,26 @@ async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
             await OpenAIAgents(session).run(Agent(name="a", tools=[tool], model=model), "go", run_config=QUIET)
         assert audit.kinds.count("tool.cancelled") == 1
     assert ran == []
+
+
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """Hooks see and change the text of a prompt; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    seen: list[str] = []
+
+    @hooks.gate("prompt:submit", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["prompt"])
+        return HookResult.modify({"prompt": "be careful"})
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,dot"}
+    asked = {"role": "user", "content": [{"type": "input_text", "text": "be quick"}, picture]}
+    model = ScriptedModel([DONE])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await OpenAIAgents(session).run(Agent(name="a", model=model), [asked], run_config=QUIET)
+    assert seen == ["be quick"]
+    (read,) = model.calls[0].input
+    assert read["content"] == [{"type": "input_text", "text": "be careful"}, picture]
 
 
 @pytest.mark.parametrize("arguments", ["{no json", '["a"]', "1"])
@@ -328,6 +349,7 @@ async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> Non
     assert "InputNotFreezable" in told(model)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_call_in_a_run_of_the_hosts_own_is_given_up() -> None:
     """Where the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
     audit = CollectingAudit()

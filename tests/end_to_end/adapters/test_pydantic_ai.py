@@ -266,6 +266,24 @@ async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[
         assert ran == [("b", dt.date(2031, 2, 3))]
 
 
+@pytest.mark.rule("DIA-7")
+async def test_a_change_that_python_takes_for_none_is_one() -> None:
+    """A hook that makes true of 1 has changed the input, although the two are equal to Python."""
+    ran: list[Any] = []
+    hooks = HookRegistry()
+    changed = {"path": "a", "on": True}
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": changed}))
+
+    def write(path: str, on: Any) -> str:
+        ran.append(on)
+        return "wrote"
+
+    agent = an_agent(scripted([], {"path": "a", "on": 1}, None), write)
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert ran[0] is True
+
+
 async def test_tools_out_of_reach_are_refused() -> None:
     """A run with a tool that the provider runs, or that is executed elsewhere, ends before the model is called."""
     read: list[str] = []
