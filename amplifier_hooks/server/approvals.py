@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -13,16 +15,18 @@ from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.result import Default
 from amplifier_hooks.server.admission import Caller, admitted
 from amplifier_hooks.server.api import documented
-from amplifier_hooks.server.paging import Limit  # noqa: TC001  # FastAPI reads the annotations
+from amplifier_hooks.server.bodies import Next
+from amplifier_hooks.server.paging import Cursor, Limit, cursor_of, place_in
 from amplifier_hooks.server.problems import Problem
 from approval_backends.lifecycle import Decider, Status
+from approval_backends.stores.base import Place
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition
     from approval_backends.broker import Broker
     from approval_backends.lifecycle import Record, RefusalCode
 
-__all__ = ["AnswerBody", "ApprovalBody", "ApprovalList", "approvals_router", "void_questions"]
+__all__ = ["AnswerBody", "ApprovalBody", "ApprovalPage", "approvals_router", "void_questions"]
 
 Viewing = Annotated[Caller, Depends(admitted("approvals:view"))]
 Deciding = Annotated[Caller, Depends(admitted("approvals:decide"))]
@@ -36,7 +40,7 @@ STATUS_OF: Final[dict[RefusalCode, int]] = {
 }
 """What a refused answer is in HTTP; every other comes too late, or too early: 409."""
 
-Id = Annotated[str, Field(max_length=200)]
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QuestionBody(BaseModel):
@@ -122,10 +126,11 @@ class ApprovalBody(BaseModel):
         )
 
 
-class ApprovalList(BaseModel):
+class ApprovalPage(BaseModel):
     """Questions: those that wait, oldest first, or those that do not any more, newest first."""
 
     approvals: list[ApprovalBody]
+    next: Next = None
 
 
 class AnswerBody(BaseModel):
@@ -152,11 +157,25 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         caller: Viewing,
         *,
         status: Annotated[Literal["pending", "ended"], Query(description="Whether they still wait.")] = "pending",
+        cursor: Cursor = None,
         limit: Limit = 100,
-    ) -> ApprovalList:
+    ) -> ApprovalPage:
         looked = broker.pending if status == "pending" else broker.history
-        found = await looked(_decider(caller), limit)
-        return ApprovalList(approvals=[ApprovalBody.of(one) for one in found])
+        filters = ["approvals", status]
+        after = _place(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        found = await looked(_decider(caller), limit + 1, after=after)
+        last = Place.of(found[limit - 1]) if len(found) > limit else None
+        following = (
+            cursor_of(
+                caller.tenant,
+                filters,
+                (last.created - EPOCH) // timedelta(microseconds=1),
+                quote(last.id, errors="replace"),
+            )
+            if last
+            else None
+        )
+        return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
 
     @router.get("/{request_id}", summary="One question.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
@@ -194,6 +213,14 @@ def _decider(caller: Caller) -> Decider:
     """Whoever bears the token; the system's see every tenant."""
     tenant = caller.tenant or None
     return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
+
+
+def _place(at: int, quoted: str) -> Place:
+    """Where a page begins. Raises `Problem` for a time that no calendar has."""
+    try:
+        return Place(EPOCH + timedelta(microseconds=at), unquote(quoted))
+    except OverflowError:
+        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one") from None
 
 
 async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:

@@ -32,8 +32,8 @@ BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 LARGEST_NUMBER: Final = 2**63
 
 
-def _frozenset(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names)
+def _hosts(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
 
 
 @frozen(kw_only=True)
@@ -43,7 +43,7 @@ class Bounds:
     body: int = 256 * 1024
     depth: int = 32
     seconds: float = 10.0
-    names: frozenset[str] = field(default=frozenset(), converter=_frozenset)
+    names: frozenset[str] = field(default=frozenset(), converter=_hosts)
 
 
 @define

@@ -382,7 +382,7 @@ async def test_it_describes_itself(app: FastAPI) -> None:
     async with knocking(app) as client:
         described = (await client.get("/openapi.json")).json()
         health = await client.get("/healthz")
-    assert health.json() == {"status": "ok"}
+    assert health.json() == {"status": "ok", "parts": {"store": "ok"}}
     post = described["paths"]["/things"]["post"]
     assert post["security"] == [{"token": []}]
     assert "application/problem+json" in post["responses"]["422"]["content"]
