@@ -33,7 +33,7 @@ PROBLEMS: Final = {
     413: "The body is too large.",
     415: "The body is not application/json.",
     422: "Something in the request is not what it has to be.",
-    409: "A name that is taken, or no more room.",
+    409: "A name that is taken, no more room, or somebody was faster.",
     412: "It has changed since you saw it.",
     428: "If-Match is missing.",
     429: "Too many requests.",

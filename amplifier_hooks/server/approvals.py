@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote, unquote
@@ -189,20 +190,25 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
         decider = _decider(caller)
         await _seen(broker, request_id, decider)
-        await _noted(record, caller, request_id, verdict)
-        resolution = await broker.decide(
-            request_id,
-            verdict.digest,
-            verdict.option,
-            decider,
-            message=verdict.message,
-            arguments=verdict.arguments,
-            decision_id=verdict.decision_id,
-        )
+        await _noted(record, "approval.answered", caller, request_id, verdict)
+        try:
+            resolution = await broker.decide(
+                request_id,
+                verdict.digest,
+                verdict.option,
+                decider,
+                message=verdict.message,
+                arguments=verdict.arguments,
+                decision_id=verdict.decision_id,
+            )
+        except BaseException as problem:
+            await _uncounted(record, caller, request_id, verdict, type(problem).__name__)
+            raise
         refusal, became = resolution.refusal, resolution.record
         if refusal is not None or became is None:
             code = refusal.code if refusal is not None else "unknown_request"
             reason = refusal.reason if refusal is not None else "there is no such request"
+            await _uncounted(record, caller, request_id, verdict, code)
             raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
         return ApprovalBody.of(became)
 
@@ -230,9 +236,11 @@ async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:
     return found
 
 
-async def _noted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody) -> None:
-    """Put the answer on record before it is given. Raises `RecordUnavailable`; nothing was decided then."""
-    facts = {
+async def _noted(
+    record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
+) -> None:
+    """Put an answer on record: before it is given, or that it did not count. Raises `RecordUnavailable`."""
+    said = {
         "time": stamp(SystemClock()),
         "tenant": caller.tenant,
         "by": caller.name,
@@ -240,11 +248,17 @@ async def _noted(record: AuditSink, caller: Caller, request_id: str, verdict: An
         "request": request_id,
         "digest": verdict.digest,
         "option": verdict.option,
+        **facts,
     }
     try:
-        await record.write("approval.answered", facts, durable=True)
+        await record.write(kind, said, durable=True)
     except Exception as error:
         raise RecordUnavailable(error) from error
+
+
+async def _uncounted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str) -> None:
+    with suppress(RecordUnavailable):  # what did not count needs no proof
+        await _noted(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
 
 
 async def void_questions(broker: Broker, changed: HookDefinition) -> None:

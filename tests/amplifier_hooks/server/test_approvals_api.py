@@ -88,6 +88,9 @@ async def test_answers_that_do_not_count(there: Office) -> None:
     for nobody in ("nobody", "%00", "a" * 5_000, "%ED%A0%80"):
         assert (await client.post(f"/v1/approvals/{nobody}/decision", json=answer(question))).status_code == 404
     assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
+    uncounted = there.audit.facts("approval.uncounted")
+    assert [facts["reason"] for facts in uncounted] == ["wrong_digest", "not_offered"]
+    assert {facts["bearer"][:4] for facts in uncounted} == {"tok_"}
 
 
 @pytest.mark.fault("F-API-01")
