@@ -42,6 +42,7 @@ __all__ = [
     "Refusal",
     "RefusalCode",
     "Status",
+    "decision_of",
     "follow",
     "grant_keys",
     "grants_of",
@@ -49,6 +50,7 @@ __all__ = [
     "judge",
     "move",
     "opened",
+    "outcomes",
     "seconds_left",
     "sees",
     "standing",
@@ -308,20 +310,37 @@ def move(
     return evolve(record, status=target, reason=reason or record.reason, ended=ended, version=record.version + 1)
 
 
-def _decided(record: Record, answer: Answer, option: Option, digest: str, now: Moment) -> Record:
-    decision = Decision(
-        option=option.id,
+def outcomes(request: ApprovalRequest) -> dict[str, Status]:
+    """What an answer that counts makes of a pending request, for each option that does nothing besides: no grants.
+
+    Of options with one id the first is the one that is meant.
+    """
+    meant = {option.id: option for option in reversed(request.options)}
+    return {name: _status(option) for name, option in meant.items() if not option.lasts}
+
+
+def decision_of(answer: Answer, at: datetime | None = None, *, allows: bool = True) -> Decision:
+    """The decision an answer is once it counts. A denial carries no arguments."""
+    return Decision(
+        option=answer.option,
         by=answer.by.name,
         channel=answer.by.channel,
         message=answer.message,
         id=answer.id,
-        at=now.wall,
-        arguments=answer.arguments if option.allows else None,
+        at=at,
+        arguments=answer.arguments if allows else None,
     )
+
+
+def _status(option: Option) -> Status:
+    return TABLE["approve" if option.allows else "deny"].target
+
+
+def _decided(record: Record, answer: Answer, option: Option, digest: str, now: Moment) -> Record:
     return evolve(
         record,
-        status=TABLE["approve" if option.allows else "deny"].target,
-        decision=decision,
+        status=_status(option),
+        decision=decision_of(answer, now.wall, allows=option.allows),
         decided=now,
         digest=digest if option.allows else record.digest,
         ended=None if option.allows else now.wall,

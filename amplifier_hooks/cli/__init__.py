@@ -6,6 +6,8 @@
     project/    `amplifier-hooks init`, `validate`, `list` and `test`
     chat/       `amplifier-hooks chat`
     doctor/     `amplifier-hooks doctor`
+    streams     standard input, output and error
+    consent     asking for a yes
     hooks       which hooks a command works with
     programs    `amplifier-hooks import`, `install` and `uninstall`
     bridge      `amplifier-hooks bridge`
@@ -25,7 +27,8 @@ or could not go on, 2 it was called wrongly.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -41,8 +44,12 @@ from amplifier_hooks.cli import (
     project,
     runs,
     serve,
+    streams,
     token,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["main"]
 
@@ -68,23 +75,54 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(help=demo.HELP)(demo.demo)
-app.command(help=project.INIT, epilog=project.CODES)(project.init)
-app.command(help=project.VALIDATE, epilog=project.CODES)(project.validate)
-app.command("list", help=project.LIST, epilog=project.CODES)(project.list_hooks)
-app.command("test", help=project.TEST, epilog=project.TRIED)(project.try_event)
-app.command(help=chat.CHAT, epilog=chat.ENDING)(chat.chat)
-app.command(help=doctor.DOCTOR, epilog=doctor.DOCTOR_CODES)(doctor.doctor)
-app.add_typer(approvals.app, name="approvals")
-app.add_typer(audit.audit_app, name="audit")
-app.add_typer(runs.runs_app, name="runs")
-app.add_typer(token.token_app, name="token")
-app.command(help=ledger.LEDGER)(ledger.ledger)
-app.command("import", help=programs.IMPORT)(programs.import_hooks)
-app.command(help=programs.INSTALL)(programs.install)
-app.command(help=programs.UNINSTALL)(programs.uninstall)
-app.command(help=serve.HELP)(serve.serve)
-app.command(help=bridge.BRIDGE, epilog=bridge.BRIDGE_CODES)(bridge.bridge)
+
+IN_SHORT: Final = {
+    "demo": "Watch a scripted agent meet three hooks.",
+    "init": "Write a file of hooks for the project in this folder.",
+    "validate": "Find out whether a file of hooks is right.",
+    "list": "List the hooks, in which order they run, and what a failure means.",
+    "test": "Try one event: who is asked, who is told, and why.",
+    "chat": "Talk to a model that works in a folder, past your hooks.",
+    "doctor": "Find out what works here, and what repairs the rest.",
+    "ledger": "List the calls that the hook tool_ledger has kept.",
+    "import": "Take over the hooks of another program.",
+    "install": "Put our hook into the settings of another program.",
+    "uninstall": "Take it out again.",
+    "serve": "Serve other programs, the page where people approve, or both.",
+    "bridge": "Pass one question of another program to serve, and its answer back.",
+    "approvals": "Look at what waits for an answer, and answer it.",
+    "audit": "Read the record, and find out whether it is what was written.",
+    "runs": "Queue runs of agents, look at them, and run what is queued.",
+    "token": "Say who may use the HTTP API, for which tenant, and for what.",
+}
+"""The commands as the list of them says it: on one line of 80 characters."""
+
+
+def command(name: str, help: str, epilog: str | None = None) -> Callable[[Callable[..., None]], object]:  # noqa: A002
+    """One command, in place."""
+    return app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
+
+
+command("demo", demo.HELP)(demo.demo)
+command("init", project.INIT, project.CODES)(project.init)
+command("validate", project.VALIDATE, project.CODES)(project.validate)
+command("list", project.LIST, project.CODES)(project.list_hooks)
+command("test", project.TEST, project.TRIED)(project.try_event)
+command("chat", chat.CHAT, chat.ENDING)(chat.chat)
+command("doctor", doctor.DOCTOR, doctor.DOCTOR_CODES)(doctor.doctor)
+command("ledger", ledger.LEDGER)(ledger.ledger)
+command("import", programs.IMPORT)(programs.import_hooks)
+command("install", programs.INSTALL)(programs.install)
+command("uninstall", programs.UNINSTALL)(programs.uninstall)
+command("serve", serve.HELP)(serve.serve)
+command("bridge", bridge.BRIDGE, bridge.BRIDGE_CODES)(bridge.bridge)
+for name, group in (
+    ("approvals", approvals.app),
+    ("audit", audit.audit_app),
+    ("runs", runs.runs_app),
+    ("token", token.token_app),
+):
+    app.add_typer(group, name=name, short_help=IN_SHORT[name])
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position
@@ -108,4 +146,12 @@ def options(
 
 def main() -> None:
     """Run the command; the entry point of the distribution."""
-    app(prog_name="amplifier-hooks")
+    streams.made_fit()
+    try:
+        try:
+            app(prog_name="amplifier-hooks")
+        finally:
+            sys.stdout.flush()
+    except OSError as problem:  # a disk that is full, a folder that is another's: no traceback mends that
+        streams.last_word(problem)
+        sys.exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -84,9 +85,8 @@ def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) 
     found = load_files(path)
     if not TrustStore.default().trusts(content_digest(found)):
         if not agree(path, found):
-            raise HookRefused(
-                f"{path} has not been trusted as it is now; read it, then: amplifier-hooks validate {path} --trust"
-            )
+            trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
+            raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")
         trust_content(found, path)
     project = Project.built(path, found=found)
     return NamedHooks(project.registry, WatchedFiles(project.path, project.hooks))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from amplifier_hooks.cli.consent import confirm
 from amplifier_hooks.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -104,10 +107,12 @@ def import_hooks(
     from amplifier_hooks.dialects.trust import TrustStore
     from amplifier_hooks.errors import SettingsError
 
+    dialect = dialect_of(program)
     try:
-        found = read_settings(settings, dialect_of(program), project=project.resolve())
+        found = read_settings(settings, dialect, project=folder(project))
     except SettingsError as error:
-        stop(str(error))
+        place = dialect.settings[0]
+        stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
     trust = TrustStore.default()
     if as_json:
         print(json.dumps(described(found, trust), indent=1))
@@ -184,11 +189,17 @@ def install(
 ) -> None:
     """Add the hook."""
     from amplifier_hooks import bridge as bridge_module
-    from amplifier_hooks.dialects.install import Bridge, with_bridge
+    from amplifier_hooks.dialects.install import Bridge, has_bridge, with_bridge
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.server.place import default_socket
 
     dialect = dialect_of(program)
+    if not (math.isfinite(wait) and wait > 0):
+        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
+    if http is not None and not http.startswith(("http://", "https://")):
+        raise typer.BadParameter(
+            f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
+        )
     if http:
         bridge = Bridge(url=http, waits=wait, when_down=when_down.value)
     else:
@@ -210,61 +221,79 @@ def install(
         return
     kept = path.with_name(path.name + KEPT)
     changed = written(after)
-    difference(path, text, changed)
+    difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
-    if text and not kept.exists():
-        replace(kept, text)
-    replace(path, changed)
-    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve")
+    try:
+        if text is not None and not has_bridge(before) and not kept.exists():
+            replace(kept, text)  # as it was before us; not what an earlier install of ours left
+        replace(path, changed)
+    except OSError as error:
+        stop(
+            f"{path} was left as it is: {error.strerror}. Make its folder writable, or name another: --project, --user"
+        )
+    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
 
 
 def uninstall(
     program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
 ) -> None:
     """Take the hook out."""
-    from amplifier_hooks.dialects.install import without_bridge
+    from amplifier_hooks.dialects.install import has_bridge, without_bridge
     from amplifier_hooks.errors import InvalidRegistration
 
     dialect = dialect_of(program)
     path = settings_of(dialect, project, user=user)
     before, text = read(path)
     try:
-        after = without_bridge(before)
-        if after == before:
+        if not has_bridge(before):
             print(f"{path} has no hook of ours.")
             return
+        after = without_bridge(before)
         kept = path.with_name(path.name + KEPT)
-        original = kept.read_text("utf-8") if kept.exists() else ""
-        same = original and without_bridge(json.loads(original)) == after
-    except (InvalidRegistration, ValueError) as error:
+        original, original_text = read(kept)
+        same = without_bridge(original) == after and not has_bridge(original)
+    except InvalidRegistration as error:
         stop(f"{path}: {error}")
-    changed = original if same else written(after) if after else ""
-    difference(path, text, changed)
+    # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
+    changed = original_text if same else written(after)
+    difference(path, text or "", changed or "")
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
-    if changed:
-        replace(path, changed)
-    else:
-        path.unlink()
-    kept.unlink(missing_ok=True)
+    try:
+        if changed is None:
+            remove(path)
+        else:
+            replace(path, changed)
+        kept.unlink(missing_ok=True)
+    except OSError as error:
+        stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
     print(f"{dialect.title} decides for itself again.")
 
 
 def settings_of(dialect: Dialect, project: Path, *, user: bool) -> Path:
     """Where the settings are."""
-    return (Path.home() if user else project.resolve()) / dialect.settings[0]
+    return (Path.home() if user else folder(project)) / dialect.settings[0]
 
 
-def read(path: Path) -> tuple[dict[str, Any], str]:
-    """Settings, and their text; empty when there is no file."""
+def folder(project: Path) -> Path:
+    """The project's folder. Refuses one that is not there: a mistyped name is no new project."""
+    if not project.is_dir():
+        raise typer.BadParameter(f"{project} is no folder", param_hint="--project")
+    return project.resolve()
+
+
+def read(path: Path) -> tuple[dict[str, Any], str | None]:
+    """Settings, and their text; nothing and None when there is no file."""
     try:
         text = path.read_text("utf-8")
         value = json.loads(text) if text.strip() else {}
     except FileNotFoundError:
-        return {}, ""
-    except (OSError, ValueError) as error:
-        stop(f"{path}: {error}")
+        return {}, None
+    except OSError as error:
+        stop(f"{path} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        stop(f"{path} is no JSON: {error}; mend it first, nothing was changed")
     if not isinstance(value, dict):
-        stop(f"{path}: it is no JSON object")
+        stop(f"{path} is no JSON object; mend it first, nothing was changed")
     return value, text
 
 
@@ -291,14 +320,11 @@ def replace(path: Path, text: str) -> None:
     Path(name).replace(path)
 
 
-def confirm(question: str, *, yes: bool, no_input: bool) -> None:
-    """Go on only if somebody says so."""
-    if yes:
-        return
-    if no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        stop(f"{question} Nobody can be asked here; say --yes.")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
+def remove(path: Path) -> None:
+    """Remove a file, and its folder if nothing else is in it."""
+    path.unlink()
+    with suppress(OSError):
+        path.parent.rmdir()
 
 
 def stop(problem: str) -> NoReturn:

@@ -6,6 +6,7 @@ the approver, the files and the record. The text is the same on every run.
 
 from __future__ import annotations
 
+import shlex
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -266,5 +267,6 @@ def farewell(say: Narrator, telling: Telling) -> None:
     say.line()
     if telling.record is not None:
         key = telling.record.with_name("audit.key.pub")
-        say.line(f"The record is kept: amplifier-hooks audit show {telling.record} --key {key}")
+        command = ["amplifier-hooks", "audit", "show", str(telling.record), "--key", str(key)]
+        say.line(f"The record is kept: {shlex.join(command)}")
     say.line("Next: amplifier-hooks init writes hooks for a project of yours; amplifier-hooks chat tries them.")

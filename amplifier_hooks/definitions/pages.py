@@ -139,6 +139,8 @@ def _misshapen(page: Page) -> Iterator[Flaw]:
     for key, said in value.items():
         if key not in KEYS:
             yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {meant(key, KEYS)}")
+        elif said is None and key != "version":
+            continue  # a key with nothing under it says nothing; examples below it may be comments
         elif not isinstance(said, KEYS[key][0]) or isinstance(said, bool):
             yield Flaw(page.spot(key), f"{key!r} is {said!r:.40}; write {KEYS[key][1]}")
         elif key == "version" and said != 1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dialects.dialect import Dialect, Spelling
 
-__all__ = ["Bridge", "is_ours", "with_bridge", "without_bridge"]
+__all__ = ["Bridge", "has_bridge", "is_ours", "with_bridge", "without_bridge"]
 
 WhenDown = Literal["deny", "ask", "allow"]
 
@@ -84,16 +84,33 @@ def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -
     return changed
 
 
-def without_bridge(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without any hook of ours; groups and events that held nothing else go, too."""
-    changed = deepcopy(dict(settings))
-    table = changed.get("hooks")
+def has_bridge(settings: Mapping[str, Any]) -> bool:
+    """Whether a hook of ours is in there. Raises `InvalidRegistration` as below."""
+    groups = [group for groups in _table(settings).values() for group in groups if isinstance(group, dict)]
+    return any(is_ours(hook) for group in groups for hook in _list(group.get("hooks")))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _table(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+    table = settings.get("hooks")
     if table is None:
-        return changed
+        return {}
     if not isinstance(table, dict) or not all(isinstance(groups, list) for groups in table.values()):
         raise InvalidRegistration("the settings' hooks are no object of lists; mend that first")
-    kept = {event: without for event, groups in table.items() if (without := _without(groups))}
-    del changed["hooks"]
+    return table
+
+
+def without_bridge(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without any hook of ours; groups and events that held nothing else go, too.
+
+    Raises `InvalidRegistration` for settings whose hooks are no object of lists.
+    """
+    changed = deepcopy(dict(settings))
+    kept = {event: without for event, groups in _table(changed).items() if (without := _without(groups))}
+    changed.pop("hooks", None)
     return {**changed, "hooks": kept} if kept else changed
 
 

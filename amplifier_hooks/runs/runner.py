@@ -9,12 +9,17 @@ async with Runner("http://127.0.0.1:8787", token, {"invoice-writer": writer}) as
 ```
 
 While an agent works its run is renewed. If it is to be stopped, or somebody else has it by now, the agent is cancelled.
+Plain functions work in threads, so that a slow one does not keep its own run from being renewed; a thread cannot be
+cancelled, and what it brings after that is dropped.
+
+Nothing an agent does ends its runner: whatever it raises, and a result that is no JSON, fails its run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -23,8 +28,9 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.escape import clip
+from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +46,13 @@ PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries while the server does not answer; the last one again and again."""
 MOST_TRIES: Final = 12
 LONGEST_ERROR: Final = 2_048
+THREADS: Final = 8
+"""For agents that are plain functions. A runner has one run; the others are of runs that were stopped and go on."""
 GONE: Final = frozenset({404, 409})
+"""Answers that say: this run is not yours."""
+MAY_PASS: Final = frozenset({408, 425, 429})
+"""Refusals of this moment: ask again."""
+SHORTEST_LEASE: Final = 0.01
 
 log = get_logger(__name__)
 
@@ -83,7 +95,7 @@ class Runner:
     """A client of the queue. `agents` are the functions that do what the agents do, by their names.
 
     A function is given the `RunnerTask` and returns the result: a text for agents that bring one, otherwise data. What
-    it raises fails the run. Use it as an async context; several may share an event loop.
+    it raises fails the run, `SystemExit` too. Use it as an async context; several may share an event loop.
     """
 
     def __init__(
@@ -103,10 +115,13 @@ class Runner:
         self._given = client
         self._client: httpx2.AsyncClient | None = None
         self._wait = wait
+        self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
+        """Raises `RunnerUnavailable` for an address or a token nobody could be asked with."""
         import httpx2
 
+        _usable(self._url, self._headers)
         self._client = self._given or httpx2.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=self._wait + 15
         )
@@ -131,7 +146,8 @@ class Runner:
     ) -> str:
         """Queue a run, as a child of another or in a session that is there. Returns its id.
 
-        Raises `RunnerRefused`, and `RunnerUnavailable`: the run may or may not be queued then.
+        Raises `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`: the run may be
+        queued then, or not.
         """
         body = {
             "agent_name": agent,
@@ -139,7 +155,10 @@ class Runner:
             "parent_run_id": parent,
             "session_id": session,
         }
-        return str((await self._ask("POST", "/runs", json=body))["run_id"])
+        run = (await self._ask("POST", "/runs", body=body)).get("run_id")
+        if not isinstance(run, str):
+            raise RunnerUnavailable(f"{self._url} does not say which run it has queued")
+        return run
 
     async def get(self, run: str) -> dict[str, Any]:
         """All of one run. Raises `RunnerRefused`, `RunnerUnavailable`."""
@@ -147,11 +166,11 @@ class Runner:
 
     async def list(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """A page of runs, by the filters of the route. Raises `RunnerRefused`, `RunnerUnavailable`."""
-        return await self._ask("GET", "/runs", params=dict(wanted))
+        return await self._ask("GET", "/runs", params=wanted)
 
     async def stop(self, run: str, reason: str) -> dict[str, Any]:
         """Stop a run. Raises `RunnerRefused`, `RunnerUnavailable`."""
-        return await self._ask("POST", f"/runs/{run}/stop", json={"reason": reason})
+        return await self._ask("POST", f"/runs/{run}/stop", body={"reason": reason})
 
     async def claim(self, wait: float | None = None) -> RunnerTask | None:
         """One run, or None if there is none in time. Raises `RunnerRefused`, `RunnerUnavailable`.
@@ -163,33 +182,26 @@ class Runner:
         if self._agents:
             query["agents"] = [*self._agents]
         said = await self._ask("GET", "/runner/runs", params=query)
-        if not said:
-            return None
-        return RunnerTask(
-            run_id=said["run_id"],
-            session_id=said["session_id"],
-            agent_name=said["agent_name"],
-            parameters=said["parameters"],
-            attempt=said["attempt"],
-            lease=said["lease_seconds"],
-            agent=said["agent"] or {},
-            parent_run_id=said["parent_run_id"],
-            parent_session_id=said["parent_session_id"],
-            tenant_id=said["tenant_id"],
-        )
+        return _task(said) if said else None
 
     async def renew(self, task: RunnerTask) -> bool:
         """Hold on to a run; whether it is to be stopped. Raises `RunLost`, `RunnerUnavailable`."""
-        return bool((await self._tell(task, "renew"))["stop"])
+        return (await self._tell(task, "renew")).get("stop") is True
 
     async def result(self, task: RunnerTask, value: Any) -> None:
-        """Post the result; a text is one where the agent brings texts. Raises `RunLost`, `RunnerRefused`."""
+        """Post the result; a text is one where the agent brings texts.
+
+        Raises `ValueError` for what is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
+        """
         brings_text = task.agent.get("type") == "autonomous" and task.agent.get("output_schema") is None
         text = value if brings_text and isinstance(value, str) else None
         await self._insist(task, "result", result_text=text, result_data=None if text is not None else value)
 
     async def completed(self, task: RunnerTask, status: str, error: str | None = None) -> None:
-        """End the run. The server may have heard it before: twice is harmless. Raises `RunLost`, `RunnerRefused`."""
+        """End the run. The server may have heard it before: twice is harmless.
+
+        Raises `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
+        """
         await self._insist(task, "completed", status=status, error=error)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -223,13 +235,13 @@ class Runner:
                 if not one.done():
                     one.cancel()
             await asyncio.wait({work, keeping})
-        stopped = keeping.result() if keeping.done() and not keeping.cancelled() else ""
+        told_to_stop = not keeping.cancelled() and keeping.result() == "stop"
         try:
             if not work.cancelled():
                 await self._said(task, work)
-            elif stopped == "stop":
+            elif told_to_stop:
                 await self.completed(task, "stopped", "it was told to stop")
-        except (RunLost, RunnerUnavailable) as problem:
+        except (RunnerRefused, RunnerUnavailable) as problem:  # if it is refused for good, so is the next claim
             log.warning("run_not_ours", run=task.run_id, error=str(problem))
 
     async def _said(self, task: RunnerTask, work: asyncio.Future[Any]) -> None:
@@ -239,18 +251,34 @@ class Runner:
                 await self.result(task, work.result())
             except RunLost:
                 raise
-            except RunnerRefused as refusal:  # not what this agent was to bring
+            except (RunnerRefused, TypeError, ValueError, RecursionError) as refusal:  # not what it was to bring
                 problem = refusal
             else:
                 await self.completed(task, "completed")
                 return
-        await self.completed(task, "failed", clip(f"{type(problem).__name__}: {problem}", LONGEST_ERROR))
+        words = _in_words(problem)
+        log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(words))
+        await self.completed(task, "failed", words)
 
     async def _worked(self, task: RunnerTask) -> Any:
+        """What the agent brings. Raises nothing an event loop would end with, and is cancelled only by us."""
+        try:
+            return await self._brought(task)
+        except Exception:
+            raise
+        except BaseException as problem:
+            this = asyncio.current_task()
+            if isinstance(problem, asyncio.CancelledError) and this is not None and this.cancelling():
+                raise
+            raise RuntimeError(f"it ended with {type(problem).__name__}") from problem
+
+    async def _brought(self, task: RunnerTask) -> Any:
         function = self._agents.get(task.agent_name)
         if function is None:
             raise LookupError(f"this runner has no agent {task.agent_name!r}")
-        result = function(task)
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            return await function(task)
+        result = await self._threads.run(function, task)
         return await result if inspect.isawaitable(result) else result
 
     async def _kept(self, task: RunnerTask) -> str:
@@ -278,27 +306,84 @@ class Runner:
 
     async def _tell(self, task: RunnerTask, what: str, **fields: Any) -> dict[str, Any]:
         body = {"runner": self.name, "attempt": task.attempt, **fields}
-        return await self._ask("POST", f"/runner/runs/{task.run_id}/{what}", json=body)
+        return await self._ask("POST", f"/runner/runs/{task.run_id}/{what}", body=body)
 
-    async def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+    async def _ask(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """What the server answers; nothing where it has none."""
         import httpx2
 
         if self._client is None:
             raise RuntimeError("use the runner as an async context")
+        # ASCII, in which half a character is spelt out: the server refuses it then, and we can say so.
+        content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
+        headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         try:
-            answer = await self._client.request(method, self._url + path, headers=self._headers, **options)
-        except httpx2.HTTPError as problem:
+            answer = await self._client.request(
+                method, self._url + path, headers=headers, params=params, content=content
+            )
+        except (httpx2.HTTPError, httpx2.StreamError, OSError) as problem:
             raise RunnerUnavailable(f"{self._url} cannot be reached: {type(problem).__name__}") from None
-        if answer.status_code == 204:  # noqa: PLR2004  # nothing to say
-            return {}
-        try:
-            said = answer.json()
-        except ValueError:
-            said = None
-        if not isinstance(said, dict) or answer.status_code >= 500 or answer.status_code == 429:  # noqa: PLR2004  # it may pass
-            raise RunnerUnavailable(f"{self._url} answered with status {answer.status_code}")
-        if answer.status_code >= 400:  # noqa: PLR2004  # it means what was asked
-            refusal = RunLost if answer.status_code in GONE else RunnerRefused
-            raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
-        return said
+        return _answer(self._url, answer)
+
+
+# -- what comes and goes -----------------------------------------------------------------------------------------------
+
+
+def _usable(url: str, headers: Mapping[str, str]) -> None:
+    """Raises `RunnerUnavailable` for what no request can be made of; asking again would not help."""
+    import httpx2
+
+    try:
+        address = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        address = httpx2.URL("")
+    if address.scheme not in ("http", "https") or not address.host:
+        raise RunnerUnavailable(f"{url!r:.200} is no address of a coordinator; write it like http://127.0.0.1:8439")
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise RunnerUnavailable("the token is none: it has characters that no token has")
+
+
+def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
+    """What an answer says. Raises `RunnerUnavailable` for one that may pass or is not understood, `RunnerRefused`."""
+    if answer.status_code == 204:  # noqa: PLR2004  # nothing to say
+        return {}
+    try:
+        said = answer.json()
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or answer.status_code >= 500 or answer.status_code in MAY_PASS:  # noqa: PLR2004
+        raise RunnerUnavailable(f"{url} answered with status {answer.status_code}")
+    if answer.status_code >= 400:  # noqa: PLR2004  # it means what was asked
+        refusal = RunLost if answer.status_code in GONE else RunnerRefused
+        raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
+    return said
+
+
+def _task(said: Mapping[str, Any]) -> RunnerTask:
+    """What a claim was answered with. Raises `RunnerUnavailable` for what is no run."""
+    try:
+        return RunnerTask(
+            run_id=str(said["run_id"]),
+            session_id=str(said["session_id"]),
+            agent_name=str(said["agent_name"]),
+            parameters=dict(said["parameters"]),
+            attempt=int(said["attempt"]),
+            lease=max(float(said["lease_seconds"]), SHORTEST_LEASE),
+            agent=dict(said["agent"] or {}),
+            parent_run_id=said["parent_run_id"],
+            parent_session_id=said["parent_session_id"],
+            tenant_id=str(said["tenant_id"]),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise RunnerUnavailable(f"the server answered a claim with what is no run: {problem!r:.200}") from None
+
+
+def _in_words(problem: BaseException) -> str:
+    """An error for whoever looks at the run; half characters are spelt out, since no answer can hold them."""
+    try:
+        words = f"{type(problem).__name__}: {problem}"
+    except Exception:  # noqa: BLE001  # an exception of somebody's who cannot say what it is
+        words = type(problem).__name__
+    return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)

@@ -28,6 +28,7 @@ __all__ = [
     "EVENT_COLUMNS",
     "GRANT_COLUMNS",
     "decision_value",
+    "end_values",
     "grant_from",
     "grant_values",
     "key_values",
@@ -36,6 +37,7 @@ __all__ = [
     "micros",
     "plain",
     "record_values",
+    "request_value",
     "session_value",
     "topic",
     "whole",
@@ -127,9 +129,8 @@ def _decoded(decoder: msgspec.json.Decoder[T], text: str) -> T:
 
 def record_values(record: Record) -> tuple[Any, ...]:
     """The values of `COLUMNS`."""
-    decided = record.decided
     return (
-        _json(record.request),
+        request_value(record.request),
         micros(record.created.wall),
         record.created.boot,
         round(record.created.reading * 1e6),
@@ -138,6 +139,19 @@ def record_values(record: Record) -> tuple[Any, ...]:
         record.status,
         record.epoch,
         record.version,
+        *end_values(record),
+    )
+
+
+def request_value(request: ApprovalRequest) -> str:
+    """A request as a column."""
+    return _json(request)
+
+
+def end_values(record: Record) -> tuple[Any, ...]:
+    """The values of the last of `COLUMNS`, from `decision` on: what became of a request."""
+    decided = record.decided
+    return (
         None if record.decision is None else decision_value(record.decision),
         None if decided is None else micros(decided.wall),
         None if decided is None else decided.boot,
@@ -149,7 +163,7 @@ def record_values(record: Record) -> tuple[Any, ...]:
 
 def decision_value(decision: Decision) -> str:
     """A decision as a column; when it was made is one of its own."""
-    return _json(evolve(decision, at=None))
+    return _json(decision if decision.at is None else evolve(decision, at=None))
 
 
 def load_record(row: Row) -> Record:

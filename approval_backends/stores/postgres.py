@@ -4,23 +4,24 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.storage import Migrations, Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from approval_backends.lifecycle import Moment, Record, grants_of, judge, opened
+from approval_backends.lifecycle import Moment, Record, decision_of, opened, outcomes
 from approval_backends.stores.base import NEW
-from approval_backends.stores.codec import COLUMNS, decision_value, load_record, plain, record_values, topic
+from approval_backends.stores.codec import COLUMNS, decision_value, load_record, plain, request_value, topic
 from approval_backends.stores.script import DatabaseStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amplifier_hooks.ports import ApprovalRequest
-    from approval_backends.lifecycle import Answer, Refusal
+    from approval_backends.lifecycle import Answer, Refusal, Status
     from approval_backends.stores.base import Limits
     from approval_backends.stores.script import Steps
 
@@ -51,7 +52,9 @@ POSTGRES_TABLES = Migrations(
                 decided_boot TEXT,
                 decided_reading BIGINT,
                 reason TEXT NOT NULL,
-                ended BIGINT
+                ended BIGINT,
+                agent TEXT NOT NULL DEFAULT '',
+                outcomes JSONB NOT NULL DEFAULT '{}'
             )""",
             "CREATE INDEX approval_open ON {schema}.approval_request (tenant, session) WHERE ended IS NULL",
             """CREATE TABLE {schema}.approval_event (
@@ -94,7 +97,8 @@ POSTGRES_TABLES = Migrations(
             )""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
-                p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER, p_channel TEXT, p_topic TEXT
+                p_agent TEXT, p_outcomes TEXT, p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER,
+                p_channel TEXT, p_topic TEXT
             ) RETURNS BIGINT LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT;
@@ -114,9 +118,10 @@ POSTGRES_TABLES = Migrations(
                     RETURN NULL;
                 END IF;
                 INSERT INTO {schema}.approval_request (id, tenant, session, expires, request, created, boot, reading,
-                        lifetime, digest, status, epoch, version, reason)
+                        lifetime, digest, status, epoch, version, reason, agent, outcomes)
                     VALUES (p_id, p_tenant, p_session, v_now + p_lifetime, p_request, v_now, '', 0,
-                        p_lifetime, p_digest, 'pending', p_epoch, 1, '') ON CONFLICT (id) DO NOTHING;
+                        p_lifetime, p_digest, 'pending', p_epoch, 1, '', p_agent, p_outcomes::JSONB)
+                    ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
                     RETURN NULL;
                 END IF;
@@ -126,24 +131,29 @@ POSTGRES_TABLES = Migrations(
                 RETURN v_now;
             END $body$""",
             """CREATE FUNCTION {schema}.approval_decide(
-                p_id TEXT, p_status TEXT, p_digest TEXT, p_decision TEXT, p_kind TEXT, p_by TEXT, p_by_channel TEXT,
-                p_channel TEXT, p_topic TEXT
+                p_id TEXT, p_digest TEXT, p_option TEXT, p_decision TEXT, p_tenant TEXT, p_sessions TEXT[],
+                p_not_agent TEXT, p_by TEXT, p_by_channel TEXT, p_channel TEXT, p_topic TEXT
             ) RETURNS SETOF {schema}.approval_request LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT := {schema}.approval_now();
                 v_row {schema}.approval_request;
             BEGIN
-                UPDATE {schema}.approval_request r SET status = p_status, digest = p_digest, decision = p_decision,
+                UPDATE {schema}.approval_request r SET status = r.outcomes ->> p_option, decision = p_decision,
                         decided = v_now, decided_boot = '', decided_reading = 0, version = r.version + 1,
-                        ended = CASE p_status WHEN 'denied' THEN v_now END
+                        ended = CASE r.outcomes ->> p_option WHEN 'denied' THEN v_now END
                     WHERE r.id = p_id AND r.status = 'pending' AND r.expires > {schema}.approval_now()
-                        AND r.created <= v_now
+                        AND r.created <= v_now AND r.digest = p_digest AND r.outcomes ? p_option
+                        AND (p_tenant IS NULL OR r.tenant = p_tenant)
+                        AND (p_sessions IS NULL OR r.session = ANY (p_sessions))
+                        AND (p_not_agent IS NULL OR r.agent <> p_not_agent)
                     RETURNING r.* INTO v_row;
                 IF NOT FOUND THEN
                     RETURN;
                 END IF;
                 INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note)
-                    SELECT p_id, coalesce(max(e.number), 0) + 1, p_kind, v_now, v_row.version, p_by, p_by_channel, ''
+                    SELECT p_id, coalesce(max(e.number), 0) + 1,
+                        CASE v_row.status WHEN 'denied' THEN 'deny' ELSE 'approve' END,
+                        v_now, v_row.version, p_by, p_by_channel, ''
                     FROM {schema}.approval_event e WHERE e.request = p_id;
                 PERFORM pg_notify(p_channel, p_topic);
                 RETURN NEXT v_row;
@@ -153,15 +163,15 @@ POSTGRES_TABLES = Migrations(
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-KNOWN: Final = 1_024
-"""Requests that are kept at hand: what was asked never changes, only what became of it."""
 
 
 class PostgresStore(DatabaseStore):
     """Approvals in a schema of their own, in a PostgreSQL database that any number of machines share.
 
     Submitting and deciding take one round trip each, by two functions in the schema that do what the scripts do where
-    nothing is special; where something is, they change nothing and the script is run.
+    nothing is special; where something is, they change nothing and the script is run. What each option comes to is kept
+    with the request, so deciding needs no reading first: a decision with an option of these, for this digest, in time,
+    by somebody who may, sets what is kept; `judge` has the word on any other.
     """
 
     HOLD = " FOR UPDATE"
@@ -169,7 +179,6 @@ class PostgresStore(DatabaseStore):
     def __init__(self, dsn: str, limits: Limits | None = None, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, POSTGRES_TABLES, **options)
         super().__init__(self._postgres, limits)
-        self._known: OrderedDict[str, ApprovalRequest] = OrderedDict()
 
     async def now(self) -> Moment:
         """The database's time."""
@@ -179,15 +188,16 @@ class PostgresStore(DatabaseStore):
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
         """Keep a request; one that is there already is returned as it stands."""
         draft = opened(request, NEVER, epoch)
-        text, *_ = record_values(draft)
         ((created,),) = await self.database.fetch(
             SUBMIT,
             plain(request.id),
             plain(request.tenant),
             plain(request.session),
             round(draft.lifetime * 1e6),
-            text,
+            request_value(request),
             request.digest,
+            plain(request.agent),
+            _kept(outcomes(request)),
             epoch,
             self._limits.per_session,
             self._limits.per_tenant,
@@ -196,7 +206,6 @@ class PostgresStore(DatabaseStore):
         )
         if created is None:
             return await super().submit(request, epoch=epoch)
-        self._remember(request)
         self._postgres.ring(NEW)
         return evolve(draft, created=_moment(created))
 
@@ -210,27 +219,25 @@ class PostgresStore(DatabaseStore):
         ((now, *row),) = await self.database.fetch(LOOK, plain(request_id))
         if row[0] is None:
             return None, _moment(now)
-        record = load_record(row)
-        self._remember(record.request)
-        return record, _moment(now)
+        return load_record(row), _moment(now)
 
     async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
         """Decide, if the answer counts."""
-        if answer.request not in self._known:
-            await self.get(answer.request)
-        after = self._likely(answer, four_eyes=four_eyes)
-        if after is None or after.decision is None:
+        by, name = answer.by, topic(answer.request)
+        special = not by.may_decide or answer.arguments is not None
+        if special or not _ordinary(answer.digest) or not _ordinary(answer.option):
             return await super().answer(answer, four_eyes=four_eyes, keep=keep)
-        name = topic(answer.request)
         rows = await self.database.fetch(
             DECIDE,
             plain(answer.request),
-            after.status,
-            after.digest,
-            decision_value(after.decision),
-            "deny" if after.status == "denied" else "approve",
-            plain(answer.by.name),
-            plain(answer.by.channel),
+            answer.digest,
+            answer.option,
+            decision_value(decision_of(answer)),
+            None if by.tenant is None else plain(by.tenant),
+            None if by.sessions is None else [plain(session) for session in by.sessions],
+            plain(by.name) if four_eyes else None,
+            plain(by.name),
+            plain(by.channel),
             self._postgres.schema,
             name,
         )
@@ -240,27 +247,21 @@ class PostgresStore(DatabaseStore):
         self._postgres.ring(name, record)
         return record
 
-    def _likely(self, answer: Answer, *, four_eyes: bool) -> Record | None:
-        """What the answer makes of the request if it is still pending and in time; None where that is not all."""
-        request = self._known.get(answer.request)
-        if request is None:
-            return None
-        after = judge(opened(request, NEVER), answer, NEVER, four_eyes=four_eyes)
-        return after if isinstance(after, Record) and not grants_of(after) else None
-
-    def _remember(self, request: ApprovalRequest) -> None:
-        if request.id not in self._known:
-            own = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]  # an object, as it was
-            self._known[request.id] = evolve(request, arguments=own)
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-
     def _now(self) -> Steps[Moment]:
         ((now,),) = yield Statement("SELECT {schema}.approval_now()")
         return _moment(now)
 
     def _alone(self, tenant: str) -> Steps[None]:
         yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))
+
+
+def _ordinary(text: str) -> bool:
+    """Whether the database keeps this text as it is, also inside a document."""
+    return text.isascii() and plain(text) == text
+
+
+def _kept(found: Mapping[str, Status]) -> str:
+    return json.dumps({option: status for option, status in found.items() if _ordinary(option)})
 
 
 def _moment(now: int) -> Moment:
@@ -270,8 +271,8 @@ def _moment(now: int) -> Moment:
 NEVER: Final = Moment(EPOCH)
 """Stands for a time the database is to say."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 LOOK: Final = (
     f"SELECT {{schema}}.approval_now(), {COLUMNS} FROM (SELECT $1::TEXT AS wanted) w "
     "LEFT JOIN {schema}.approval_request ON id = wanted"

@@ -29,6 +29,7 @@ from approval_backends.stores.codec import (
     COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
+    end_values,
     grant_from,
     grant_values,
     key_values,
@@ -348,9 +349,8 @@ class DatabaseStore:
 
     def _set(self, before: Record, after: Record) -> Steps[None]:
         """Compare and set. The row is held, so it can only fail if somebody else writes to our tables."""
-        _request, *_created, digest, status, _epoch, version = record_values(after)[:9]
-        ends = record_values(after)[9:]
-        rows = yield Statement(SET, (plain(after.id), before.status, before.version, digest, status, version, *ends))
+        held = (plain(after.id), before.status, before.version)
+        rows = yield Statement(SET, (*held, after.digest, after.status, after.version, *end_values(after)))
         if not rows:
             raise AssertionError(f"request {after.id!r} changed while it was held")
 

@@ -18,6 +18,8 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from amplifier_hooks.cli.consent import confirm
+
 __all__ = ["app"]
 
 HELP: Final = """Look at what waits for an answer, and answer it.
@@ -199,8 +201,7 @@ def allow(
     view = View(store, tenant)
     record = carried_out(deciding.waiting(view, request))
     chosen = deciding.allowing(record, option)
-    if not yes:
-        deciding.confirm(record, chosen, no_input=no_input)
+    deciding.confirm_action(record, chosen, yes=yes, no_input=no_input)
     carried_out(deciding.answer(view, record, chosen, as_json=as_json))
 
 
@@ -268,8 +269,7 @@ def purge(
     from amplifier_hooks.cli.approvals.desk import View, carried_out
 
     seconds = deciding.seconds_of(older_than)
-    if not yes:
-        deciding.agree(f"Remove for good what ended more than {older_than} ago?", no_input=no_input)
+    confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
     carried_out(deciding.purged(View(store), seconds, unrecorded=unrecorded, as_json=as_json))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
-from amplifier_hooks.cli.approvals.desk import Trouble, complain, only_one, say, stop
+from amplifier_hooks.cli.approvals.desk import Trouble, complain, only_one, say
 from amplifier_hooks.cli.approvals.pages import (
     action,
     as_json,
@@ -22,6 +21,7 @@ from amplifier_hooks.cli.approvals.pages import (
     record_facts,
     standing_of,
 )
+from amplifier_hooks.cli.consent import confirm
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.desk import View
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Record
 
 __all__ = [
-    "agree",
     "allowing",
     "answer",
-    "confirm",
+    "confirm_action",
     "list_grants",
     "listed",
     "purged",
@@ -116,20 +115,12 @@ def refusing(record: Record, label: str | None) -> Option:
     return once[0]
 
 
-def confirm(record: Record, option: Option, *, no_input: bool) -> None:
+def confirm_action(record: Record, option: Option, *, yes: bool, no_input: bool) -> None:
     """Show what would run and have it confirmed; ends the program if it is not."""
-    for line in action(record):
-        typer.echo(line, err=True)
-    agree(f"{inline(option.label)}?", no_input=no_input)
-
-
-def agree(question: str, *, no_input: bool) -> None:
-    """Ask for a yes; ends the program without one. What was typed before the question does not count."""
-    if no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("nobody can be asked to confirm here; with --yes nobody has to be", param_hint="--yes")
-    _forget_typed()
-    if not typer.confirm(question, err=True):
-        stop("Nothing was done.")
+    if not yes:
+        for line in action(record):
+            typer.echo(line, err=True)
+    confirm(f"{inline(option.label)}?", yes=yes, no_input=no_input)
 
 
 async def answer(view: View, record: Record, option: Option, *, message: str | None = None, as_json: bool) -> None:
@@ -162,14 +153,6 @@ def _labelled(options: list[Option], label: str) -> Option:
 def _name_one(options: list[Option]) -> NoReturn:
     labels = inline(", ".join(repr(option.label) for option in options)) or "none"
     raise typer.BadParameter(f"name what is meant; there are {labels}", param_hint="--option")
-
-
-def _forget_typed() -> None:
-    try:
-        import termios
-    except ImportError:  # Windows
-        return
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------

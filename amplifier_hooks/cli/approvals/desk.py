@@ -14,6 +14,7 @@ from attrs import frozen
 
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.escape import for_terminal
+from amplifier_hooks.storage import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import default_path, store_at, without_secrets
@@ -60,8 +61,12 @@ class View:
                 raise Trouble(f"There is no store at {self.name}; name the one your program uses with --store.")
             if self.store is None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        async with Broker(store) as broker:
-            yield Desk(broker, self.viewer(), store.database)
+        try:
+            async with Broker(store) as broker:
+                yield Desk(broker, self.viewer(), store.database)
+        except StoreUnavailable as problem:
+            why = str(problem).removeprefix("store_unavailable: ")  # a word for programs
+            raise Trouble(f"The store {self.name} cannot be used: {why}.") from problem
 
     def viewer(self) -> Decider:
         """Whoever called this command."""

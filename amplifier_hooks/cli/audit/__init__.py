@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from amplifier_hooks.cli.consent import confirm
 from amplifier_hooks.escape import for_log
 
 if TYPE_CHECKING:
@@ -81,51 +82,58 @@ VERDICTS: Final = (
 )
 READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
 
-FIRST_FILE: Final = typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)
-KEY: Final = typer.Option(
-    "--key",
-    metavar="KEY",
-    help="Pin this public key: a .pub file, or its text. May be given again.",
-    show_default=False,
-)
-LOG: Final = typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
-HEADS: Final = typer.Option(
-    "--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False
-)
-ANCHOR: Final = typer.Option(
-    "--anchor", metavar="FILE", help="Signed notes that were kept elsewhere. May be given again.", show_default=False
-)
-JSON: Final = typer.Option("--json", help="For programs.")
-HTML: Final = typer.Option("--html", help="A page that needs nothing else.")
-
 PAUSE: Final = 0.25
 """Seconds between two looks at a record that is followed."""
 
-Keys = Annotated[list[str] | None, KEY]
-Anchors = Annotated[list[Path] | None, ANCHOR]
+Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Pin this public key: a .pub file, or its text. May be given again.",
+        show_default=False,
+    ),
+]
+Heads = Annotated[
+    Path | None,
+    typer.Option("--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False),
+]
+Anchors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--anchor",
+        metavar="FILE",
+        help="Signed notes that were kept elsewhere. May be given again.",
+        show_default=False,
+    ),
+]
+LogId = Annotated[
+    str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 
 @audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
 def verify(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     key: Keys = None,
-    heads: Annotated[Path | None, HEADS] = None,
+    heads: Heads = None,
     anchor: Anchors = None,
-    log: Annotated[str | None, LOG] = None,
-    json: Annotated[bool, JSON] = False,
-    html: Annotated[bool, HTML] = False,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
 ) -> None:
     """Print the report."""
     from amplifier_hooks.cli.audit import page, words
-    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
-        found = RecordFiles(record)
-        report = verified(found, key, heads, anchor, log)
+        found, report = checked(record, key, heads, anchor, log)
         if html:
             say(page.page(report, name=found.path.name))
         else:
@@ -135,11 +143,11 @@ def verify(
 
 @audit_app.command("tail", help=TAIL, epilog=READING)
 def tail(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
-    json: Annotated[bool, JSON] = False,
+    json: AsJson = False,
 ) -> None:
     """Print the last lines."""
     from amplifier_hooks.cli.audit import words
@@ -155,7 +163,7 @@ def tail(
 
 @audit_app.command("show", help=SHOW, epilog=READING)
 def show(
-    record: Annotated[Path, FIRST_FILE],
+    record: Record,
     *,
     kind: Annotated[
         list[str] | None,
@@ -169,25 +177,23 @@ def show(
         typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
     ] = None,
     key: Keys = None,
-    heads: Annotated[Path | None, HEADS] = None,
+    heads: Heads = None,
     anchor: Anchors = None,
-    log: Annotated[str | None, LOG] = None,
-    json: Annotated[bool, JSON] = False,
-    html: Annotated[bool, HTML] = False,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
 ) -> None:
     """Print the lines that are wanted."""
     from amplifier_hooks.cli.audit import page, words
-    from amplifier_hooks.cli.audit.record import RecordFiles
 
     one_form(json=json, html=html)
     with readable():
-        found = RecordFiles(record)
-        report = verified(found, key, heads, anchor, log)
+        found, report = checked(record, key, heads, anchor, log)
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
             say(page.page(report, name=found.path.name, entries=wanted))
-        else:
-            say(map(words.raw if json else words.whole, wanted))
+        elif not say(map(words.raw if json else words.whole, wanted)):
+            typer.echo(f"There is no such line; {words.there_are(found.lines())}", err=True)
         typer.echo(words.verdict(report), err=True)
 
 
@@ -210,32 +216,26 @@ def accept(
     no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.deciding import agree
     from amplifier_hooks.cli.approvals.desk import carried_out, complain
     from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
 
     accepted = Accepted()
     while problem := carried_out(gone_on(record, store, accepted)):
         complain(str(problem))
-        if not yes:
-            agree("Go on all the same?", no_input=no_input)
+        confirm("Go on all the same?", yes=yes, no_input=no_input)
         accepted = accepted.and_also(problem)
     complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
 
 
-def verified(
-    record: RecordFiles, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
-) -> Report:
-    """What is found in the record, by what the options name."""
-    from amplifier_hooks.cli.audit.record import kept_heads, pinned, signed_notes
+def checked(
+    record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+) -> tuple[RecordFiles, Report]:
+    """The record, and what is found in it by what the options name."""
+    from amplifier_hooks.cli.audit.record import RecordFiles, kept_heads, pinned, signed_notes
 
-    known = pinned(keys or ())
-    return record.verify(
-        known,
-        log,
-        None if heads is None else kept_heads(heads, record.log),
-        signed_notes(anchors or (), known),
-    )
+    found, known = RecordFiles(record), pinned(keys or ())
+    kept = None if heads is None else kept_heads(heads, found.log)
+    return found, found.verify(known, log, kept, signed_notes(anchors or (), known))
 
 
 def one_form(*, json: bool, html: bool) -> None:
@@ -244,10 +244,13 @@ def one_form(*, json: bool, html: bool) -> None:
         raise typer.BadParameter("choose one of them", param_hint="--json and --html")
 
 
-def say(pieces: Iterable[str]) -> None:
-    """Print what was asked for, a line each."""
+def say(pieces: Iterable[str]) -> int:
+    """Print what was asked for, a line each, and return how many they were."""
+    count = 0
     for piece in pieces:
         typer.echo(piece)
+        count += 1
+    return count
 
 
 @contextmanager

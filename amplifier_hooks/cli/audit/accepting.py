@@ -40,7 +40,7 @@ async def gone_on(record: Path | None, store: str | None, accepted: Accepted) ->
     """
     path = state_folder() / "record.jsonl" if record is None else record
     if not path.exists():  # opening would make it
-        raise Trouble(f"There is no record at {path}.")
+        raise Trouble(f"There is no record at {path}; name its first file.")
     async with View(store).opened() as desk:
         heads = await StoredHeads.beside(desk.database)
         log = AuditLog.open(path, heads=heads, accept_cut=accepted.cut, accept_store=accepted.store)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Line", "RecordFiles", "kept_heads", "pinned", "signed_notes"]
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
+PRIVATE: Final = "PRIVATE KEY"
+"""What stands in the file of a key's other half."""
 _LONGEST_FILE: Final = 1 << 20
 
 
@@ -51,7 +53,9 @@ class RecordFiles:
         first = path.with_name(f"{segment[1]}{path.suffix}") if segment else path
         self.path = first if first.exists() else path
         if not numbers_of(self.path):
-            raise typer.BadParameter(f"{path} is not there", param_hint="RECORD")
+            raise typer.BadParameter(f"{path} is not there; name the record's first file", param_hint="RECORD")
+        if self.path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder; name the record's first file in it", param_hint="RECORD")
 
     @property
     def files(self) -> dict[int, Path]:
@@ -156,12 +160,26 @@ def _walk(number: int, file: Path) -> Walk | None:
 def pinned(texts: Iterable[str]) -> list[VerifierKey]:
     """Public keys, given as files or as they are.
 
-    Raises `typer.BadParameter` for what is neither.
+    Raises `typer.BadParameter` for what is neither. What was in a file is never shown: it may be the private half.
     """
+    return [_key(text) for text in texts]
+
+
+def _key(text: str) -> VerifierKey:
+    file: Path | None = None
     try:
-        return [VerifierKey.parse(_contents(Path(text)) if Path(text).exists() else text) for text in texts]
+        file = Path(text) if PRIVATE not in text and Path(text).exists() else None
+        given = text if file is None else _contents(file)
+        if PRIVATE in given:
+            public = "the .pub file beside it" if file is None else f"{file}.pub"
+            problem = f"this is the private half of a key; name the public one: {public}"
+            raise typer.BadParameter(problem, param_hint="--key")
+        return VerifierKey.parse(given)
+    except BadNote as problem:
+        said = f"{problem}, and there is no such file" if file is None else f"{file} does not hold a verifier key"
+        raise typer.BadParameter(f"{said}: name the .pub file beside the record", param_hint="--key") from None
     except (OSError, ValueError) as problem:
-        raise typer.BadParameter(str(problem), param_hint="--key") from None
+        raise typer.BadParameter(f"{text:.120} cannot be read: {problem}", param_hint="--key") from None
 
 
 def signed_notes(files: Iterable[Path], keys: Iterable[VerifierKey]) -> list[Checkpoint]:

@@ -14,7 +14,7 @@ from amplifier_hooks.effects.audit.report import MEANING, LogVerdict, Observatio
 from amplifier_hooks.escape import clip, for_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.record import Line
     from amplifier_hooks.effects.audit.line import Entry
@@ -32,6 +32,7 @@ __all__ = [
     "report_as_json",
     "said",
     "segment_told",
+    "there_are",
     "told",
     "unchecked",
     "verdict",
@@ -164,6 +165,12 @@ def whole(line: Line) -> str:
     heading = f"{entry.seq}  {for_log(entry.kind)}  {for_log(entry.time or 'without a time')}"
     facts = (f"    {for_log(name):<14} {for_log(fact_text(value))}" for name, value in entry.facts.items())
     return "\n".join([heading, *facts, ""])
+
+
+def there_are(lines: Iterable[Line]) -> str:
+    """Which kinds of lines there are, for whoever asked for one that is not there."""
+    kinds = sorted({line.entry.kind for line in lines if line.entry is not None})
+    return f"its kinds are {for_log(', '.join(kinds))}" if kinds else "the record is empty"
 
 
 def in_short(entry: Entry) -> str:

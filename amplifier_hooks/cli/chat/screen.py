@@ -113,9 +113,9 @@ class ChatScreen:
         sys.stdout.write(f"\r{line[:width].ljust(width) if line else ' ' * width}\r")
         sys.stdout.flush()
 
-    def line(self, text: str, style: str = "") -> None:
-        """A line of the chat's own."""
-        self._console.print(for_terminal(text), style=style)
+    def line(self, text: str, style: str = "", *, escaped: bool = False) -> None:
+        """A line of the chat's own; escaped here, unless what is foreign in it has been."""
+        self._console.print(text if escaped else for_terminal(text), style=style)
 
 
 class Silence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,8 @@ async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
             yield f"  {finding.verdict or 'note'}: {words.said(finding)}"
     for line in found.lines(kinds=DEEDS, last=LAST):
         yield f"  {words.brief(line)}"
-    yield f"All of it: amplifier-hooks audit show {room.record} --key {room.key}"
+    command = ["amplifier-hooks", "audit", "show", str(room.record), "--key", str(room.key)]
+    yield f"All of it: {for_log(shlex.join(command))}"
 
 
 async def _grants(room: Room, rest: str) -> AsyncIterator[str]:

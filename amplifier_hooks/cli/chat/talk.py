@@ -51,7 +51,7 @@ async def talk(wishes: Wishes) -> int:
             if line.startswith("/"):
                 try:
                     async for text in answered(room, line):
-                        screen.line(text)
+                        screen.line(text, escaped=True)
                 except QuitChat:
                     break
                 except HookError as problem:
@@ -119,7 +119,7 @@ def greet(room: Room, wishes: Wishes, screen: ChatScreen) -> None:
     folder = for_log(str(wishes.folder))
     home = for_log(str(Path.home()))
     folder = folder.replace(home, "~", 1) if folder.startswith(f"{home}/") else folder
-    screen.line(f"{model} in {folder}, {hooks} hook{'' if hooks == 1 else 's'}. /help, /quit")
+    screen.line(f"{model} in {folder}, {hooks} hook{'' if hooks == 1 else 's'}. /help, /quit", escaped=True)
     tools = ", ".join(tool.name for tool in room.conversation.tools)
     screen.line(f"Its tools, as a matcher names them: {tools}")
     if model == "script":

@@ -54,8 +54,8 @@ TEST: Final = """Try one event: which hooks would be asked and told, and why the
 \b
 Examples:
   amplifier-hooks test tool:pre --tool Write
+  amplifier-hooks test tool:pre --tool Bash --input '{"tool_input": {"command": "git push"}}' --run
   amplifier-hooks test tool:pre --input call.json
-  amplifier-hooks test tool:pre --input call.json --run
   echo '{"prompt": "hello"}' | amplifier-hooks test prompt:submit --input - --json
 
 Without --run no hook runs. With it they are asked, and what they say is shown and not carried out.
@@ -65,7 +65,7 @@ TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file i
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
+    typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")]
@@ -138,8 +138,10 @@ def validate(
             trust_content(found, path)
     except InvalidDefinitions as problem:
         flaws = [str(flaw) for flaw in problem.flaws]
-    except (HookError, OSError) as problem:
+    except HookError as problem:
         flaws = [str(problem)]
+    except OSError as problem:
+        flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
     if as_json:
         say_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
     else:
@@ -187,7 +189,12 @@ def try_event(
     *,
     given: Annotated[
         str | None,
-        typer.Option("--input", metavar="FILE", help="The data of the event as JSON; - reads it.", show_default=False),
+        typer.Option(
+            "--input",
+            metavar="FILE|JSON",
+            help="The event's data: JSON, a file of it, or - to read it.",
+            show_default=False,
+        ),
     ] = None,
     tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool, in short.", show_default=False)] = None,
     run: Annotated[bool, typer.Option("--run", help="Ask the hooks, and show what they say.")] = False,

@@ -1,4 +1,4 @@
-"""The file that `amplifier-hooks init` writes. Lines that begin with `#:` are switched on by taking that away."""
+"""The file that `amplifier-hooks init` writes. An example in it is switched on by taking the `#:` of its lines away."""
 
 from __future__ import annotations
 
@@ -39,39 +39,38 @@ library:
   # What usually helps when a tool fails.
   recovery_hint: {}
 
-# Hooks of your own. Lower priorities run first; from 0 to 99 a hook that fails denies, from 100 on it is skipped.
-hooks: []
-#: hooks:
-#:   # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
-#:   - name: no wiping
-#:     event_type: tool:pre
-#:     matcher: Bash
-#:     priority: 10
-#:     handler_ref: command
-#:     config:
-#:       argv: [sh, -c, "grep -q 'rm -rf' && { echo 'rm -rf is not for agents' >&2; exit 2; } || exit 0"]
-#:
-#:   # Python: a function in a file beside this one. For example, in my_hooks.py:
-#:   #
-#:   #   from amplifier_hooks import HookResult
-#:   #
-#:   #   def no_publishing(event, data):
-#:   #       if "git push" in data["tool_input"]["command"]:
-#:   #           return HookResult.ask("Publish this?")
-#:   #
-#:   - name: no publishing
-#:     event_type: tool:pre
-#:     matcher: Bash
-#:     priority: 10
-#:     handler_ref: my_hooks:no_publishing
-#:     enabled: false
-#:
-#:   # A web service: a signed POST, and an answer that has to be signed as well.
-#:   - name: audit service
-#:     event_type: tool:post
-#:     handler_ref: http
-#:     enabled: false
-#:     config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
+# Hooks of your own: take the "#:" of an example away, and it is one. Lower priorities run first; from 0 to 99 a hook
+# that fails denies, from 100 on it is skipped.
+hooks:
+#:  # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
+#:  - name: no wiping
+#:    event_type: tool:pre
+#:    matcher: Bash
+#:    priority: 10
+#:    handler_ref: command
+#:    config:
+#:      argv: [sh, -c, "grep -q 'rm -rf' && { echo 'rm -rf is not for agents' >&2; exit 2; } || exit 0"]
+
+#:  # Python: a function in a file beside this one. For example, in my_hooks.py:
+#:  #
+#:  #   from amplifier_hooks import HookResult
+#:  #
+#:  #   def no_publishing(event, data):
+#:  #       if "git push" in data["tool_input"]["command"]:
+#:  #           return HookResult.ask("Publish this?")
+#:  #
+#:  - name: no publishing
+#:    event_type: tool:pre
+#:    matcher: Bash
+#:    priority: 10
+#:    handler_ref: my_hooks:no_publishing
+
+#:  # A web service: a signed POST, and an answer that has to be signed as well.
+#:  - name: audit service
+#:    event_type: tool:post
+#:    handler_ref: http
+#:    enabled: false # until the variable AUDIT_SECRET is set
+#:    config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
 
 # What holds for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
 settings:

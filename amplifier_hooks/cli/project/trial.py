@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["event_named", "payload_from", "trial_lines", "trial_value"]
 
 LONGEST: Final = 1 << 20
+SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
 
 
 def event_named(name: str) -> str:
@@ -33,17 +34,28 @@ def event_named(name: str) -> str:
 
 
 def payload_from(given: str | None, tool: str | None) -> dict[str, Any]:
-    """The data of the event: JSON from a file or from standard input, and the tool. Raises `typer.BadParameter`."""
+    """The data of the event, and the tool. What is given is JSON, a file of it, or `-` for standard input.
+
+    Raises `typer.BadParameter` for what is none of these.
+    """
     data: object = {}
     if given is not None:
         try:
-            text = sys.stdin.read(LONGEST) if given == "-" else Path(given).read_text(encoding="utf-8")
-            data = json.loads(text)
-        except (OSError, ValueError, RecursionError) as problem:
-            raise typer.BadParameter(f"{given}: {problem}", param_hint="--input") from None
+            data = json.loads(_text(given))
+        except OSError as problem:
+            said = f"{given:.80} is neither JSON nor a file that can be read ({problem.strerror})"
+            raise typer.BadParameter(f"{said}; {SUCH}", param_hint="--input") from None
+        except (ValueError, RecursionError) as problem:
+            raise typer.BadParameter(f"{given:.80} is no JSON: {problem}; {SUCH}", param_hint="--input") from None
     if not isinstance(data, dict):
-        raise typer.BadParameter(f"{given}: it is no JSON object", param_hint="--input")
+        raise typer.BadParameter(f"{given:.80} is no JSON object; {SUCH}", param_hint="--input")
     return data if tool is None else {**data, "tool_name": tool}
+
+
+def _text(given: str) -> str:
+    if given == "-":
+        return sys.stdin.read(LONGEST)
+    return given if given.lstrip().startswith(("{", "[")) else Path(given).read_text(encoding="utf-8")
 
 
 def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str]:

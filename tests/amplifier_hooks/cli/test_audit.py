@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from contextlib import suppress
@@ -176,12 +177,14 @@ def test_misuse(record: Path, tmp_path: Path) -> None:
     for arguments, said in (
         (["verify", tmp_path / "nothing.jsonl"], "nothing.jsonl is not there"),
         (["verify", record, "--key", "odd"], "'odd' is no verifier key"),
-        (["verify", record, "--key", tmp_path / "odd"], "'x' is no verifier key"),
+        (["verify", record, "--key", tmp_path / "odd"], "odd does not hold a verifier key: name the .pub file"),
         (["verify", record, "--key", tmp_path / "folder"], "Is a directory"),
         (["verify", record, "--anchor", tmp_path / "odd"], "does not hold signed notes"),
         (["verify", record, "--anchor", tmp_path / "nothing"], "No such file"),
         (["verify", record, "--heads", tmp_path / "nothing"], "nothing is not there"),
         (["verify", record, "--heads", tmp_path / "odd"], "--heads"),
+        (["verify", tmp_path / "folder"], "folder is a folder; name the record's first file in it"),
+        (["tail", record, "--lines", "-1"], "greater than or equal to 0"),
         (["verify", record, "--json", "--html"], "choose one of them"),
         (["show", record, "--json", "--html"], "choose one of them"),
     ):
@@ -191,10 +194,31 @@ def test_misuse(record: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_private_key_is_not_shown(record: Path) -> None:
+    """Whoever names the private half of the key is told which file to name, and its content is on no screen."""
+    private, secret = record.with_name("audit.key"), "MC4CAQAwBQYDK2VwBCIEIOAUJXV1g46ooi6CvTJkrX0V8I7jbntVTMaPSAJ8ZklA"
+    private.write_text(f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----\n")
+    told = run("verify", record, "--key", private)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert f"name the public one: {private}.pub" in re.sub(r"\s+", " ", told.stderr)
+    assert secret not in told.stderr
+    for text in (private.read_text(), private.read_text() + "x" * 5_000):
+        assert secret not in run("verify", record, "--key", text).stderr
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_kind_that_is_not_there(record: Path) -> None:
+    """Whoever asks for lines that are not there reads which there are."""
+    told = run("show", record, "--kind", "tool.deny")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "There is no such line; its kinds are approval.decided, " in told.stderr
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
 def test_unreadable(record: Path) -> None:
     """A record that cannot be read is said on standard error, with exit code 1."""
     record.unlink()
-    record.mkdir()
+    os.mkfifo(record)
     for command in ("tail", "show"):
         told = run(command, record)
         assert told.exit_code == 1

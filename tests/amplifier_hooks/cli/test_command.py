@@ -55,6 +55,15 @@ def test_help_begins_with_examples(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.rule("CLI-3")
+def test_the_list_of_commands() -> None:
+    """On 80 columns no command of the list breaks off in its sentence."""
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    listed = told.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert {line.split()[0] for line in listed} == {path[0] for path in COMMANDS}
+    assert not [line for line in listed if not line.endswith(".") or line.endswith("...")]
+
+
+@pytest.mark.rule("CLI-3")
 @pytest.mark.parametrize("path", [path for path in COMMANDS if len(path[-1]) > 3], ids=" ".join)
 def test_did_you_mean(path: tuple[str, ...]) -> None:
     """A name with a letter too few is answered with the name, on standard error, with exit code 2."""

@@ -2,13 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import frozen
+from typer.testing import CliRunner, Result
+
+from amplifier_hooks.cli import app
 
 
 @frozen
@@ -18,17 +19,9 @@ class Desk:
     home: Path
     project: Path
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> Result:
         """Call the command, without a terminal."""
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": os.fspath(self.home),
-            "XDG_STATE_HOME": os.fspath(self.home / "state"),
-        }
-        return subprocess.run(
-            [sys.executable, "-m", "amplifier_hooks", *arguments],
-            cwd=self.project, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return CliRunner().invoke(app, [*arguments])
 
     def settings(self, value: Any) -> Path:
         """A project's settings."""
@@ -39,10 +32,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """An empty one."""
     for name in ("home", "project"):
         (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("HOME", os.fspath(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path / "home" / "state"))
     return Desk(tmp_path / "home", tmp_path / "project")
 
 
@@ -55,11 +51,11 @@ def test_import_shows_and_trusts(desk: Desk) -> None:
     (desk.project / "guard.sh").write_text("exit 0")
     path = os.fspath(desk.settings({"hooks": {**GUARD, "TeammateIdle": [{"hooks": []}]}}))
     nobody = desk.run("import", "claude-code", path)
-    assert nobody.returncode == 1
+    assert nobody.exit_code == 2
     assert "--yes" in nobody.stderr
     for words in ("sh guard.sh", "PreToolUse", "not trusted yet", "goes on, and is recorded", "never happens here"):
         assert words in nobody.stdout
-    assert desk.run("import", "claude-code", path, "--yes").returncode == 0
+    assert desk.run("import", "claude-code", path, "--yes").exit_code == 0
     assert "trusted already" in desk.run("import", "claude-code", path, "--yes").stdout
     (desk.project / "guard.sh").write_text("exit 1")
     listed = json.loads(desk.run("import", "claude-code", path, "--json").stdout)
@@ -69,7 +65,7 @@ def test_import_shows_and_trusts(desk: Desk) -> None:
 def test_import_refuses_what_it_cannot_read(desk: Desk) -> None:
     """A file that is no settings file is refused by its name."""
     result = desk.run("import", "codex", os.fspath(desk.settings("{")))
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "settings.json" in result.stderr
 
 
@@ -78,10 +74,10 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
     """Install shows the change and does nothing the second time, and uninstall restores every byte."""
     odd = '{"hooks":   {"PreToolUse": [{"hooks": [{"type": "command", "command": "theirs"}]}]}, "model": "opus"}'
     path = desk.settings(odd)
-    assert desk.run("install", "claude-code").returncode == 1
+    assert desk.run("install", "claude-code").exit_code == 2
     assert path.read_text() == odd
     done = desk.run("install", "claude-code", "--yes")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "+" in done.stdout
     assert "amplifier-hooks serve" in done.stdout
     commands = [
@@ -90,7 +86,7 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
     assert commands[0] == "theirs"
     assert commands[1].endswith("claude_code deny")
     assert "already" in desk.run("install", "claude-code", "--yes").stdout
-    assert desk.run("uninstall", "claude-code", "--yes").returncode == 0
+    assert desk.run("uninstall", "claude-code", "--yes").exit_code == 0
     assert path.read_text() == odd
     assert "no hook of ours" in desk.run("uninstall", "claude-code", "--yes").stdout
     assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
@@ -109,11 +105,11 @@ def test_uninstall_keeps_what_was_added_since(desk: Desk) -> None:
 @pytest.mark.parametrize(("program", "file"), [("codex", ".codex/hooks.json"), ("gemini", ".gemini/settings.json")])
 def test_install_for_the_user(program: str, file: str, desk: Desk) -> None:
     """Settings that were not there are made in the home, with the policy asked for, and are gone after uninstalling."""
-    assert desk.run("install", program, "--user", "--when-down", "allow", "--yes").returncode == 0
+    assert desk.run("install", program, "--user", "--when-down", "allow", "--yes").exit_code == 0
     path = desk.home / file
     assert "allow" in path.read_text()
     assert "deny" not in path.read_text()
-    assert desk.run("uninstall", program, "--user", "--yes").returncode == 0
+    assert desk.run("uninstall", program, "--user", "--yes").exit_code == 0
     assert not path.exists()
 
 
@@ -121,6 +117,108 @@ def test_install_refuses_broken_settings(desk: Desk) -> None:
     """Settings that are broken are left as they are, and named."""
     path = desk.settings("{")
     result = desk.run("install", "claude-code", "--yes")
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "settings.json" in result.stderr
     assert path.read_text() == "{"
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+def test_uninstall_after_installing_twice(desk: Desk) -> None:
+    """Whoever installs again with another policy is rid of it all the same, and of the file that was not there."""
+    desk.run("install", "claude-code", "--yes")
+    desk.run("install", "claude-code", "--when-down", "allow", "--yes")
+    desk.run("uninstall", "claude-code", "--yes")
+    assert list(desk.project.iterdir()) == []
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+@pytest.mark.parametrize("before", ["", "{}", '{"hooks": {}}\n', '{"model": "opus"}'])
+def test_uninstall_restores_every_byte(before: str, desk: Desk) -> None:
+    """What was there before is there again, however little it was."""
+    path = desk.settings(before)
+    desk.run("install", "claude-code", "--yes")
+    desk.run("install", "claude-code", "--when-down", "ask", "--yes")
+    assert "bridge.py" in path.read_text()
+    assert desk.run("uninstall", "claude-code", "--yes").exit_code == 0
+    assert path.read_text() == before
+    assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
+    """A folder that holds something else stays; so do settings that somebody wrote into a file we made."""
+    desk.run("install", "codex", "--yes")
+    path = desk.project / ".codex" / "hooks.json"
+    (path.parent / "config.toml").write_text("")
+    desk.run("uninstall", "codex", "--yes")
+    assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+    desk.run("install", "codex", "--yes")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "theirs": 1}))
+    desk.run("uninstall", "codex", "--yes")
+    assert json.loads(path.read_text()) == {"theirs": 1}
+
+
+@pytest.mark.rule("CLI-1", "CLI-3", "CLI-8")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["import", "claude-code", "nope.json"], 1, "Claude Code keeps them in .claude/settings.json, or in"),
+        (["import", "codex", "broken.json"], 1, "broken.json: it is no JSON: "),
+        (["import", "codex", "broken.json"], 1, "line 1 column 2"),
+        (["import", "gemini", "list.json"], 1, "list.json: it is no JSON object"),
+        (["import", "gemini", "hooks.json"], 1, "hooks is no object; it names events, each with a list of groups"),
+        (["import", "claude-code", "good.json", "--project", "nope"], 2, "--project: nope is no folder"),
+        (["import", "claude-code", "good.json"], 2, "nobody can be asked to confirm here"),
+        (["import", "claud", "good.json"], 2, "'claud' is not one of 'claude-code', 'codex', 'gemini'"),
+        (["install", "codex", "--user", "--http", "http://127.0.0.1:1", "--yes"], 1, "install the command instead"),
+        (["install", "claude-code", "--http", "8642", "--yes"], 2, "write one such as http://127.0.0.1:8642"),
+        (["install", "claude-code", "--wait", "nan", "--yes"], 2, "--wait: nan is no time to wait; write seconds"),
+        (["install", "claude-code", "--wait", "-5", "--yes"], 2, "-5 is no time to wait"),
+        (["install", "claude-code", "--project", "nope", "--yes"], 2, "--project: nope is no folder"),
+        (["install", "claude-code"], 2, "with --yes nobody has to be"),
+        (["install", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first, nothing was changed"),
+        (["uninstall", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first"),
+        (["uninstall", "codex", "--yes"], 1, "the settings' hooks are no object of lists; mend that first"),
+        (["uninstall", "claude-code", "--project", "nope"], 2, "nope is no folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)  # fmt: skip
+def test_misuse(arguments: list[str], code: int, said: str, desk: Desk) -> None:
+    """What was wrong, where, and how to put it right; and nothing was changed."""
+    files = {
+        "broken.json": "{",
+        "list.json": "[]",
+        "hooks.json": '{"hooks": []}',
+        "good.json": json.dumps({"hooks": GUARD}),
+        ".gemini/settings.json": "[]",
+        ".codex/hooks.json": '{"hooks": []}',
+    }
+    for name, text in files.items():
+        (desk.project / name).parent.mkdir(exist_ok=True)
+        (desk.project / name).write_text(text)
+    told = desk.run(*arguments)
+    assert told.exit_code == code, told.output
+    assert said in told.stderr
+    assert {name: (desk.project / name).read_text() for name in files} == files
+    assert not (desk.project / ".claude").exists()
+    assert not (desk.project / "nope").exists()
+
+
+@pytest.mark.rule("CLI-8")
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_a_folder_that_cannot_be_written(command: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the settings cannot be written they stay as they are, and it is said."""
+    path = desk.settings("{}")
+    if command == "uninstall":
+        desk.run("install", "claude-code", "--yes")
+    before = path.read_text()
+    monkeypatch.setattr("tempfile.mkstemp", refused)  # a folder keeps nobody out who is root
+    told = desk.run(command, "claude-code", "--yes")
+    assert told.exit_code == 1
+    assert "settings.json was left as it is: Permission denied. Make" in told.stderr
+    assert path.read_text() == before
+
+
+def refused(**_: Any) -> Any:
+    """What the system says to those who may not."""
+    raise PermissionError(13, "Permission denied")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +95,25 @@ def test_init_overwrites_nothing(folder: Path) -> None:
 
 
 @pytest.mark.rule("CLI-7")
+@pytest.mark.parametrize("taken", ["#:", "#: "])
+@pytest.mark.parametrize("number", range(3))
+def test_init_one_example(number: int, taken: str, folder: Path) -> None:
+    """Whoever takes the mark away from one example, with its blank or without, has that hook and no mistake."""
+    (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
+    marked = list(re.finditer(r"(?m)(?:^#:.*\n)+", TEMPLATE))
+    start, end = marked[number].span()
+    text = re.sub(f"(?m)^{taken}", "", TEMPLATE[start:end])
+    (folder / FILE).write_text(TEMPLATE[:start] + text + TEMPLATE[end:])
+    told = called("validate")
+    assert told.exit_code == 0, told.stdout
+    assert len(load_files(folder / FILE).definitions) == 1
+
+
+@pytest.mark.rule("CLI-7")
 def test_init_examples(folder: Path) -> None:
     """What stands in the file as an example is right once it is switched on."""
-    lines = [line for line in TEMPLATE.splitlines() if line != "hooks: []"]
-    text = "\n".join(line.removeprefix("#:").removeprefix(" ") if line.startswith("#:") else line for line in lines)
-    (folder / FILE).write_text(text)
+    (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
+    (folder / FILE).write_text(re.sub("(?m)^#:", "", TEMPLATE))
     told = called("validate")
     assert told.exit_code == 0, told.stdout + told.stderr
     assert [one.name for one in load_files(folder / FILE).definitions] == [
@@ -114,19 +130,66 @@ def test_init_examples(folder: Path) -> None:
 def test_a_first_hook(folder: Path) -> None:
     """From init to a hook of one's own that blocks a tool in chat: write it, try it, trust it, meet it."""
     called("init")
-    example = TEMPLATE[TEMPLATE.index("#:   #   from amplifier_hooks") : TEMPLATE.index("#:   #\n#:   - name: no pub")]
-    code = "\n".join(line.removeprefix("#:   #").removeprefix("   ") for line in example.splitlines())
+    example = TEMPLATE[TEMPLATE.index("#:  #   from amplifier_hooks") : TEMPLATE.index("#:  #\n#:  - name: no pub")]
+    code = "\n".join(line.removeprefix("#:  #").removeprefix("   ") for line in example.splitlines())
     (folder / "my_hooks.py").write_text(code.replace('ask("Publish this?")', 'deny("not on a Friday")'))
     hook = "{name: friday, event_type: tool:pre, matcher: Bash, priority: 10, handler_ref: my_hooks:no_publishing}"
-    (folder / FILE).write_text(TEMPLATE.replace("hooks: []", f"hooks: [{hook}]"))
+    (folder / FILE).write_text(TEMPLATE.replace("hooks:\n", f"hooks:\n  - {hook}\n"))
     assert called("validate").exit_code == 0
-    (folder / "call.json").write_text('{"tool_name": "Bash", "tool_input": {"command": "git push"}}')
-    assert "deny, by friday: not on a Friday" in called("test", "tool:pre", "--input", "call.json", "--run").stdout
+    tried = called("test", "tool:pre", "--tool", "Bash", "--input", '{"tool_input": {"command": "git push"}}', "--run")
+    assert "deny, by friday: not on a Friday" in tried.stdout
     assert "--trust" in called("chat", "-p", "run git push").stderr
     assert called("validate", "--trust").exit_code == 0
     told = called("chat", "-p", "run git push\nrun echo hi", "--json")
     assert told.exit_code == 0, told.stderr
     assert [tool["status"] for tool in json.loads(told.stdout)["tools"]] == ["denied", "ok"]
+
+
+@pytest.mark.rule("CLI-7", "CLI-3")
+def test_a_folder_of_an_odd_name(folder: Path) -> None:
+    """The command that a message tells to type can be typed as it is, whatever the folder is called."""
+    odd = folder / "a b;ü\nc"
+    odd.mkdir()
+    called("init", "-C", str(odd))
+    (odd / FILE).write_text(f"{TEMPLATE}# changed\n")
+    refused = called("chat", "-C", str(odd), "-p", "run ls")
+    assert refused.exit_code == 1
+    typed = shlex.split(refused.stderr.partition("then: ")[2])
+    assert typed == ["amplifier-hooks", "validate", str(odd / FILE), "--trust"]
+    assert called(*typed[1:]).exit_code == 0
+    assert called("chat", "-C", str(odd), "-p", "run ls", "--json").exit_code == 0
+
+
+@pytest.mark.rule("CLI-7", "CLI-3")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "call.json",
+            "call.json is neither JSON nor a file that can be read (No such file or directory); write such as",
+        ),
+        ("{tool: 1}", "{tool: 1} is no JSON: Expecting property name"),
+        ("[1]", "[1] is no JSON object; write such as '{"),
+        (".", "(Is a directory)"),
+    ],
+)
+def test_an_input_that_is_none(given: str, said: str, folder: Path) -> None:
+    """What is given as the data of an event and is none is answered with what would be."""
+    called("init")
+    told = called("test", "tool:pre", "--input", given)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.split())
+
+
+@pytest.mark.rule("CLI-7")
+def test_trust_that_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the state of the user cannot be written it is said what could not be done."""
+    called("init")
+    (folder / "taken").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "taken"))
+    told = called("validate", "--trust")
+    assert told.exit_code == 1
+    assert "trust in it cannot be kept: [Errno 20]" in told.stdout
 
 
 # -- validate ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+"""A runner and its server: what agents do, and what a server may answer, without ending the runner."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from attrs import define, field
+
+from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+RUN: dict[str, Any] = {
+    "run_id": "run_0123456789abcdef",
+    "session_id": "ses_1",
+    "tenant_id": "",
+    "parent_run_id": None,
+    "parent_session_id": None,
+    "agent_name": "writer",
+    "parameters": {"amount": 1},
+    "attempt": 1,
+    "lease_seconds": 60.0,
+    "agent": {"type": "procedural"},
+}
+REFUSED = {"code": "refused", "detail": "no"}
+
+
+def answer(status: int, body: Any = None) -> httpx2.Response:
+    """What a server answers."""
+    return httpx2.Response(status, json=body) if body is not None else httpx2.Response(status)
+
+
+@define
+class Server:
+    """A server that answers claims as it was told to, and everything else with yes."""
+
+    claims: list[httpx2.Response]
+    others: dict[str, list[httpx2.Response]] = field(factory=dict)
+    heard: list[tuple[str, dict[str, Any]]] = field(factory=list)
+    empty: asyncio.Event = field(factory=asyncio.Event)
+    """Set when a claim comes for which there is no answer."""
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer one request."""
+        if request.method == "GET":
+            if self.claims:
+                return self.claims.pop(0)
+            self.empty.set()
+            await asyncio.Event().wait()
+        what = request.url.path.rpartition("/")[2]
+        self.heard.append((what, json.loads(request.content)))
+        left = self.others.get(what)
+        return left.pop(0) if left else answer(200, {"stop": False, "lease_seconds": 60.0})
+
+    def said(self, what: str) -> list[dict[str, Any]]:
+        """What it was told of this kind."""
+        return [body for kind, body in self.heard if kind == what]
+
+
+@asynccontextmanager
+async def runner_of(server: Server, agent: Callable[..., Any] | None = None) -> AsyncIterator[Runner]:
+    """A runner of this server."""
+    async with (
+        httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as client,
+        Runner("http://127.0.0.1", "t", {"writer": agent or (lambda _: 1)}, name="r1", client=client) as runner,
+    ):
+        yield runner
+
+
+async def served(server: Server, agent: Callable[..., Any] | None = None) -> None:
+    """Let a runner serve until the server has no more for it; raises what ends it before."""
+    async with runner_of(server, agent) as runner, asyncio.timeout(60):
+        serving = asyncio.ensure_future(runner.serve())
+        empty = asyncio.ensure_future(server.empty.wait())
+        done, _ = await asyncio.wait({serving, empty}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (serving, empty):
+            task.cancel()
+        await asyncio.wait({serving, empty})
+        if serving in done:
+            await serving
+
+
+class Mute(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+async def cancels(task: Any) -> None:
+    """An agent that says it was cancelled, which nobody did."""
+    raise asyncio.CancelledError
+
+
+async def leaves(task: Any) -> None:
+    """An agent that wants to end the program."""
+    sys.exit(3)
+
+
+def raising(problem: BaseException) -> Callable[..., Any]:
+    """An agent that raises this."""
+
+    def agent(task: Any) -> None:
+        raise problem
+
+    return agent
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.rule("RUN-21")
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (lambda _: float("nan"), "ValueError: Out of range"),
+        (lambda _: object(), "TypeError"),
+        (lambda _: ENDLESS, "ValueError: Circular"),
+        (raising(Mute()), "Mute"),
+        (raising(ValueError("\ud800")), r"ValueError: \ud800"),
+        (raising(SystemExit(3)), "it ended with SystemExit"),
+        (raising(BaseExceptionGroup("odd", [GeneratorExit()])), "it ended with BaseExceptionGroup"),
+        (leaves, "it ended with SystemExit"),
+        (cancels, "it ended with CancelledError"),
+    ],
+    ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled"],
+)
+async def test_nothing_an_agent_does_ends_its_runner(agent: Callable[..., Any], words: str) -> None:
+    """Whatever an agent raises, and a result that is no JSON, fails its run; the runner asks for the next one."""
+    server = Server([answer(200, RUN), answer(200, RUN)])
+    await served(server, agent)
+    ends = server.said("completed")
+    assert [(end["status"], words in end["error"]) for end in ends] == [("failed", True)] * 2
+
+
+@pytest.mark.rule("RUN-21")
+async def test_a_plain_function_works_in_a_thread() -> None:
+    """An agent that blocks does not keep the runner from renewing its run."""
+    renewed = threading.Event()
+    server = Server([answer(200, {**RUN, "lease_seconds": 0.01})])
+
+    async def renewing(request: httpx2.Request) -> httpx2.Response:
+        said = await server(request)
+        if server.said("renew"):
+            renewed.set()
+        return said
+
+    async with (
+        httpx2.AsyncClient(transport=httpx2.MockTransport(renewing)) as client,
+        Runner("http://127.0.0.1", "t", {"writer": lambda _: renewed.wait(60)}, client=client) as runner,
+    ):
+        task = await runner.claim()
+        assert task is not None
+        await runner.do(task)
+    assert server.said("result")[0]["result_data"] is True
+    assert [end["status"] for end in server.said("completed")] == ["completed"]
+
+
+@pytest.mark.rule("RUN-21")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        answer(500, {}),
+        answer(503, REFUSED),
+        answer(408, REFUSED),
+        answer(429, REFUSED),
+        answer(200, ["no run"]),
+        answer(200, {"run_id": "run_1"}),
+        answer(200, {**RUN, "parameters": 5}),
+        answer(200, {**RUN, "lease_seconds": "soon"}),
+        httpx2.Response(200, content=b"<html>"),
+        httpx2.Response(302, headers={"location": "http://elsewhere/"}),
+    ],
+    ids=["500", "503", "408", "429", "a-list", "a-field", "odd-parameters", "odd-lease", "html", "elsewhere"],
+)
+async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass, and what no runner understands, is asked again; it ends nothing."""
+    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,))  # nothing is waited for
+    server = Server([odd, answer(200, RUN)])
+    await served(server)
+    assert [end["status"] for end in server.said("completed")] == ["completed"]
+
+
+@pytest.mark.rule("RUN-21")
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
+async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that refuses to hear how a run ended does not end the runner: the next run may be another matter."""
+    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,))
+    server = Server(
+        [answer(200, RUN), answer(200, RUN)],
+        {"completed": [answer(status, REFUSED)], "result": [answer(503, REFUSED), answer(408, REFUSED)]},
+    )
+    await served(server)
+    assert [end["status"] for end in server.said("completed")] == ["completed"] * 2
+
+
+@pytest.mark.rule("RUN-21")
+async def test_a_runner_that_is_refused_for_good() -> None:
+    """A server that will not have this runner ends it, with what it says."""
+    with pytest.raises(RunnerRefused, match="403 refused"):
+        await served(Server([answer(403, REFUSED)]))
+
+
+@pytest.mark.rule("RUN-21")
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [("127.0.0.1:8439", "t"), ("ftp://a.example", "t"), ("http://", "t"), ("http://a.example", "ä\n")],
+    ids=["no-scheme", "ftp", "no-host", "token"],
+)
+async def test_an_address_that_is_none(url: str, token: str) -> None:
+    """An address or a token no request can be made of is said at once, and not tried again and again."""
+    with pytest.raises(RunnerUnavailable, match=r"is no address of a coordinator|the token is none"):
+        await Runner(url, token).__aenter__()
