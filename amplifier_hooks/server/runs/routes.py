@@ -26,6 +26,7 @@ from amplifier_hooks.runs.errors import (
 from amplifier_hooks.runs.life import ENDED, Holder, RunStatus
 from amplifier_hooks.runs.orders import RunFilter
 from amplifier_hooks.server.admission import Caller, admitted
+from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.problems import Problem
 from amplifier_hooks.server.runs.bodies import (
     ClaimedRun,
@@ -89,7 +90,7 @@ async def answered(work: Awaitable[T]) -> T:
 
 def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes of one room, one after the other
     """The routes over a coordinator."""
-    router = APIRouter(tags=["runs"])
+    router = APIRouter(tags=["runs"], responses={404: documented(404), 409: documented(409)})
 
     def blueprint_of(record: RunRecord) -> Blueprint | None:
         with suppress(UnknownAgent):
