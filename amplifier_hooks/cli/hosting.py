@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from fastapi import APIRouter
-
     from amplifier_hooks.cli.hooks import NamedHooks
     from amplifier_hooks.dialects.guest import Asking
     from amplifier_hooks.registry import Change, HookRegistry
     from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.coordinator import RunCoordinator
     from amplifier_hooks.storage import Database
     from approval_backends.broker import Broker
 
@@ -61,6 +60,7 @@ class ApiPlace:
         from amplifier_hooks.server.edge import Bounds
         from amplifier_hooks.server.listening import listening, loopback
         from amplifier_hooks.server.management import managed
+        from amplifier_hooks.server.runs.routes import runs_router
 
         async with AsyncExitStack() as stack:
             await self.database.open()
@@ -68,7 +68,9 @@ class ApiPlace:
             listener = stack.enter_context(loopback(self.port))
             self.port = listener.getsockname()[1]
             routers = (
-                [] if self.agents is None else [await stack.enter_async_context(self._runs(self.agents, registry))]
+                []
+                if self.agents is None
+                else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
             )
             managing = managed(
                 self.database,
@@ -84,15 +86,14 @@ class ApiPlace:
             yield
 
     @asynccontextmanager
-    async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[APIRouter]:
-        """The routes of runs, with a coordinator behind them for as long as the block lasts."""
+    async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
+        """The coordinator of runs, for as long as the block lasts."""
         from amplifier_hooks.runs.coordinator import RunCoordinator
         from amplifier_hooks.runs.postgres import runs_in
-        from amplifier_hooks.server.runs.routes import runs_router
 
         runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
         async with runs:
-            yield runs_router(runs)
+            yield runs
 
 
 @frozen
