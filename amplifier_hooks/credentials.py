@@ -27,7 +27,7 @@ from amplifier_hooks.secret_shapes import CODE, PRIVATE_KEY, SHAPES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from amplifier_hooks.secret_shapes import Shape
+    from amplifier_hooks.secret_shapes import SecretShape
 
 __all__ = ["SHORTEST", "Secrets", "Span", "exchanged", "is_secret_name", "names_a_secret"]
 
@@ -105,7 +105,7 @@ def exchanged(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str:
 class _Finder:
     """One shape, and the two questions about it: whether, and where."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: SecretShape) -> None:
         self.kind = shape.kind
         self.suspects = linear(f"(?-u)(?:{shape.least})")
         self._whole = shape.whole

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["CODE", "PRIVATE_KEY", "SHAPES", "Shape"]
+__all__ = ["CODE", "PRIVATE_KEY", "SHAPES", "SecretShape"]
 
 CODE: Final = "code"
 """The group of `whole` that looks like a secret and is none."""
 
 
-class Shape(NamedTuple):
+class SecretShape(NamedTuple):
     """One kind of secret. A group without a name in `whole` is the secret; a match without groups is passed over."""
 
     kind: str
@@ -64,14 +64,14 @@ NAMES: Final = (
 """How passwords are called; more of the name may stand before and after it."""
 
 
-def _password(name: str, begins: str = "", holds: str = IN_QUOTES) -> Shape:
+def _password(name: str, begins: str = "", holds: str = IN_QUOTES) -> SecretShape:
     """What is called a password: assigned to the name, or between its tags.
 
     `begins` is how its value does, and `holds` what may be in it where quotes tell its end.
     """
     called, bare, quoted = f"{name}{WORD}*", begins + ANYTHING, (begins or ANYTHING) + holds
     code = f"(?P<{CODE}>{CALL}|(?:{MEMBER}|{VARIABLE}|{TYPE}|{QUOTE}(?:{VARIABLE}|{TYPE}))(?!{ANYTHING}))"
-    return Shape(
+    return SecretShape(
         "password",
         f"{called}(?:{ASSIGNED}(?:{bare}{{6}}|{QUOTE}{quoted}{{5}})|>{quoted}{{5}}{holds}*</)",
         f"{called}+(?:{ASSIGNED}(?:{code}|({bare}{{6,}}+)|{QUOTE}({quoted}{{5,}}+))|>({quoted}{{5,}}+)(?=</))?",
@@ -96,23 +96,23 @@ ENCODED: Final = r"LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0E
 BEGIN: Final = r"-----BEGIN\x20[A-Z\x20]*PRIVATE\x20KEY"
 END: Final = r"-----END\x20[A-Z\x20]*PRIVATE\x20KEY(?:\x20BLOCK)?-----"
 
-PRIVATE_KEY: Final = Shape("private key", BEGIN, rf"({BEGIN}(?s:.*?{END}|.*))")
+PRIVATE_KEY: Final = SecretShape("private key", BEGIN, rf"({BEGIN}(?s:.*?{END}|.*))")
 """The only one that is longer than a line."""
 
 SHAPES: Final = (
-    Shape("token", rf"\b(?:{'|'.join(ISSUERS)}){WORD}{{12}}", rf"((?:{ISSUED}){WORD}{{12,}}+)"),
-    Shape("access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}", r"\b((?:AKIA|ASIA)[A-Z0-9]{16,}+)"),
-    Shape(
+    SecretShape("token", rf"\b(?:{'|'.join(ISSUERS)}){WORD}{{12}}", rf"((?:{ISSUED}){WORD}{{12,}}+)"),
+    SecretShape("access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}", r"\b((?:AKIA|ASIA)[A-Z0-9]{16,}+)"),
+    SecretShape(
         "JSON web token",
         rf"\beyJ{WORD}{{8}}{WORD}*\.{WORD}{{8}}",
         rf"\b(eyJ{WORD}{{8,}}+\.{WORD}{{8,}}+(?:\.{WORD}*+)?)|\beyJ{WORD}*+",
     ),
-    Shape(
+    SecretShape(
         "bearer token",
         rf"{_any_case('bearer')}\s+{VALUE}{{16}}",
         rf"{_any_case('bearer')}\s++({VALUE}{{16,}}+)",
     ),
-    Shape(
+    SecretShape(
         "authorization",
         rf"{HEADER}(?:[A-Za-z\-]+\s{VALUE}{{8}}|{VALUE}{{20}})",
         rf"{HEADER}([A-Za-z\-]++\s{VALUE}{{8,}}+|{VALUE}{{20,}}+)",
@@ -120,13 +120,13 @@ SHAPES: Final = (
     *map(_password, NAMES),
     _password(_any_case("passphrase"), holds=IN_QUOTES.replace("[", r"[\x20", 1)),
     _password(_any_case("pwd"), r"[A-Za-z0-9_+=!@\#$%^&*]"),
-    Shape("password", rf"{OPTION}[A-Za-z0-9]{ANYTHING}{{5}}", rf"{OPTION}([A-Za-z0-9]{ANYTHING}{{5,}}+)"),
-    Shape("cookie", rf"{COOKIES}{WORD}+={CRUMB}{{8}}", rf"{COOKIES}((?:{WORD}++={CRUMB}++(?:;\x20)?)++)"),
-    Shape(
+    SecretShape("password", rf"{OPTION}[A-Za-z0-9]{ANYTHING}{{5}}", rf"{OPTION}([A-Za-z0-9]{ANYTHING}{{5,}}+)"),
+    SecretShape("cookie", rf"{COOKIES}{WORD}+={CRUMB}{{8}}", rf"{COOKIES}((?:{WORD}++={CRUMB}++(?:;\x20)?)++)"),
+    SecretShape(
         "password in a URL",
         r"://[!-.0-9;-?A-~]*:[!-.0-?A-~]+@",
         r"://[!-.0-9;-?A-~]*+:([!-.0-?A-~]++)(?=@)",
     ),
-    Shape("password in a URL", r"://[A-Za-z0-9_\-]{20}[A-Za-z0-9_\-]*@", r"://([A-Za-z0-9_\-]{20,}+)(?=@)"),
-    Shape("private key", ENCODED, rf"({ENCODED}[A-Za-z0-9+/=]*+)"),
+    SecretShape("password in a URL", r"://[A-Za-z0-9_\-]{20}[A-Za-z0-9_\-]*@", r"://([A-Za-z0-9_\-]{20,}+)(?=@)"),
+    SecretShape("private key", ENCODED, rf"({ENCODED}[A-Za-z0-9+/=]*+)"),
 )
