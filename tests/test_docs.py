@@ -3,21 +3,34 @@
 - ```` ```python ```` blocks run. The blocks of one file share a namespace, as a reader would expect.
   `<!-- no-run: reason -->` on the line before a block leaves it out.
 - ```` ```output ```` after them is what they printed since the last such block.
-- ```` ```sh ```` blocks name commands of `amplifier-hooks` that exist.
+- ```` ```sh ```` blocks name commands and options of `amplifier-hooks` that exist, and run: each command exits 0, or 1
+  where its comment says so. What cannot be run here has the same `no-run` line before it.
+- ```` ```yaml ```` and ```` ```json ```` blocks can be read; files of hooks, of rules and blueprints are right.
+- `<!-- file: name -->` before a block: the commands after it find it there. With `under a line`, it takes that line's
+  place in the file.
 - Relative links lead somewhere.
 """
 
 import ast
 import asyncio
 import inspect
+import json
 import re
-import subprocess
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli import app
+from amplifier_hooks.definitions import load_files
+from amplifier_hooks.runs.blueprint import read_blueprint
+from approval_backends.rules import Rules
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -27,7 +40,8 @@ DOCUMENTS = [
 ]
 FENCE = re.compile(r"(`{3,})(\w*)")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
-COMMAND = re.compile(r"\bamplifier-hooks ([a-z][\w-]*)")
+NAMED = re.compile(r"<!-- file: (\S+?)(?:, under (\S+))? -->")
+NO_RUN = ("<!-- no-run:", "<!-- test-command -->")
 
 
 class Block(NamedTuple):
@@ -79,15 +93,70 @@ def test_python_blocks_run(
                 exec(code, namespace)
 
 
-@pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "sh"))])
+def commands(text: str, prompt: str = "") -> Iterator[tuple[list[str], str]]:
+    """The words of each call of `amplifier-hooks` in a block, and its comment."""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if line.startswith(prompt):
+            typed, _, comment = line.removeprefix(prompt).partition(" # ")
+            words = shlex.split(typed)
+            if "amplifier-hooks" in words:
+                yield words[words.index("amplifier-hooks") + 1 :], comment
+
+
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "sh", "console"))])
 def test_commands_exist(document: str) -> None:
-    """Every command a document tells to type answers to --help."""
-    for command in sorted({name for block in blocks(document, "sh") for name in COMMAND.findall(block.text)}):
-        program = "from amplifier_hooks.cli import main; main()"
-        run = subprocess.run(
-            [sys.executable, "-c", program, command, "--help"], check=False, capture_output=True, text=True
-        )
-        assert run.returncode == 0, f"{document}: amplifier-hooks {command}: {run.stderr}"
+    """Every command a document tells to type exists, with its options."""
+    for block in blocks(document, "sh", "console"):
+        for words, _ in commands(block.text, "$ " if block.language == "console" else ""):
+            command: Any = get_command(app)
+            names = iter(words)
+            while hasattr(command, "commands"):
+                name = next(names)
+                assert name in command.commands, f"{document}:{block.line}: amplifier-hooks {' '.join(words)}"
+                command = command.commands[name]
+            known = {"--help", *(option for one in command.params for option in one.opts)}
+            used = {word.partition("=")[0] for word in names if re.fullmatch(r"--?[a-z].*", word)}
+            assert used <= known, f"{document}:{block.line}: amplifier-hooks {' '.join(words)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "sh"))])
+def test_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a document tells to type works, one after the other, in an empty folder and home with no terminal."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_STATE_HOME", "AMPLIFIER_HOOKS_STORE", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for block in blocks(document, "sh", "python", "yaml", "json"):
+        if named := NAMED.fullmatch(block.before):
+            file, under = Path(named[1]), named[2]
+            file.write_text(file.read_text().replace(f"{under}\n", block.text, 1) if under else block.text)
+        if block.language != "sh" or block.before.startswith(NO_RUN):
+            continue
+        found = list(commands(block.text))
+        assert len(found) == len(block.text.splitlines()), f"{document}:{block.line}: what else is there has no no-run"
+        for words, comment in found:
+            told = CliRunner().invoke(app, words, catch_exceptions=False)
+            assert told.exit_code == ("exits 1" in comment), f"{document}:{block.line}: {words}: {told.output}"
+
+
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "yaml", "json"))])
+def test_data_is_right(document: str, tmp_path: Path) -> None:
+    """Blocks of YAML and JSON can be read, and what they define would be taken."""
+    for block in blocks(document, "yaml", "json"):
+        value = yaml.safe_load(block.text) if block.language == "yaml" else json.loads(block.text)
+        if not isinstance(value, dict):
+            continue
+        file = tmp_path / f"block.{block.language}"
+        file.write_text(block.text if "version" in value or block.language == "json" else f"version: 1\n{block.text}")
+        if {"name", "type"} <= value.keys():
+            read_blueprint(block.text)
+        elif "rules" in value:
+            Rules.load(file)
+        elif value.keys() & {"hooks", "library", "definitions", "settings"}:
+            load_files(file)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

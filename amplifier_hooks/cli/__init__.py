@@ -8,8 +8,11 @@
     doctor/     `amplifier-hooks doctor`
     streams     standard input, output and error
     consent     asking for a yes
+    messages    what is said about what was asked for
+    options     those that several commands have
     hooks       which hooks a command works with
     programs    `amplifier-hooks import`, `install` and `uninstall`
+    settings    the files they read and write
     bridge      `amplifier-hooks bridge`
     approvals/  `amplifier-hooks approvals`: its commands, and what they share
     audit/      `amplifier-hooks audit`: the same

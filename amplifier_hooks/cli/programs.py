@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
 import sys
-import tempfile
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import stop
+from amplifier_hooks.cli.options import NoInput, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.settings import difference, file_text, folder, read_file, remove, replace, settings_of
 from amplifier_hooks.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ class WhenDown(StrEnum):
 Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
 Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
 User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
 HERE: Final = Path()
 
 
@@ -211,7 +209,7 @@ def install(
             when_down=when_down.value,
         )
     path = settings_of(dialect, project, user=user)
-    before, text = read(path)
+    before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
     except InvalidRegistration as error:
@@ -220,7 +218,7 @@ def install(
         print(f"{path} has the hook already.")
         return
     kept = path.with_name(path.name + KEPT)
-    changed = written(after)
+    changed = file_text(after)
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     try:
@@ -243,19 +241,19 @@ def uninstall(
 
     dialect = dialect_of(program)
     path = settings_of(dialect, project, user=user)
-    before, text = read(path)
+    before, text = read_file(path)
     try:
         if not has_bridge(before):
             print(f"{path} has no hook of ours.")
             return
         after = without_bridge(before)
         kept = path.with_name(path.name + KEPT)
-        original, original_text = read(kept)
+        original, original_text = read_file(kept)
         same = without_bridge(original) == after and not has_bridge(original)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
     # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
-    changed = original_text if same else written(after)
+    changed = original_text if same else file_text(after)
     difference(path, text or "", changed or "")
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     try:
@@ -267,67 +265,3 @@ def uninstall(
     except OSError as error:
         stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
     print(f"{dialect.title} decides for itself again.")
-
-
-def settings_of(dialect: Dialect, project: Path, *, user: bool) -> Path:
-    """Where the settings are."""
-    return (Path.home() if user else folder(project)) / dialect.settings[0]
-
-
-def folder(project: Path) -> Path:
-    """The project's folder. Refuses one that is not there: a mistyped name is no new project."""
-    if not project.is_dir():
-        raise typer.BadParameter(f"{project} is no folder", param_hint="--project")
-    return project.resolve()
-
-
-def read(path: Path) -> tuple[dict[str, Any], str | None]:
-    """Settings, and their text; nothing and None when there is no file."""
-    try:
-        text = path.read_text("utf-8")
-        value = json.loads(text) if text.strip() else {}
-    except FileNotFoundError:
-        return {}, None
-    except OSError as error:
-        stop(f"{path} cannot be read: {error.strerror}")
-    except (ValueError, RecursionError) as error:
-        stop(f"{path} is no JSON: {error}; mend it first, nothing was changed")
-    if not isinstance(value, dict):
-        stop(f"{path} is no JSON object; mend it first, nothing was changed")
-    return value, text
-
-
-def written(settings: dict[str, Any]) -> str:
-    """Settings as those programs write them."""
-    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-
-
-def difference(path: Path, before: str, after: str) -> None:
-    """What changes, line by line."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
-    for line in lines:
-        print(for_terminal(line))
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file whole, or not at all. What it may be read by stays as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(name).chmod(mode)
-    Path(name).replace(path)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, and its folder if nothing else is in it."""
-    path.unlink()
-    with suppress(OSError):
-        path.parent.rmdir()
-
-
-def stop(problem: str) -> NoReturn:
-    """It cannot go on."""
-    typer.echo(for_terminal(problem), err=True)
-    raise typer.Exit(1)

@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 
 __all__ = ["app"]
 
@@ -129,22 +130,10 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 rules = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(rules, name="rules", help=RULES)
 
-Store = Annotated[
-    str | None,
-    typer.Option(
-        envvar="AMPLIFIER_HOOKS_STORE",
-        metavar="ADDRESS",
-        help="A SQLite file, or postgresql://...#schema.",
-        show_default=False,
-    ),
-]
 Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tenant.", show_default=False)]
 Session = Annotated[
     list[str] | None, typer.Option(metavar="ID", help="Only of this session; may be repeated.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or how it begins.", show_default=False)]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.", show_default=False)]
 
@@ -165,20 +154,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What waits."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    view = View(store, tenant, session)
-    carried_out(deciding.listed(view, everything=everything, limit=limit, as_json=as_json))
+    view = desk.View(store, tenant, session)
+    desk.carried_out(deciding.listed(view, everything=everything, limit=limit, as_json=as_json))
 
 
 @app.command(help=SHOW)
 def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """One request."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    carried_out(deciding.shown(View(store, tenant), request, as_json=as_json))
+    desk.carried_out(deciding.shown(desk.View(store, tenant), request, as_json=as_json))
 
 
 @app.command(help=ALLOW)
@@ -195,14 +182,13 @@ def allow(
     as_json: AsJson = False,
 ) -> None:
     """Yes."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    view = View(store, tenant)
-    record = carried_out(deciding.waiting(view, request))
+    view = desk.View(store, tenant)
+    record = desk.carried_out(deciding.waiting(view, request))
     chosen = deciding.allowing(record, option)
     deciding.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    carried_out(deciding.answer(view, record, chosen, as_json=as_json))
+    desk.carried_out(deciding.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -220,22 +206,20 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """No."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    view = View(store, tenant)
-    record = carried_out(deciding.waiting(view, request))
+    view = desk.View(store, tenant)
+    record = desk.carried_out(deciding.waiting(view, request))
     chosen = deciding.refusing(record, option)
-    carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
+    desk.carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)
 def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
     """Standing answers."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    carried_out(deciding.list_grants(View(store, tenant, session), as_json=as_json))
+    desk.carried_out(deciding.list_grants(desk.View(store, tenant, session), as_json=as_json))
 
 
 @app.command(help=REVOKE)
@@ -246,10 +230,9 @@ def revoke(
     tenant: Tenant = None,
 ) -> None:
     """No more."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
-    carried_out(deciding.revoked(View(store, tenant), grant))
+    desk.carried_out(deciding.revoked(desk.View(store, tenant), grant))
 
 
 @app.command(help=PURGE)
@@ -265,21 +248,19 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Gone."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import deciding, desk
 
     seconds = deciding.seconds_of(older_than)
     confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    carried_out(deciding.purged(View(store), seconds, unrecorded=unrecorded, as_json=as_json))
+    desk.carried_out(deciding.purged(desk.View(store), seconds, unrecorded=unrecorded, as_json=as_json))
 
 
 @app.command(help=WATCH)
 def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
     """As they come."""
-    from amplifier_hooks.cli.approvals import watcher
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import desk, watcher
 
-    carried_out(watcher.watched(View(store, tenant, session)), until_interrupted=True)
+    desk.carried_out(watcher.watched(desk.View(store, tenant, session)), until_interrupted=True)
 
 
 @rules.callback()
@@ -290,10 +271,9 @@ def rules_options() -> None:
 @rules.command(help=CHECK)
 def check(file: File, *, as_json: AsJson = False) -> None:
     """Right or wrong."""
-    from amplifier_hooks.cli.approvals import policy
-    from amplifier_hooks.cli.approvals.desk import carried_out
+    from amplifier_hooks.cli.approvals import desk, policy
 
-    carried_out(policy.checked(file, as_json=as_json))
+    desk.carried_out(policy.checked(file, as_json=as_json))
 
 
 @rules.command(help=EXPLAIN)
@@ -313,13 +293,12 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why."""
-    from amplifier_hooks.cli.approvals import policy
-    from amplifier_hooks.cli.approvals.desk import View, carried_out
+    from amplifier_hooks.cli.approvals import desk, policy
 
     if (tool is None) == (request is None):
         raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
     if request is not None:
-        carried_out(policy.explained_request(file, View(store, tenant), request, as_json=as_json))
+        desk.carried_out(policy.explained_request(file, desk.View(store, tenant), request, as_json=as_json))
     else:
         facts = policy.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
-        carried_out(policy.explained(file, facts, as_json=as_json))
+        desk.carried_out(policy.explained(file, facts, as_json=as_json))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
-from amplifier_hooks.cli.approvals.desk import Trouble, complain, only_one, say
+from amplifier_hooks.cli.approvals.desk import Trouble, only_one, say
 from amplifier_hooks.cli.approvals.pages import (
     action,
     as_json,
@@ -22,6 +22,7 @@ from amplifier_hooks.cli.approvals.pages import (
     standing_of,
 )
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import complain
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.desk import View

@@ -7,13 +7,13 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 from attrs import frozen
 
+from amplifier_hooks.cli.messages import stop
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.escape import for_terminal
 from amplifier_hooks.storage import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage import Database
     from approval_backends.lifecycle import Record
 
-__all__ = ["Desk", "Trouble", "View", "carried_out", "complain", "only_one", "say", "user_name"]
+__all__ = ["Desk", "Trouble", "View", "carried_out", "only_one", "say", "user_name"]
 
 T = TypeVar("T")
 
@@ -132,11 +132,6 @@ def say(text: str = "") -> None:
     typer.echo(text)
 
 
-def complain(text: str) -> None:
-    """A message about it, to standard error. It may hold foreign parts."""
-    typer.echo(for_terminal(text), err=True)
-
-
 def carried_out(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:
     """Do it; what goes wrong is a line on standard error and exit code 1, which Ctrl-C may or may not be."""
     try:
@@ -145,9 +140,3 @@ def carried_out(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False
         stop(str(problem))
     except KeyboardInterrupt:
         stop("Stopped.", 0 if until_interrupted else 1)
-
-
-def stop(why: str, code: int = 1) -> NoReturn:
-    """End with a message."""
-    complain(why)
-    raise typer.Exit(code) from None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from amplifier_hooks.cli.approvals.desk import complain, say
+from amplifier_hooks.cli.approvals.desk import say
 from amplifier_hooks.cli.approvals.pages import as_json as to_json
+from amplifier_hooks.cli.messages import complain
 from amplifier_hooks.escape import for_terminal
 from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.ports import ActionFacts

@@ -11,7 +11,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.cli.approvals.desk import Trouble, complain
+from amplifier_hooks.cli.approvals.desk import Trouble
+from amplifier_hooks.cli.messages import complain
 from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left

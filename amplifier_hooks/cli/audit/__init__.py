@@ -5,8 +5,9 @@
     words       the report, and lines of the record, as text and as JSON
     page        the same as a page
     accepting   going on with a record and a store that do not fit together
+    purging     removing the records of chats that ended long ago
 
-Only `accept` writes to a record.
+Only `accept` writes to a record, and only `purge` removes one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from amplifier_hooks.cli.consent import confirm
+from amplifier_hooks.cli.messages import complain
+from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 from amplifier_hooks.escape import for_log
 
 if TYPE_CHECKING:
@@ -76,6 +79,16 @@ They do not when one of them was replaced by an older copy, or changed by somebo
 every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
 record first.
 """
+PURGE: Final = """Remove the records of chats that ended long ago.
+
+\b
+Examples:
+  amplifier-hooks audit purge
+  amplifier-hooks audit purge --older-than 12h --yes
+
+Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that chat was told
+to keep elsewhere.
+"""
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
     "truncated, or the record cannot be read; 2 it was called wrongly; 3 it is cannot tell."
@@ -111,7 +124,6 @@ Anchors = Annotated[
 LogId = Annotated[
     str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
@@ -132,8 +144,7 @@ def verify(
     from amplifier_hooks.cli.audit import page, words
 
     one_form(json=json, html=html)
-    with readable():
-        found, report = checked(record, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         if html:
             say(page.page(report, name=found.path.name))
         else:
@@ -187,8 +198,7 @@ def show(
     from amplifier_hooks.cli.audit import page, words
 
     one_form(json=json, html=html)
-    with readable():
-        found, report = checked(record, key, heads, anchor, log)
+    with checked(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
             say(page.page(report, name=found.path.name, entries=wanted))
@@ -203,20 +213,12 @@ def accept(
         Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
     ] = None,
     *,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            envvar="AMPLIFIER_HOOKS_STORE",
-            metavar="ADDRESS",
-            help="A SQLite file, or postgresql://...#schema; otherwise yours.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops.")] = False,
+    store: Store = None,
+    yes: Yes = False,
+    no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.desk import carried_out, complain
+    from amplifier_hooks.cli.approvals.desk import carried_out
     from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
 
     accepted = Accepted()
@@ -227,15 +229,37 @@ def accept(
     complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
 
 
+@audit_app.command("purge", help=PURGE)
+def purge(
+    *,
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
+    yes: Yes = False,
+    no_input: NoInput = False,
+    json: AsJson = False,
+) -> None:
+    """Say how many there are, and remove them if the operator wants to."""
+    from amplifier_hooks.cli.approvals.deciding import seconds_of
+    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, records_removed
+    from amplifier_hooks.storage.place import state_folder
+
+    found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
+    if found:
+        confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
+    count = records_removed(found)
+    say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
+
+
+@contextmanager
 def checked(
     record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
-) -> tuple[RecordFiles, Report]:
-    """The record, and what is found in it by what the options name."""
+) -> Iterator[tuple[RecordFiles, Report]]:
+    """The record, and what is found in it by what the options name; for as long as it can be read."""
     from amplifier_hooks.cli.audit.record import RecordFiles, kept_heads, pinned, signed_notes
 
-    found, known = RecordFiles(record), pinned(keys or ())
-    kept = None if heads is None else kept_heads(heads, found.log)
-    return found, found.verify(known, log, kept, signed_notes(anchors or (), known))
+    with readable():
+        found, known = RecordFiles(record), pinned(keys or ())
+        kept = None if heads is None else kept_heads(heads, found.log)
+        yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
 
 
 def one_form(*, json: bool, html: bool) -> None:

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from amplifier_hooks import AuditLog, SessionCoordinator
 from amplifier_hooks.budget import Limits
+from amplifier_hooks.cli.audit.purging import CHATS
 from amplifier_hooks.cli.chat.conversation import Conversation
 from amplifier_hooks.cli.chat.tools import Workplace
 from amplifier_hooks.effects.context import InMemoryContext
@@ -128,7 +129,7 @@ async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
 
 def _records() -> Path:
     """Where the records of chats are kept."""
-    folder = own_folder() / "chats"
+    folder = own_folder() / CHATS
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

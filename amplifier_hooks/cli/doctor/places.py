@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import stat
+from shlex import join, quote
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.cli.doctor.symptoms import NOTE, WARNING, Symptom, bad, good
@@ -35,9 +36,9 @@ def state(_patient: Patient) -> Iterator[Symptom]:
             yield bad("state", f"{folder} cannot be made in {nearest}", "set XDG_STATE_HOME to a folder of yours")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield bad("state", f"{folder} cannot be written", f"chmod u+rwx {folder}")
+        yield bad("state", f"{folder} cannot be written", f"chmod u+rwx {quote(str(folder))}")
     elif os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & OTHERS:
-        yield Symptom("state", WARNING, f"{folder} can be read by others", f"chmod 700 {folder}")
+        yield Symptom("state", WARNING, f"{folder} can be read by others", f"chmod 700 {quote(str(folder))}")
     else:
         yield good("state", f"{folder} is yours alone")
 
@@ -85,12 +86,12 @@ def record(patient: Patient) -> Iterator[Symptom]:
         yield good("record", f"{path} is made on first use")
         return
     if not os.access(path, os.W_OK):
-        yield bad("record", f"{path} cannot be written", f"chmod u+w {path}")
+        yield bad("record", f"{path} cannot be written", f"chmod u+w {quote(str(path))}")
     key = path.with_name("audit.key.pub")
     found = RecordFiles(path)
     report = found.verify(pinned([str(key)]) if key.exists() else [], None, None, [])
     said = f"{path}: {words.verdict(report)}"
-    look = f"amplifier-hooks audit verify {path}" + (f" --key {key}" if key.exists() else "")
+    look = join(["amplifier-hooks", "audit", "verify", str(path), *(["--key", str(key)] if key.exists() else [])])
     code = words.EXITS[report.verdict]
     if code == 0:
         yield good("record", said)
@@ -129,6 +130,8 @@ def ports(patient: Patient) -> Iterator[Symptom]:
         try:
             one.connect(os.fspath(path))
         except OSError:
-            yield Symptom("ports", WARNING, f"{path} was left behind, and nobody answers there", f"rm {path}")
+            yield Symptom(
+                "ports", WARNING, f"{path} was left behind, and nobody answers there", f"rm {quote(str(path))}"
+            )
         else:
             yield good("ports", f"a server answers programs at {path}")

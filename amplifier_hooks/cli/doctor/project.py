@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.doctor.symptoms import NOTE, WARNING, Symptom, bad, good
@@ -57,9 +58,9 @@ def config(patient: Patient) -> Iterator[Symptom]:
             found = load_files(path, environment=patient.environment)
         except InvalidDefinitions as problem:
             for flaw in problem.flaws:
-                yield bad("config", str(flaw), f"mend it there, then: amplifier-hooks validate {path}")
+                yield bad("config", str(flaw), f"mend it there, then: amplifier-hooks validate {quote(str(path))}")
         except (HookError, OSError) as problem:
-            yield bad("config", str(problem), f"mend it, then: amplifier-hooks validate {path}")
+            yield bad("config", str(problem), f"mend it, then: amplifier-hooks validate {quote(str(path))}")
         else:
             read = ", ".join(str(file) for file in found.files) or str(path)
             yield good("config", f"{len(found.definitions)} hooks, {len(found.library)} ready-made ones; read: {read}")
@@ -86,7 +87,7 @@ def hooks(patient: Patient) -> Iterator[Symptom]:
             likely = get_close_matches(entry.name, there, 1)
             meant = f"; did you mean {likely[0]!r}?" if likely else ""
             text = f"{entry.spot}: no installed package has a hook called {entry.name!r}{meant}"
-            yield bad("hooks", text, f"mend it, then: amplifier-hooks validate {_file(patient)}")
+            yield bad("hooks", text, f"mend it, then: amplifier-hooks validate {quote(str(_file(patient)))}")
     for definition in found.definitions:
         problems = list(_problems(definition, found, patient))
         for text, repair in problems:
@@ -187,7 +188,7 @@ def other_programs(patient: Patient) -> Iterator[Symptom]:
             unread = [hook for hook in found.hooks if not trust.trusts(hook.digest)]
             said = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
             if unread:
-                yield Symptom("programs", NOTE, said, f"amplifier-hooks import {name} {path}")
+                yield Symptom("programs", NOTE, said, f"amplifier-hooks import {name} {quote(str(path))}")
             else:
                 yield good("programs", said)
             for hook in found.hooks:

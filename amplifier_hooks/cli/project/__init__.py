@@ -10,9 +10,12 @@ trial      test
 from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+
+from amplifier_hooks.cli.messages import stop
+from amplifier_hooks.cli.options import AsJson  # noqa: TC001  # typer reads the annotations
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.reading import Project
@@ -67,7 +70,6 @@ File = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")]
 
 
@@ -252,9 +254,3 @@ def say_json(value: Any) -> None:
     import json
 
     typer.echo(json.dumps(value, indent=1))
-
-
-def stop(problem: str) -> NoReturn:
-    """It cannot go on."""
-    say(problem, err=True)
-    raise typer.Exit(1)

@@ -18,6 +18,7 @@ from amplifier_hooks.cli import app, audit
 from amplifier_hooks.cli.audit import page as page_module
 from amplifier_hooks.cli.audit import words
 from amplifier_hooks.cli.audit.record import RecordFiles
+from amplifier_hooks.effects.audit.files import Files
 from amplifier_hooks.effects.audit.heads import HEADS, StoredHeads
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.ports import Head
@@ -212,6 +213,62 @@ def test_a_kind_that_is_not_there(record: Path) -> None:
     told = run("show", record, "--kind", "tool.deny")
     assert (told.exit_code, told.stdout) == (0, "")
     assert "There is no such line; its kinds are approval.decided, " in told.stderr
+
+
+@pytest.fixture
+def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three records of chats, two of them old, and something else that is old as well."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "amplifier-hooks" / "chats"
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
+        (folder / f"{name}.jsonl").write_text("{}")
+    for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
+        os.utime(folder / f"{name}.jsonl", (1, 1))
+    (folder / f".{'a' * 32}.jsonl.lock").touch(0o600)
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    """The files there, by how they begin."""
+    return {path.name[:2] for path in folder.iterdir()}
+
+
+@pytest.mark.rule("CLI-6", "PKG-2")
+def test_purge(chats: Path) -> None:
+    """Old records of chats go as a whole, with what belonged to them; what is new, or none of ours, stays."""
+    told = run("purge", "--yes")
+    assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
+    assert names(chats) == {"cc", "mi"}
+    assert run("purge", "--older-than", "1s", "--json").stdout == '{"removed": 0}\n'
+
+
+@pytest.mark.rule("CLI-6")
+def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
+    """A record that somebody writes to stays, however long ago that was."""
+    held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
+    assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
+    os.close(held)
+    assert names(chats) == {"bb", ".b", "cc", "mi"}
+
+
+@pytest.mark.rule("CLI-3", "CLI-6")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nobody can be asked to confirm here"),
+        (["--no-input"], "with --yes nobody has to be"),
+        (["--older-than", "a month"], "'a month' is no time; write 90s, 30m, 12h or 7d"),
+    ],
+)
+def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
+    """Nothing goes without a yes, or with a time that is none."""
+    before = names(chats)
+    told = run("purge", *arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.split())
+    assert names(chats) == before
 
 
 @pytest.mark.rule("AUD-6", "CLI-1")

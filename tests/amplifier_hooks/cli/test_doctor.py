@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
@@ -101,6 +102,17 @@ def test_called_wrongly(patient: Patient, options: list[str], said: str) -> None
     told = CliRunner().invoke(app, ["doctor", *options], env={"COLUMNS": "200"})
     assert told.exit_code == 2
     assert said in told.stderr
+
+
+@pytest.mark.rule("CLI-5", "CLI-3")
+def test_a_repair_can_be_typed(patient: Patient) -> None:
+    """The command that repairs something is one, whatever the folder is called."""
+    folder = patient.folder / "a b;c"
+    folder.mkdir()
+    (folder / "amplifier-hooks.yaml").write_text("version: 2\n")
+    (found,) = only(project.config(evolve(patient, folder=folder)), "failed")
+    typed = shlex.split(found.repair.partition("then: ")[2])
+    assert typed == ["amplifier-hooks", "validate", str(folder / "amplifier-hooks.yaml")]
 
 
 @pytest.mark.rule("CLI-5")
