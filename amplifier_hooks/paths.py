@@ -10,8 +10,9 @@
 `*` stays within one name and `**` crosses folders; both match names that begin with a dot.
 
 `Whereabouts.caught` looks at every text in the arguments, whatever the argument is called, at the words of commands and
-at the files a patch names: with `..` and links followed, `~`, variables, `file:` and percent signs written out,
-whatever the case of the letters and the spelling of their accents, and with everything below what a pattern matches.
+at the files a patch names, also where a shell would put them in the place of `.e*`: with `..` and links followed, `~`,
+variables, `file:` and percent signs written out, whatever the case of the letters and the spelling of their accents,
+and with everything below what a pattern matches.
 That is a net and no wall. What is changed between the look and the call is not seen, nor is a second name that a file
 has, a hard link.
 
@@ -20,6 +21,7 @@ Nothing is run and nothing is changed; the file system is only asked where a pat
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import unicodedata
@@ -181,7 +183,12 @@ class Whereabouts:
         for value in self.named(COMMAND_NAMES).values():
             for text in texts_of(value):
                 words = [*words_in(text), *words_in(os.path.expandvars(text))]
-                texts |= dict.fromkeys(part for word in words for part in (word, *_parts(word)))
+                parts = dict.fromkeys(part for word in words for part in (word, *_parts(word)))
+                texts |= parts
+                for part in parts:
+                    texts |= dict.fromkeys(self._meant(part))
+                if len(texts) > MOST_TEXTS:
+                    raise TooManyParts
         for text in tuple(texts):
             texts |= dict.fromkeys(patched_in(text))
         return self.all_resolved(texts)
@@ -210,6 +217,18 @@ class Whereabouts:
         spelt = dict.fromkeys(one for text in texts for one in self._spellings(text))
         found = (self.resolved(text) for text in spelt)
         return [forms for forms in found if forms is not None]
+
+    def _meant(self, word: str) -> list[str]:
+        """The files a shell would put in the place of a word such as `.e*`; only its last part is looked at."""
+        folder, _, last = word.rpartition("/")
+        where = self.resolved(f"{folder}/" if "/" in word else ".") if MAGIC.search(last) else None
+        if where is None:
+            return []
+        try:
+            names = fnmatch.filter(os.listdir(where.real), last)  # noqa: PTH208  # names, not paths
+        except OSError:
+            return []
+        return [f"{where.real}/{name}" for name in names if last.startswith(".") or not name.startswith(".")]
 
     def _spellings(self, text: str) -> Iterator[str]:
         yield text

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Settlement, Standing
     from amplifier_hooks.storage.bells import Watch
     from approval_backends.lifecycle import Change, Grant
-    from approval_backends.stores.base import ApprovalStore, Event, TakenOver
+    from approval_backends.stores.base import ApprovalStore, Event, Place, TakenOver
 
 __all__ = ["Broker", "Resolution"]
 
@@ -222,13 +222,13 @@ class Broker:
             self._refused(answer, result)
         return Resolution(record=record, refusal=result)
 
-    async def pending(self, viewer: Decider, limit: int = 10_000) -> list[Record]:
-        """What waits for an answer and may be seen, oldest first."""
-        return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit)
+    async def pending(self, viewer: Decider, limit: int = 10_000, *, after: Place | None = None) -> list[Record]:
+        """What waits for an answer and may be seen, oldest first; after a place, if one is given."""
+        return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
-    async def history(self, viewer: Decider, limit: int = 100) -> list[Record]:
-        """What does not wait any more and may be seen, newest first."""
-        return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit)
+    async def history(self, viewer: Decider, limit: int = 100, *, after: Place | None = None) -> list[Record]:
+        """What does not wait any more and may be seen, newest first; after a place, if one is given."""
+        return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
     async def show(self, request_id: str, viewer: Decider) -> Record | None:
         """One record. One that may not be seen is none."""

@@ -24,7 +24,7 @@ from amplifier_hooks.action import Action, freeze
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode, standing
-from approval_backends.stores.base import PER_SESSION, PER_TENANT
+from approval_backends.stores.base import PER_SESSION, PER_TENANT, Place
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend
@@ -238,6 +238,31 @@ async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None
     expect("every step is an event, in order", kept=kinds == ["submitted", "approve", "claim", "finish"])
     expect("what is over is history", kept=[r.id for r in await store.history()] == [request.id])
     expect("what is over is not pending", kept=await store.pending() == [])
+
+
+async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
+    """Page after page, both lists have every request once and in one order, also those of one instant."""
+    store = subject.store
+    requests = [a_request(number) for number in range(5)]
+    for number, request in enumerate(requests):
+        await store.submit(request)
+        if number % 2:
+            await subject.advance(1)  # some at one instant, some later
+    await _goes_on(store.pending, requests)
+    for request in requests:
+        accepted(await store.answer(an_answer(request, DENY)), "a denial")
+    await _goes_on(store.history, requests)
+
+
+async def _goes_on(look: Callable[..., Awaitable[list[Record]]], requests: list[ApprovalRequest]) -> None:
+    whole = [record.id for record in await look(limit=10)]
+    expect("the whole list has all", kept=sorted(whole) == sorted(request.id for request in requests))
+    found: list[str] = []
+    place = None
+    while page := await look(limit=2, after=place):
+        found += (record.id for record in page)
+        place = Place.of(page[-1])
+    expect("its pages are the list", kept=found == whole)
 
 
 async def a_denial_is_final(subject: StoreSubject) -> None:
@@ -561,6 +586,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_request_comes_back_whole,
     submitting_twice_is_one_request,
     an_approval_is_claimed_and_settled_once,
+    a_list_goes_on_where_it_ended,
     a_denial_is_final,
     one_of_many_answers_wins,
     the_same_decision_again_is_the_same,

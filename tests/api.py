@@ -53,7 +53,8 @@ class Office:
 @asynccontextmanager
 async def office(database: Database | None = None, **options: Any) -> AsyncIterator[Office]:
     """An API with no hooks yet. There is no limit to how often it is asked, unless a test sets one."""
-    registry, audit, broker = HookRegistry(), CollectingAudit(), Broker(MemoryStore())
+    registry, broker = HookRegistry(), Broker(MemoryStore())
+    audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
     async with MemoryDatabase(*API_TABLES) as memory:
         chosen = memory if database is None else database
         async with managed(chosen, registry=registry, broker=broker, record=audit, **options) as api:

@@ -16,8 +16,9 @@ from amplifier_hooks.runs.agents import Agents
 from amplifier_hooks.runs.blueprint import Blueprint, read_blueprint
 from amplifier_hooks.runs.coordinator import RunCoordinator
 from amplifier_hooks.runs.life import ENDED, Holder, RunRecord
+from amplifier_hooks.runs.orders import NewRun, Wanted
 from amplifier_hooks.runs.postgres import PostgresRuns
-from amplifier_hooks.runs.store import MemoryRuns, NewRun, RunStore, SqliteRuns, Wanted
+from amplifier_hooks.runs.store import MemoryRuns, RunStore, SqliteRuns
 from tests.stores import DSN, schema, server
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from agent_hooks import (
 from attrs import define, field, frozen
 
 from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.ending import at_end
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
@@ -90,6 +91,9 @@ class SessionInterceptor:
     _model: GuestModelCall | None = field(default=None, init=False)
     _answer: Any = field(default=None, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        at_end(self.session, "agent-hooks", self._end_turn)
+
     @_texts.default
     def _in_its_words(self) -> Texts[dict[str, Any]]:
         return Texts(self.session, message)
@@ -143,17 +147,22 @@ class SessionInterceptor:
         call = GuestCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admitted():
             return not_admitted(call)
+        earlier = self._calls.pop(call.id, None)
         self._calls[call.id] = call
-        return transformed("$target", call.input) if call.input != about["args"] else Verdict.allow()
+        if earlier is not None:  # nobody can tell any more what became of that one
+            await earlier.given_up()
+        changed_by_us = freeze(call.input) != freeze(about["args"])  # True is not 1 there
+        return transformed("$target", call.input) if changed_by_us else Verdict.allow()
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """What a tool came to."""
-        call = self._calls.pop(context["tool_call"]["id"], None)
+        about = context["tool_call"]
+        call = self._calls.pop(about["id"], None)
         if call is None:
             return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it ran")
         result = context["tool_result"]
-        if freeze(context["tool_call"]["args"]) != freeze(call.input):
-            await call.raised(ToolFailed("it ran with other arguments than were decided about"))
+        if about["name"] != call.tool or freeze(about["args"]) != freeze(call.input):
+            await call.raised(ToolFailed("it ran otherwise than was decided about"))
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
             await call.raised(ToolFailed(str(result["value"])))

@@ -231,7 +231,7 @@ class Passing:
             await self._answered(hold)
             first = next((one for one in held if one["type"] == "http.response.start"), None)
             if first is not None:
-                context.status_code, context.response_headers = first["status"], shown(first["headers"])
+                context.status_code, context.response_headers = first["status"], shown(first.get("headers", ()))
 
         try:
             await self.owner.hooks.wrap(OPERATION, context, call)
@@ -243,7 +243,7 @@ class Passing:
         for message in held:
             if message["type"] == "http.response.start" and context.status_code is not None:
                 status = sound_status(context.status_code, message["status"])
-                headers = changed(list(message["headers"]), context.response_headers)
+                headers = changed(list(message.get("headers", ())), context.response_headers)
                 message = {**message, "status": status, "headers": headers}  # noqa: PLW2901  # the one that goes out
             await self._passed_on(message)
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
 
 from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.ending import at_end
 from amplifier_hooks.adapters.texts import Texts
 from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
 from amplifier_hooks.dialects.guest import Guest
-from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED, SESSION_END
+from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,17 +79,10 @@ class ClaudeAgent:
         self._guest = Guest(CLAUDE_CODE, session, ContextNews(session), asking)
         self._approved: set[object] = set()
         """Calls that a person or a rule has approved."""
-        name = f"claude-agent-sdk:{session.session_id}"
-        undo = session.hooks.observe(APPROVAL_GRANTED, self._granted, name=name)
-        undone: list[Any] = []
-
-        async def ended(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
-            if data.get("session_id") == session.session_id:
-                for one in (undo, *undone):
-                    one()
-                await self._guest.leave()
-
-        undone.append(session.hooks.observe(SESSION_END, ended, name=f"{name}:end"))
+        self._undo = session.hooks.observe(
+            APPROVAL_GRANTED, self._granted, name=f"claude-agent-sdk:{session.session_id}"
+        )
+        at_end(session, "claude-agent-sdk", self._ended)
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
         """These options, with our hooks beside those they have, and our permission callback before theirs.
@@ -113,6 +107,10 @@ class ClaudeAgent:
     async def _asked(self, question: Any, _tool_use_id: str | None, _context: HookContext) -> Any:
         ended = await self._guest.answer(question)
         return {THEIRS.get(key, key): said for key, said in json.loads(ended.output).items()} if ended.output else {}
+
+    async def _ended(self) -> None:
+        self._undo()
+        await self._guest.leave()
 
     async def _granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
         if data.get("session_id") == self.session.session_id:

@@ -12,9 +12,10 @@ Extra `langchain`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
@@ -24,26 +25,35 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
+from amplifier_hooks.adapters.ending import at_end
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
-from amplifier_hooks.errors import HookAbortError, HookUsageError
+from amplifier_hooks.errors import HookUsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse, ToolCallRequest
 
     from amplifier_hooks.coordinator import SessionCoordinator, Turn
-    from amplifier_hooks.modelcall import ModelOutcome
     from amplifier_hooks.result import Role
     from amplifier_hooks.toolcall import ToolOutcome
 
 __all__ = ["SessionMiddleware"]
 
+T = TypeVar("T")
+Result: TypeAlias = "ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]"
+"""What a tool call comes to."""
+
 ANSWERS: Final[Any] = ApproveDecision | RejectDecision
 """What an interrupted run is resumed with; LangGraph takes nothing else."""
 SCRATCHPAD: Final = "__pregel_scratchpad"
-"""Where LangGraph keeps that. `interrupt` says it only to a call that still waits, and uses it up."""
+"""Where LangGraph keeps that; a private name. `interrupt` says it only to a call that still waits, and uses it up."""
+UNKNOWN_LANGGRAPH: Final = (
+    "this version of LangGraph does not say what a run was resumed with (no `__pregel_scratchpad` with `resume` and "
+    "`get_null_resume`), so that a rejection would not be seen; use one of those in docs/adapters.md"
+)
 
 
 class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -61,21 +71,24 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._texts: Texts[BaseMessage] = Texts(session, message)
         self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
         """The turn under way, and how it ends."""
+        self._failure: Exception | None = None
+        """What a model or a tool of this turn raised."""
+        at_end(session, "langchain", self._left)
 
     # -- a run is a turn -----------------------------------------------------------------------------------------
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
         """Begin a turn with the last thing the user said. Raises `HookAbortError` when a hook denies it."""
-        await self._over()
+        await self._left()
         asked = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)
         manager = self.session.turn(text_of(asked))
         turn = await manager.__aenter__()
         self._turn = manager, turn
         if turn.denied:
             await self._over()
-            raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
+        begun(turn)
         if turn.outcome.modified and asked is not None:
-            return {"messages": [asked.model_copy(update={"content": turn.prompt})]}
+            return {"messages": [asked.model_copy(update={"content": with_text(asked.content, turn.prompt)})]}
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Any) -> None:  # noqa: ARG002
@@ -86,10 +99,32 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         await self._over()
 
     async def _over(self, error: BaseException | None = None) -> None:
-        """End the turn, also where the run fails or is interrupted; a run that was left is over when another begins."""
-        ended, self._turn = self._turn, None
+        """End the turn, also where the run is cancelled or interrupted."""
+        ended, self._turn, self._failure = self._turn, None, None
         if ended is not None:
             await ended[0].__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    async def _left(self) -> None:
+        """End the turn of a run that failed or was left.
+
+        Nobody tells us of that: a middleware before ours may have dealt with the failure. It is known once another run
+        begins, or the session ends.
+        """
+        await self._over(self._failure or asyncio.CancelledError())
+
+    async def _within(self, step: Awaitable[T]) -> T:
+        """One step of the run."""
+        try:
+            return await step
+        except GraphBubbleUp:
+            await self._over()
+            raise
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException as error:
+            await self._over(error)
+            raise
 
     # -- the model -----------------------------------------------------------------------------------------------
 
@@ -107,53 +142,44 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             ready: Any = await self._texts.ready(messages, given)
             return await handler(request.override(messages=ready))
 
-        try:
+        async def step() -> ModelResponse[Any]:
             texts = await self._texts.among(given)
             outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
-            response: ModelResponse[Any] = answered(outcome)
-        except BaseException as error:
-            await self._over(error)
-            raise
-        return response
+            response: ModelResponse[Any] = answer_of(outcome)
+            return response
+
+        return await self._within(step())
 
     def _within_reach(self, request: ModelRequest[Any]) -> None:
-        for tool in request.tools:
-            if not isinstance(tool, dict) or "function" in tool:
+        for tool in (*request.tools, *brought(request)):
+            if not isinstance(tool, dict) or tool.get("type") == "function":
                 continue
             name = str(tool.get("name") or tool.get("type"))
             if name not in self._outside:
-                raise HookUsageError(
-                    f"the provider runs the tool {name!r} itself: no hook is asked before it runs. "
-                    "Name it in SessionMiddleware(session, outside=[…]) to let agents use it all the same"
-                )
+                raise out_of_reach(name, "the provider runs it itself", "SessionMiddleware")
 
     # -- tools ---------------------------------------------------------------------------------------------------
 
-    async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-    ) -> ToolMessage | Command[Any]:
+    def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Coroutine[Any, Any, Any]:
         """Call the tool inside `call_tool`, and interrupt the run while nobody has decided.
 
         The interruption is a `ToolApprovalRequest`, as LangChain's own are. An answer with `reject` is the end of the
-        call; any other has the decision looked for again, where our people make it. Raises what the tool raises.
+        call; any other has the decision looked for again, where our people make it. Raises what the tool raises, and
+        `HookUsageError` for a LangGraph that cannot be asked about a rejection.
         """
+        return self._decided(request, handler)  # LangChain traces an `async def` in two hops through its thread pool
+
+    async def _decided(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Any:
         rejected = rejection()
         if rejected is not None:
             return denial(request, rejected)
-        try:
-            return await self._called(request, handler)
-        except GraphBubbleUp:
-            await self._over()
-            raise
-        except BaseException as error:
-            await self._over(error)
-            raise
+        return await self._within(self._called(request, handler))
 
-    async def _called(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-    ) -> ToolMessage | Command[Any]:
+    async def _called(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Any:
         call = request.tool_call
-        result: ToolMessage | Command[Any] | None = None
+        result: Result | None = None
         content: Any = None
 
         async def run(given: dict[str, Any]) -> Any:
@@ -199,12 +225,25 @@ def waits(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
 
 
 def rejection() -> str | None:
-    """Why the host wants the call rejected, where the run was resumed with that."""
-    scratchpad = get_config()["configurable"][SCRATCHPAD]
-    for answer in (*scratchpad.resume, scratchpad.get_null_resume(False)):  # noqa: FBT003  # LangGraph has it so
+    """Why the host wants the call rejected, where the run was resumed with that.
+
+    Raises `HookUsageError` for a LangGraph that does not say what a run was resumed with; no tool runs then.
+    """
+    try:
+        scratchpad = get_config()["configurable"][SCRATCHPAD]
+        answers = *scratchpad.resume, scratchpad.get_null_resume(False)  # noqa: FBT003  # LangGraph has it so
+    except (KeyError, AttributeError, TypeError):
+        raise HookUsageError(UNKNOWN_LANGGRAPH) from None
+    for answer in answers:
         if isinstance(answer, dict) and answer.get("type") == "reject":
             return str(answer.get("message") or "rejected by the user; do not try again unless the user asks for it")
     return None
+
+
+def brought(request: ModelRequest[Any]) -> Sequence[Any]:
+    """The tools that come with the model or with its settings, and not with the agent."""
+    given = (request.model_settings, *(getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")))
+    return [tool for one in given if isinstance(one, dict) for tool in one.get("tools") or ()]
 
 
 def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
@@ -213,44 +252,45 @@ def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
     return ToolMessage(content=reason, name=call["name"], tool_call_id=call["id"], status="error")
 
 
-def answer_in(result: ToolMessage | Command[Any], call: str | None) -> ToolMessage | None:
+def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     """The tool's answer to a call, also where it stands in an update of the agent's state."""
     if isinstance(result, ToolMessage):
         return result
+    if isinstance(result, list):
+        answers = (answer_in(one, call) for one in result)
+        return next((one for one in answers if one is not None and one.tool_call_id == call), None)
     messages = result.update.get("messages") if isinstance(result.update, dict) else None
     found = (one for one in messages or () if isinstance(one, ToolMessage) and one.tool_call_id == call)
     return next(found, None)
 
 
-def replaced(
-    request: ToolCallRequest, result: ToolMessage | Command[Any] | None, value: Any
-) -> ToolMessage | Command[Any]:
+def replaced(request: ToolCallRequest, result: Result | None, value: Any) -> Result:
     """The result with what the hooks put in its place; the rest of it stays."""
     call = request.tool_call
     content = value if isinstance(value, str | list) else json.dumps(value, default=str)
     answer = None if result is None else answer_in(result, call["id"])
-    if answer is None:
+    if result is None or answer is None:
         return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
     own = answer.model_copy(update={"content": content, "artifact": None, "status": "success"})
+    whole: Result = exchanged(result, answer, own)
+    return whole
+
+
+def exchanged(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
+    """A result with one answer in the place of another."""
+    if isinstance(result, list):
+        return [exchanged(one, answer, own) for one in result]
     if not isinstance(result, Command):
-        return own
+        return own if result is answer else result
     update: Any = result.update
-    messages = [own if one is answer else one for one in update["messages"]]
-    return replace(result, update={**update, "messages": messages})
+    if not isinstance(update, dict) or "messages" not in update:
+        return result
+    return replace(result, update={**update, "messages": [own if one is answer else one for one in update["messages"]]})
 
 
 def message(role: Role, text: str) -> BaseMessage:
     """A text in the words of the SDK. Providers take system messages at the beginning only."""
     return AIMessage(text) if role == "assistant" else HumanMessage(text)
-
-
-def answered(outcome: ModelOutcome) -> Any:
-    """The model's answer. Raises what kept it from being one."""
-    if outcome.error is not None:
-        raise outcome.error
-    if outcome.denied:
-        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
-    return outcome.value
 
 
 def calls_in(response: ModelResponse[Any]) -> Sequence[Any]:
@@ -267,3 +307,10 @@ def name_of(model: Any) -> str:
 def text_of(one: BaseMessage | None) -> str:
     """The text of a message."""
     return "" if one is None else str(one.text)
+
+
+def with_text(content: Any, text: str) -> Any:
+    """A message's content with this text; pictures and the like stay."""
+    parts = [] if isinstance(content, str) else content
+    others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    return [{"type": "text", "text": text}, *others] if others else text

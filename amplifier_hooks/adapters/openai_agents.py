@@ -34,8 +34,10 @@ from agents import (
 )
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
+from amplifier_hooks.adapters.ending import at_end
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
-from amplifier_hooks.errors import HookAbortError, HookUsageError
+from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.guestcall import GuestCall
 
 if TYPE_CHECKING:
@@ -48,12 +50,12 @@ if TYPE_CHECKING:
         RunContextWrapper,
         RunResult,
         Tool,
+        ToolApprovalItem,
         ToolInputGuardrailData,
     )
     from agents.tool_context import ToolContext
 
     from amplifier_hooks.coordinator import SessionCoordinator
-    from amplifier_hooks.modelcall import ModelOutcome
     from amplifier_hooks.result import Role
 
 __all__ = ["OpenAIAgents"]
@@ -76,6 +78,7 @@ class OpenAIAgents:
         self._calls: dict[str, GuestCall] = {}
         self._running = 0
         """Runs under way."""
+        at_end(session, "openai-agents", self._give_up)
 
     async def run(
         self, agent: Agent[Any], given: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
@@ -86,12 +89,11 @@ class OpenAIAgents:
         """
         items = as_items(given)
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
-        prompt = asked.get("content", "")
-        async with self.session.turn(prompt if isinstance(prompt, str) else json.dumps(prompt)) as turn:
-            if turn.denied:
-                raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
-            if turn.outcome.modified:
-                items = [{**one, "content": turn.prompt} if one is asked else one for one in items]
+        content = asked.get("content", "")
+        async with self.session.turn(text_of(content)) as turn:
+            if begun(turn).outcome.modified:
+                changed = {**asked, "content": with_text(content, turn.prompt)}
+                items = [changed if one is asked else one for one in items]
             result = await self._run_in(self.agent(agent), items, run_config, options)
             turn.response = result.final_output
         return result
@@ -123,15 +125,28 @@ class OpenAIAgents:
     async def _run_in(
         self, own: Agent[Any], given: Any, config: RunConfig | None, options: dict[str, Any]
     ) -> RunResult:
-        """One run. Calls that were admitted and that the SDK then did not make are given up when it is over."""
+        """One run. Calls that were admitted and that the SDK then did not make are given up when it is over.
+
+        The SDK interrupts a run over arguments that it cannot read, although nobody can decide about them. Such a call
+        goes on as far as the guardrail, which tells the model.
+        """
         self._running += 1
         try:
-            return await Runner.run(own, given, run_config=self.config(config), **options)
+            result = await Runner.run(own, given, run_config=self.config(config), **options)
+            while any(unreadable(item) for item in result.interruptions):
+                state = result.to_state()
+                for item in filter(unreadable, state.get_interruptions()):
+                    state.approve(item)
+                result = await Runner.run(own, state, run_config=self.config(config), **options)
+            return result
         finally:
             self._running -= 1
             if not self._running:
-                left, self._calls = list(self._calls.values()), {}
-                await asyncio.gather(*(call.given_up() for call in left))
+                await self._give_up()
+
+    async def _give_up(self) -> None:
+        left, self._calls = list(self._calls.values()), {}
+        await asyncio.gather(*(call.given_up() for call in left))
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """The agent with its function tools, its model and the agents it hands over to inside the session.
@@ -171,10 +186,7 @@ class OpenAIAgents:
         if not isinstance(tool, FunctionTool):
             if tool.name in self._outside:
                 return tool
-            raise HookUsageError(
-                f"the tool {tool.name!r} is no function tool: no hook is asked before it runs. "
-                "Name it in OpenAIAgents(session, outside=[…]) to let agents use it all the same"
-            )
+            raise out_of_reach(tool.name, "it is no function tool", "OpenAIAgents")
         if guarded(tool):
             return tool
         plain = set_function_tool_failure_error_function(copy.copy(tool), None)
@@ -342,7 +354,7 @@ class InsideModel(Model):
 
         given = await self._given(items, options)
         outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     async def stream_response(
@@ -364,7 +376,7 @@ class InsideModel(Model):
         async for piece in stream:
             yield piece
         if stream.outcome is not None:
-            answered(stream.outcome)
+            answer_of(stream.outcome)
 
     async def _given(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""
@@ -394,15 +406,6 @@ def guarded(tool: FunctionTool) -> bool:
     return any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ())
 
 
-def answered(outcome: ModelOutcome) -> Any:
-    """The model's answer. Raises what kept it from being one."""
-    if outcome.error is not None:
-        raise outcome.error
-    if outcome.denied:
-        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
-    return outcome.value
-
-
 def message(role: Role, text: str) -> dict[str, Any]:
     """A text in the words of the SDK."""
     return {"role": role, "content": text}
@@ -411,6 +414,17 @@ def message(role: Role, text: str) -> dict[str, Any]:
 def as_items(given: str | list[Any]) -> list[Any]:
     """What a model is to read, as a list."""
     return [message("user", given)] if isinstance(given, str) else list(given)
+
+
+def text_of(content: str | list[Any]) -> str:
+    """The text of a prompt; pictures and the like are left out."""
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content if "text" in part)
+
+
+def with_text(content: str | list[Any], text: str) -> str | list[Any]:
+    """A prompt with this text; pictures and the like stay."""
+    others = [] if isinstance(content, str) else [part for part in content if "text" not in part]
+    return [{"type": "input_text", "text": text}, *others] if others else text
 
 
 def calls_in(response: ModelResponse) -> Sequence[Any]:
@@ -422,6 +436,11 @@ def name_of(model: Model) -> str:
     """What the model is called, where it says so."""
     name = getattr(model, "model", "")
     return name if isinstance(name, str) else ""
+
+
+def unreadable(item: ToolApprovalItem) -> bool:
+    """Whether it is about a call of ours whose arguments are no JSON object; one that cannot be admitted."""
+    return isinstance(item.agent, Inside) and not isinstance(parsed(item.arguments or ""), dict)
 
 
 def parsed(arguments: str) -> Any:

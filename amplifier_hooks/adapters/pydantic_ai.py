@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_ai import UserPromptNode
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
@@ -24,8 +24,9 @@ from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
 from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from amplifier_hooks.action import freeze
+from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
 from amplifier_hooks.adapters.texts import Texts
-from amplifier_hooks.errors import HookAbortError, HookUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -36,10 +37,13 @@ if TYPE_CHECKING:
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
     from amplifier_hooks.coordinator import SessionCoordinator, Turn
-    from amplifier_hooks.modelcall import ModelOutcome
     from amplifier_hooks.result import Role
 
 __all__ = ["SessionCapability"]
+
+PROVIDER: Final = "the provider runs it itself"
+NATIVE: Final = ("_native_tools", "_builtin_tools")
+"""How settings end that give a model tools of its provider."""
 
 
 class SessionCapability(AbstractCapability[Any]):
@@ -75,9 +79,7 @@ class SessionCapability(AbstractCapability[Any]):
         if ctx.prompt is None:
             return await handler()
         async with self.session.turn(text_of(ctx.prompt)) as turn:
-            if turn.denied:
-                raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
-            self._turn = turn
+            self._turn = begun(turn)
             result = await handler()
             turn.response = result.output
         return result
@@ -105,7 +107,10 @@ class SessionCapability(AbstractCapability[Any]):
         Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
         """
         for tool in request_context.model_request_parameters.native_tools:
-            self.within_reach(tool.kind, "the provider runs it itself")
+            self.within_reach(tool.kind, PROVIDER)
+        for setting, tools in (request_context.model_settings or {}).items():
+            if tools and setting.endswith(NATIVE):
+                self.within_reach(setting, PROVIDER)
         given = request_context.messages
 
         async def call(messages: list[Any]) -> ModelResponse:
@@ -113,7 +118,7 @@ class SessionCapability(AbstractCapability[Any]):
 
         texts, model = await self._texts.among(given), request_context.model.model_name
         outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
-        response: ModelResponse = answered(outcome)
+        response: ModelResponse = answer_of(outcome)
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------------
@@ -125,10 +130,7 @@ class SessionCapability(AbstractCapability[Any]):
     def within_reach(self, tool: str, why: str) -> None:
         """Raise `HookUsageError` for a tool that no hook is asked about, unless the host has named it."""
         if tool not in self._outside:
-            raise HookUsageError(
-                f"the tool {tool!r} is out of reach of hooks: {why}. "
-                "Name it in SessionCapability(session, outside=[…]) to let agents use it all the same"
-            )
+            raise out_of_reach(tool, why, "SessionCapability")
 
 
 @dataclass
@@ -156,7 +158,8 @@ class Inside(WrapperToolset[Any]):
         shown = as_json(tool_args)
 
         async def run(given: dict[str, Any]) -> Any:
-            args = tool_args if given == shown else await validated(given, ctx, tool)
+            as_it_was = freeze(given) == freeze(shown)  # True is not 1 there
+            args = tool_args if as_it_was else await validated(given, ctx, tool)
             return await super(Inside, self).call_tool(name, args, ctx, tool)
 
         outcome = await self.capability.session.call_tool(name, shown, run, call_id=ctx.tool_call_id)
@@ -193,15 +196,6 @@ async def validated(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTo
 def message(role: Role, text: str) -> ModelMessage:
     """A text in the words of the SDK, which wants the last message to be a request."""
     return ModelRequest(parts=[SystemPromptPart(text) if role == "system" else UserPromptPart(text)])
-
-
-def answered(outcome: ModelOutcome) -> Any:
-    """The model's answer. Raises what kept it from being one."""
-    if outcome.error is not None:
-        raise outcome.error
-    if outcome.denied:
-        raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
-    return outcome.value
 
 
 def calls_in(response: ModelResponse) -> Sequence[Any]:

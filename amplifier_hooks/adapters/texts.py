@@ -2,12 +2,18 @@
 
 The SDK keeps the conversation; what hooks inject is in the context of the session. A text stands where it came: behind
 the messages there were at that time, in this and in every later model call.
+
+An SDK may shorten the conversation, by a summary for one. A text keeps to the message it came behind. Without that
+message it goes to the beginning, because anywhere else it might part a tool call from its result, which providers
+refuse.
 """
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attrs import frozen
 
 from amplifier_hooks.provenance import is_injected
 
@@ -22,6 +28,27 @@ __all__ = ["Texts"]
 M = TypeVar("M")
 
 
+@frozen(eq=False)
+class Placed(Generic[M]):
+    """A text, and where it came."""
+
+    text: M
+    place: int
+    """How many messages there were."""
+    behind: tuple[M, ...]
+    """The last two of them."""
+
+    def found(self, messages: Sequence[M]) -> int:
+        """How many of these messages it stands behind."""
+        if not self.behind or at(messages, self.place - 1) == self.behind[-1]:
+            return self.place
+        last = next((index for index in reversed(range(len(messages))) if messages[index] == self.behind[-1]), None)
+        if last is not None:
+            return last + 1
+        changed_in_place = at(messages, self.place - 1) is not None and at(messages, self.place - 2) == self.behind[0]
+        return self.place if changed_in_place else 0
+
+
 class Texts(Generic[M]):
     """The texts in one session's context. `make` puts one into the words of the SDK.
 
@@ -32,7 +59,7 @@ class Texts(Generic[M]):
         self._session = session
         self._make = make
         self._seen = 0
-        self._placed: list[tuple[int, M]] = []
+        self._placed: list[Placed[M]] = []
 
     async def new(self) -> list[M]:
         """Those that nobody has taken yet, in order."""
@@ -46,15 +73,16 @@ class Texts(Generic[M]):
 
         With `kept`, the SDK may have kept what it was given before; what is there is not put there again.
         """
-        self._placed += [(len(messages), text) for text in await self.new()]
+        self._place(await self.new(), messages)
         whole: list[M] = []
         begin = 0
-        for place, text in self._placed:
-            if kept and text in messages:
+        for one in self._placed:
+            if kept and one.text in messages:
                 continue
+            place = max(begin, one.found(messages))
             whole += messages[begin:place]
-            whole.append(text)
-            begin = max(begin, place)
+            whole.append(one.text)
+            begin = place
         return whole + list(messages[begin:])
 
     async def ready(self, messages: Sequence[Any], given: Sequence[M]) -> list[M]:
@@ -63,8 +91,17 @@ class Texts(Generic[M]):
         `given` are the SDK's own messages, behind which the texts that came meanwhile stand from now on.
         """
         late = await self.new()
-        self._placed += [(len(given), text) for text in late]
+        self._place(late, given)
         return [self._make(one["role"], one["content"]) if ours(one) else one for one in messages] + late
+
+    def _place(self, texts: Sequence[M], messages: Sequence[M]) -> None:
+        """From now on these stand behind those messages."""
+        self._placed += [Placed(text, len(messages), tuple(messages[-2:])) for text in texts]
+
+
+def at(messages: Sequence[M], index: int) -> M | None:
+    """The message there, if there is one."""
+    return messages[index] if 0 <= index < len(messages) else None
 
 
 def ours(message: object) -> bool:

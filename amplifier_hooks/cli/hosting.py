@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import define, frozen
 
 from amplifier_hooks.cli.hooks import hooks_named
 from amplifier_hooks.effects.audit import AuditLog, LogUnavailable
@@ -24,21 +24,31 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.hooks import NamedHooks
     from amplifier_hooks.dialects.guest import Asking
     from amplifier_hooks.registry import Change, HookRegistry
+    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.coordinator import RunCoordinator
     from amplifier_hooks.storage import Database
     from approval_backends.broker import Broker
 
 __all__ = ["ApiPlace", "Host", "host_programs", "tell_change", "token_file"]
 
 
-@frozen(kw_only=True)
+@define(kw_only=True, eq=False)
 class ApiPlace:
     """Where the HTTP API is, and what it works on."""
 
     database: Database
     broker: Broker
     port: int
+    """0 is any; once it answers, it is the one it has."""
     names: tuple[str, ...] = ()
     """Under which a proxy in front is reached."""
+    agents: Agents | None = None
+    """The agents whose runs it queues, in a database that has their tables; it has no routes of runs if None."""
+
+    @property
+    def address(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self.port}"
 
     @asynccontextmanager
     async def serving(self, registry: HookRegistry, record: AuditLog) -> AsyncIterator[None]:
@@ -50,21 +60,40 @@ class ApiPlace:
         from amplifier_hooks.server.edge import Bounds
         from amplifier_hooks.server.listening import listening, loopback
         from amplifier_hooks.server.management import managed
+        from amplifier_hooks.server.runs.routes import runs_router
 
-        await self.database.open()
-        try:
+        async with AsyncExitStack() as stack:
+            await self.database.open()
+            stack.push_async_callback(self.database.close)
+            listener = stack.enter_context(loopback(self.port))
+            self.port = listener.getsockname()[1]
+            routers = (
+                []
+                if self.agents is None
+                else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
+            )
             managing = managed(
                 self.database,
                 registry=registry,
                 broker=self.broker,
                 record=record,
                 settings=DefinitionSettings.load(),
+                routers=routers,
                 bounds=Bounds(names=self.names),
             )
-            async with managing as api, listening(api.app, loopback(self.port)):
-                yield
-        finally:
-            await self.database.close()
+            api = await stack.enter_async_context(managing)
+            await stack.enter_async_context(listening(api.app, listener))
+            yield
+
+    @asynccontextmanager
+    async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
+        """The coordinator of runs, for as long as the block lasts."""
+        from amplifier_hooks.runs.coordinator import RunCoordinator
+        from amplifier_hooks.runs.postgres import runs_in
+
+        runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
+        async with runs:
+            yield runs
 
 
 @frozen

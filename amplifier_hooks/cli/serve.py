@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.hosting import Host
+    from amplifier_hooks.runs.agents import Agents
     from approval_backends.stores.base import ApprovalStore
     from approval_backends.websocket import Gateway
 
@@ -29,6 +30,7 @@ Examples:
   amplifier-hooks serve --programs --web           with the page where people approve, in one process
   amplifier-hooks serve --web --open               the page alone
   amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
+  amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
 
 It listens on this machine only. The link that is printed holds a token: whoever has it may decide.
 """
@@ -49,7 +51,11 @@ def serve(
         bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
     ] = False,
     api: Annotated[bool, typer.Option("--api", help="Serve the HTTP API too; see `amplifier-hooks token`.")] = False,
-    api_port: Annotated[int, typer.Option(metavar="PORT", help="Where.")] = API_PORT,
+    api_port: Annotated[int, typer.Option(metavar="PORT", help="Where; 0 takes a free one.")] = API_PORT,
+    agents: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.", show_default=False),
+    ] = None,
     hooks: Annotated[
         str | None,
         typer.Option(
@@ -87,7 +93,7 @@ def serve(
     ] = None,
     user: Annotated[str | None, typer.Option(help="Who decides with this link; otherwise you.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say where it is in one line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Say where it is, each in a line of JSON.")] = False,
 ) -> None:
     """Check what can be checked beforehand, then serve until told to stop."""
     import asyncio
@@ -108,6 +114,8 @@ def serve(
         gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
+    if agents is not None and not api:
+        raise typer.BadParameter("--agents is about the runs of the HTTP API; say --api, too")
     serving = Serving(as_json=as_json, in_browser=open_)
     try:
         if programs or api or not web:
@@ -115,11 +123,18 @@ def serve(
 
             place = None
             if api:
+                from amplifier_hooks.runs.tables import RUN_TABLES
                 from amplifier_hooks.server.management import API_TABLES
                 from approval_backends.stores.address import database_at
 
-                database = database_at(store, "hooks.db", *API_TABLES)
-                place = ApiPlace(database=database, broker=broker, port=api_port, names=tuple(name or ()))
+                tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
+                place = ApiPlace(
+                    database=database_at(store, "hooks.db", *tables),
+                    broker=broker,
+                    port=api_port,
+                    names=tuple(name or ()),
+                    agents=None if agents is None else agents_in(agents),
+                )
 
             serving.programs = host_programs(
                 broker,
@@ -140,6 +155,21 @@ def serve(
         raise typer.Exit(1) from None
 
 
+def agents_in(folder: Path) -> Agents:
+    """The agents of a folder; hooks of theirs that name one that is not there are told. Raises `HookError`."""
+    import os
+    import sys
+
+    from amplifier_hooks.escape import for_terminal
+    from amplifier_hooks.runs.agents import load_agents
+
+    found = load_agents(folder)
+    for missing in found.missing():
+        typer.echo(for_terminal(missing), err=True)
+    sys.path.append(os.fspath(folder.cwd()))  # where the functions are that their hooks name
+    return found
+
+
 class Serving:
     """What is served, until somebody stops it."""
 
@@ -151,6 +181,7 @@ class Serving:
     async def until_stopped(self, store: ApprovalStore) -> None:
         """Serve until SIGINT or SIGTERM; then tell every client to come again later, and be gone."""
         import asyncio
+        import json
         import signal
 
         stop = asyncio.Event()
@@ -173,7 +204,9 @@ class Serving:
                     address = f"http://127.0.0.1:{self.programs.port}"
                     typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {token_file()}", err=True)
                 if self.programs.api is not None:
-                    typer.echo(f"The API is at http://127.0.0.1:{self.programs.api.port}/v1/hooks", err=True)
+                    typer.echo(f"The API is at {self.programs.api.address}/v1/hooks", err=True)
+                    if self.as_json:
+                        typer.echo(json.dumps({"api": self.programs.api.address}))
             if self.page is not None:
                 await self._page(self.page, stack)
             typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)

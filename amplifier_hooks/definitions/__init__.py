@@ -11,6 +11,7 @@ files = WatchedFiles(path, hooks, trusted=…)         the same for files that c
 ```
 
     model      `NewHook`, `HookChanges`, `HookDefinition`: one hook as data
+    hiding     what is shown in the place of secrets, and what becomes of it
     bands      what a priority stands for
     settings   `DefinitionSettings`: what holds for all hooks from definitions
     files      `load_files`: a set of them from YAML and JSON, with a line for every flaw; `pages`, `refs` and `flaws`
@@ -29,10 +30,10 @@ from amplifier_hooks.definitions.bands import BANDS, Band, FailMode, band_of
 from amplifier_hooks.definitions.external import agent_builder
 from amplifier_hooks.definitions.files import PROJECT_FILE, DefinitionSet, ReadyMadeEntry, load_files
 from amplifier_hooks.definitions.flaws import Flaw, InvalidDefinitions, Spot
+from amplifier_hooks.definitions.hiding import HIDDEN
 from amplifier_hooks.definitions.installed import DefinedHooks, Plan, Replaced
 from amplifier_hooks.definitions.model import (
     EXTERNAL_KINDS,
-    HIDDEN,
     HookChanges,
     HookDefinition,
     Kind,

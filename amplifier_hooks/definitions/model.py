@@ -33,8 +33,8 @@ from pydantic import (
 )
 
 from amplifier_hooks.action import freeze
-from amplifier_hooks.credentials import is_secret_name
 from amplifier_hooks.definitions.bands import Band, FailMode, band_of
+from amplifier_hooks.definitions.hiding import hidden, kept, left_hidden
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import canonical
 from amplifier_hooks.matching import compile_matcher
@@ -42,7 +42,6 @@ from amplifier_hooks.vocabulary import is_pattern
 
 __all__ = [
     "EXTERNAL_KINDS",
-    "HIDDEN",
     "HookChanges",
     "HookDefinition",
     "Kind",
@@ -57,12 +56,6 @@ Kind = Literal["python", "command", "http", "agent"]
 
 EXTERNAL_KINDS: Final[tuple[Kind, ...]] = ("command", "http", "agent")
 """What a `handler_ref` may say in place of the name of some Python."""
-
-HIDDEN: Final = "(hidden)"
-"""What is shown in the place of a secret."""
-
-CARRIERS: Final = ("headers", "env")
-"""Where keys stand under names of all sorts."""
 
 LARGEST_CONFIG: Final = 64 * 1024
 DEEPEST_CONFIG: Final = 16
@@ -163,6 +156,12 @@ def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         raise ValueError("config has half of a character in it, which nothing that keeps it could write") from None
     if len(frozen) > LARGEST_CONFIG or _depth(value) > DEEPEST_CONFIG:
         raise ValueError(f"config has at most {LARGEST_CONFIG:,} bytes, and is nested at most {DEEPEST_CONFIG} deep")
+    place = left_hidden(value)
+    if place is not None:
+        raise ValueError(
+            f"{place} is what is shown in the place of a secret; write the secret itself, as it is not taken along to "
+            "another address"
+        )
     return value
 
 
@@ -255,7 +254,7 @@ class HookDefinition(NewHook):
     def shown(self) -> dict[str, Any]:
         """The definition as plain JSON for whoever may read it: what stands under a secret's name is hidden."""
         said = self.model_dump(mode="json")
-        return {**said, "config": _hidden("", said["config"])}
+        return {**said, "config": hidden(said["config"])}
 
 
 class HookChanges(BaseModel):
@@ -276,34 +275,13 @@ class HookChanges(BaseModel):
     matcher: str | None = None
 
     def applied(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
-        """The definition with the changes. A secret that comes back as it was shown stays what it was.
+        """The definition with the changes.
+
+        A secret that comes back as it was shown stays what it was, unless it were to be sent to another address.
 
         Raises pydantic's `ValidationError` where what comes of it is no definition.
         """
         changed = self.model_dump(exclude_unset=True)
         if "config" in changed and changed["config"] is not None:
-            changed["config"] = _kept("", changed["config"], definition.config)
+            changed["config"] = kept(changed["config"], definition.config)
         return HookDefinition(**{**definition.model_dump(), **changed, "updated_at": now})
-
-
-def _hidden(name: str, value: Any, within: str = "") -> Any:
-    """A part of a config without its secrets; the name of a variable that holds one is none."""
-    if value in (None, "", [], {}) or name.endswith("_env"):
-        return value
-    if is_secret_name(name) or within in CARRIERS:
-        return HIDDEN
-    if name == "url" and isinstance(value, str):
-        address, mark, _ = value.partition("?")
-        return f"{address}?{HIDDEN}" if mark else value
-    if isinstance(value, dict):
-        return {one: _hidden(one, item, name) for one, item in value.items()}
-    return [_hidden("", item) for item in value] if isinstance(value, list) else value
-
-
-def _kept(name: str, new: Any, old: Any, within: str = "") -> Any:
-    """What was given; where that is what was shown in the place of a secret, the secret."""
-    if new == _hidden(name, old, within):
-        return old
-    if not isinstance(new, dict) or not isinstance(old, dict):
-        return new
-    return {one: _kept(one, value, old.get(one), name) for one, value in new.items()}

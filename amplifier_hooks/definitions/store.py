@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
+from pydantic import ValidationError
 
 from amplifier_hooks.definitions.model import HookDefinition, likeness
 from amplifier_hooks.errors import HookError, HookRefused
-from amplifier_hooks.storage import Migrations, Script, Statement, Wake
+from amplifier_hooks.storage import CorruptStore, Migrations, Script, Statement, Wake
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,9 +35,6 @@ __all__ = [
 
 MOST_DEFINITIONS: Final = 100
 """Definitions of one tenant."""
-
-READ_AT_MOST: Final = 8_192
-"""Definitions that are kept as they were read, so that lists need not read them again."""
 
 TOPIC: Final = "definitions"
 
@@ -88,9 +86,9 @@ class ChangedMeanwhile(HookError):
         super().__init__(f"{hook_id} is {now} by now; read it again, and decide again")
 
 
-@frozen
+@frozen(eq=False)
 class StoredHook:
-    """A definition, and how often it has been changed."""
+    """A definition, and how often it has been changed. What was read twice without a change is the same object."""
 
     definition: HookDefinition
     version: int
@@ -117,7 +115,8 @@ class DefinitionStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._read: dict[str, StoredHook] = {}
+        self._read: dict[str, tuple[str, StoredHook]] = {}
+        """What there is, by id, as it was read and what that came to: lists need not make it again."""
 
     async def create(self, definition: HookDefinition, *, most: int = MOST_DEFINITIONS) -> StoredHook:
         """Keep a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
@@ -141,6 +140,8 @@ class DefinitionStore:
         on = None if enabled is None else int(enabled)
         start = (None, None) if after is None else (after.created, after.hook_id)
         rows = await self.database.fetch(FIND, tenant, event, on, *start, limit)
+        if (tenant, event, enabled, after) == (None, None, None, None) and len(rows) < limit:  # these, and no others
+            self._read = {row[0]: self._read[row[0]] for row in rows if row[0] in self._read}
         return [self._stored(row) for row in rows]
 
     async def replace(self, definition: HookDefinition, version: int) -> StoredHook:
@@ -153,19 +154,22 @@ class DefinitionStore:
     async def delete(self, hook_id: str, version: int) -> None:
         """Remove a definition, if it still is at this version. Raises `ChangedMeanwhile`."""
         await self.database.run(self._delete(hook_id, version))
+        self._read.pop(hook_id, None)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Be woken when anything changes: watch, read, wait, read again."""
         return self.database.watch(TOPIC)
 
     def _stored(self, row: Row) -> StoredHook:
-        """A row as it was read before, if it is the same text."""
-        text, version = row
-        known = self._read.get(text)
-        if known is None or known.version != version:
-            if len(self._read) >= READ_AT_MOST:
-                self._read.clear()
-            known = self._read[text] = StoredHook(HookDefinition.model_validate_json(text), version)
+        """A row as it was read before, if it is the same text. Raises `CorruptStore` for what is no definition."""
+        hook_id, text, version = row
+        read, known = self._read.get(hook_id, ("", None))
+        if known is None or read != text or known.version != version:
+            try:
+                known = StoredHook(HookDefinition.model_validate_json(text), version)
+            except ValidationError as problem:
+                raise CorruptStore(f"the definition {hook_id} is none that this version knows") from problem
+            self._read[hook_id] = text, known
         return known
 
     # -- the transactions ----------------------------------------------------------------------------------------------
@@ -217,11 +221,11 @@ def _micros(moment: datetime) -> int:
 
 
 GET: Final = (
-    "SELECT definition, version FROM {schema}.hook_definition "
+    "SELECT hook_id, definition, version FROM {schema}.hook_definition "
     "WHERE hook_id = $1 AND (CAST($2 AS TEXT) IS NULL OR tenant = $2)"
 )
 FIND: Final = (
-    "SELECT definition, version FROM {schema}.hook_definition "
+    "SELECT hook_id, definition, version FROM {schema}.hook_definition "
     "WHERE (CAST($1 AS TEXT) IS NULL OR tenant = $1) AND (CAST($2 AS TEXT) IS NULL OR event = $2) "
     "AND (CAST($3 AS INTEGER) IS NULL OR enabled = $3) "
     "AND (CAST($4 AS BIGINT) IS NULL OR created > $4 OR (created = $4 AND hook_id > CAST($5 AS TEXT))) "

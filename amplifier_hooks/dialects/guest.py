@@ -239,7 +239,7 @@ class Guest:
             await self._kept(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
-        changed = call.input != given
+        changed = freeze(call.input) != freeze(given)  # True is not 1 there
         return Verdict(
             decision="allow" if call.id in self.approved else "none", update=call.input if changed else ABSENT
         )

@@ -82,7 +82,7 @@ class Reach:
         """The parts of a URL that may be sent to. Raises `InvalidRegistration` for any other, saying what is wrong."""
         problem = next(self._url_problems(url), None)
         if problem is not None:
-            raise InvalidRegistration(f"webhook URL {url!r:.120}: {problem}")
+            raise InvalidRegistration(f"webhook URL {_place(url)!r:.120}: {problem}")
         return urlsplit(url)
 
     def _url_problems(self, url: str) -> Iterator[str]:
@@ -125,6 +125,13 @@ class Reach:
         if any(address in network for network in self.networks):
             return True
         return scheme == "https" and is_public(address)
+
+
+def _place(url: str) -> str:
+    """What may be said of a URL: its scheme and its host. The rest of it may be a secret."""
+    scheme, mark, rest = url.partition("://")
+    host = rest.partition("?")[0].partition("#")[0].partition("/")[0].rpartition("@")[2]
+    return f"{scheme}://{host}" if mark else "(no scheme)"
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -110,8 +110,9 @@ class Feedback(ReadyMade[S]):
         if ended.code == 0:
             return CONTINUE
         said = self._said(ended)
-        if ended.code not in self.settings.findings:
-            return self._trouble(data, f"{argv[0]!r:.200} {ended.how}", said)
+        if ended.code not in self.settings.findings or not said:
+            silent = "" if said else ", and said nothing"
+            return self._trouble(data, f"{argv[0]!r:.200} {ended.how}{silent}", said)
         about = ", ".join(for_log(target.name) for target in targets)
         return HookResult.inject(
             f"{Path(argv[0]).name} on {about}:\n{said}", user_message=f"{Path(argv[0]).name} has findings in {about}"

@@ -80,7 +80,8 @@ class Metrics(ReadyMade[MetricsSettings]):
             _meters()
 
     def points(self) -> tuple[Point, ...]:
-        """Every event."""
+        """Every event. Raises `InvalidHookSettings` when Prometheus has other things under these names."""
+        self._ready()
         return (Point(event="*", call=self.watch, intent="observe", priority=PRIORITY),)
 
     def text(self) -> str:
@@ -90,13 +91,17 @@ class Metrics(ReadyMade[MetricsSettings]):
 
     async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Measure what there is to measure."""
-        if self._takers is None:
-            self._takers = [(measure, self._ways(measure)) for measure in MEASURES]
         seen = Happened(event, data, outcome)
-        for measure, takers in self._takers:
+        for measure, takers in self._ready():
             for number, labels in measure.read(seen):
                 for take in takers:
                     take(number, labels)
+
+    def _ready(self) -> list[tuple[Measure, list[Any]]]:
+        """What takes the numbers, made when it is first needed."""
+        if self._takers is None:
+            self._takers = [(measure, self._ways(measure)) for measure in MEASURES]
+        return self._takers
 
     def _ways(self, measure: Measure) -> list[Any]:
         ways: list[Any] = []
@@ -141,7 +146,10 @@ def _for_prometheus(client: Any, registry: Any, measure: Measure) -> Any:
     if collector is None:
         kind = client.Counter if measure.kind == "counter" else client.Histogram
         more = {"buckets": measure.buckets} if measure.buckets else {}
-        collector = kind(measure.prometheus, measure.about, sorted(measure.labels), registry=registry, **more)
+        try:
+            collector = kind(measure.prometheus, measure.about, sorted(measure.labels), registry=registry, **more)
+        except ValueError as clash:
+            raise InvalidHookSettings("metrics", (f"{clash}; pass a registry of its own as `prometheus`",)) from None
         there[measure.prometheus] = collector
 
     def take(number: float, labels: Mapping[str, str]) -> None:

@@ -24,17 +24,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import define, field
 from pydantic import Field, SecretStr
 
-from amplifier_hooks.credentials import Secrets, is_secret_name
+from amplifier_hooks.credentials import Secrets, exchanged, is_secret_name, names_a_secret
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.linear import SURROGATES
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
@@ -180,7 +180,11 @@ class _Search:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
-            return {self._text(key): self._member(key, item, depth + 1) for key, item in value.items()}
+            named = names_a_secret(value)
+            return {
+                self._text(key): self._member(key, item, depth + 1, secret=named and key == "value")
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
             inside = [self.without(item, depth + 1) for item in value]
             return inside if isinstance(value, list) else tuple(inside)
@@ -193,12 +197,12 @@ class _Search:
         shown = (
             bytes(value).decode("latin-1") if isinstance(value, bytes | bytearray) else ESCAPED.sub(" ", repr(value))
         )
-        if self.secrets.suspects(shown.translate(SURROGATES)):
+        if self.secrets.spans(shown):
             raise Unsearchable
         return value
 
-    def _member(self, key: object, item: Any, depth: int) -> Any:
-        if isinstance(key, str) and isinstance(item, str | list | tuple) and is_secret_name(key):
+    def _member(self, key: object, item: Any, depth: int, *, secret: bool) -> Any:
+        if isinstance(item, str | list | tuple) and (secret or (isinstance(key, str) and is_secret_name(key))):
             return self._named(item, depth)
         return self.without(item, depth)
 
@@ -218,16 +222,18 @@ class _Search:
         spans = self.secrets.spans(text)
         if not spans:
             return text
-        pieces: list[str] = []
-        place = 0
-        for span in spans:
-            pieces += text[place : span.start], self._hidden(span.kind)
-            place = span.end
-        return "".join([*pieces, text[place:]])
+        kinds = [kind for _, _, kind in spans]
+        self.found.update(kinds)
+        return exchanged(text, spans, map(_mark, kinds))
 
     def _hidden(self, kind: str) -> str:
         self.found[kind] += 1
-        return f"{MARK}{kind}]"
+        return _mark(kind)
+
+
+@cache
+def _mark(kind: str) -> str:
+    return f"{MARK}{kind}]"
 
 
 def _told(found: Counter[str]) -> str:

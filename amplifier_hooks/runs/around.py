@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from attrs import define, evolve, frozen
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.effects.deadline import within
+from amplifier_hooks.effects.deadline import TooLate, within
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.escape import clip
 from amplifier_hooks.kinds.agent import AgentInputRefused
@@ -30,12 +29,13 @@ from amplifier_hooks.runs.answers import (
 )
 from amplifier_hooks.runs.carriers import failure_of
 from amplifier_hooks.runs.events import HookPoint, Told, event_body
-from amplifier_hooks.runs.store import Passed
+from amplifier_hooks.runs.orders import Passed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
+    from amplifier_hooks.ports import Clock
     from amplifier_hooks.registry import HookRegistry
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
@@ -48,6 +48,7 @@ START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
 SOON: Final = 0.05
 """Seconds after which it is told that a hook is at work; most are done by then."""
+NOBODY_TO_ASK: Final = "it asks a question, and before a run there is nobody to answer it"
 CANONICAL: Final[Mapping[str, str]] = {
     "hook_start": catalogue.HOOK_START,
     "hook_complete": catalogue.HOOK_COMPLETE,
@@ -58,10 +59,10 @@ CANONICAL: Final[Mapping[str, str]] = {
 log = get_logger(__name__)
 
 
-def hook_told(kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any) -> Told:
+def hook_told(at: datetime, kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any) -> Told:
     """An event of a hook, with the fields each of them has."""
     fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
-    return Told(kind, fields, SystemClock().now())
+    return Told(kind, fields, at)
 
 
 class Notes(Protocol):
@@ -101,8 +102,8 @@ class Around:
 
     carriers: Carriers
     note: Notes
+    clock: Clock
     registry: HookRegistry | None = None
-    now: Callable[[], datetime] = SystemClock().now
 
     def heard(self, event: str) -> bool:
         """Whether the registry has anybody for this event."""
@@ -116,7 +117,7 @@ class Around:
         What is told of it is told together with what comes of it, where that comes at once; otherwise while its hooks
         are at work. Cancelling it cancels the hook that is running.
         """
-        early = Early(record.id, self.note, [Told("run_starting", {}, self.now())])
+        early = Early(record.id, self.note, [Told("run_starting", {}, self.clock.now())])
         hooks = asyncio.ensure_future(self._asked(record, blueprint, early))
         try:
             done, _ = await asyncio.wait({hooks}, timeout=SOON)
@@ -137,7 +138,7 @@ class Around:
         entry = blueprint.hooks.on_run_start
         if entry is None or passed.error is not None:
             return passed
-        begun = hook_told("hook_start", START, entry.type, entry.target)
+        begun = hook_told(self.clock.now(), "hook_start", START, entry.type, entry.target)
         await early.add(*passed.told, begun)
         await self._show(record, begun)
         return await self._own(record, blueprint, entry, parameters)
@@ -148,10 +149,12 @@ class Around:
         if self.registry is None or not self.heard(catalogue.RUN_START):
             return parameters, Passed(parameters=parameters)
         outcome = await self.registry.emit(catalogue.RUN_START, self._payload(record, parameters=parameters))
-        told = tuple(_answers_told(outcome))
+        told = tuple(_answers_told(outcome, self.clock.now()))
         if outcome.action == "deny":
             reason = clip(outcome.reason or f"{outcome.denied_by or 'a hook'} said no", LONGEST_REASON)
             return parameters, Passed(error=reason, blocked=True, told=told)
+        if outcome.asks:
+            return parameters, Passed(error=NOBODY_TO_ASK, blocked=True, told=told)
         try:
             parameters = plain_parameters(outcome.data["parameters"])
             problem = _unfit(blueprint, parameters)
@@ -176,13 +179,16 @@ class Around:
         except AgentInputRefused as problem:  # a mistake in the blueprint: on_error is not for that
             answer = StartAnswer(block_reason=clip(str(problem), LONGEST_REASON))
         except Exception as problem:  # noqa: BLE001  # whatever a hook raises, on_error says what it means
+            await self._timed_out(record, problem)
             return await self._failed(record, entry, clip(failure_of(problem), LONGEST_REASON), parameters, began)
         took = _since(began)
         if answer.block_reason is not None:
-            what = hook_told("hook_blocked", *target, block_reason=answer.block_reason, duration_ms=took)
+            what = hook_told(
+                self.clock.now(), "hook_blocked", *target, block_reason=answer.block_reason, duration_ms=took
+            )
             await self._show(record, what)
             return Passed(error=answer.block_reason, blocked=True, told=(what,))
-        what = hook_told("hook_complete", *target, duration_ms=took, action="continue")
+        what = hook_told(self.clock.now(), "hook_complete", *target, duration_ms=took, action="continue")
         await self._show(record, what)
         return Passed(parameters=answer.parameters, told=(what,))
 
@@ -191,6 +197,7 @@ class Around:
     ) -> Passed:
         """A start hook that failed: on_error decides."""
         what = hook_told(
+            self.clock.now(),
             *("hook_failed", START, entry.type, entry.target),
             error=error,
             on_error_behavior=entry.on_error,
@@ -220,7 +227,7 @@ class Around:
         Cancelling it cancels the hook.
         """
         target = (FINISH, entry.type, entry.target)
-        begun, began = hook_told("hook_start", *target), monotonic()
+        begun, began = hook_told(self.clock.now(), "hook_start", *target), monotonic()
         await self.note(record.id, (begun,))
         await self._show(record, begun)
         given = finish_input(record)
@@ -230,15 +237,21 @@ class Around:
             else:
                 as_finish_answer(await within(entry.timeout_seconds, self.carriers.ask(entry, FINISH, record, given)))
         except Exception as problem:  # noqa: BLE001  # it is reported, and changes nothing
+            await self._timed_out(record, problem)
             error = clip(failure_of(problem), LONGEST_REASON)
             what = hook_told(
-                "hook_failed", *target, error=error, on_error_behavior=entry.on_error, duration_ms=_since(began)
+                self.clock.now(),
+                "hook_failed",
+                *target,
+                error=error,
+                on_error_behavior=entry.on_error,
+                duration_ms=_since(began),
             )
             if entry.on_error != "ignore":
                 report = log.error if entry.on_error == "block" else log.warning
                 report("run_finish_hook_failed", run=record.id, target=entry.target, error=error)
         else:
-            what = hook_told("hook_complete", *target, duration_ms=_since(began))
+            what = hook_told(self.clock.now(), "hook_complete", *target, duration_ms=_since(began))
         await self.note(record.id, (what,))
         await self._show(record, what)
 
@@ -248,8 +261,13 @@ class Around:
         """Tell those who watch hooks of one of a run."""
         event = CANONICAL[what.type]
         if self.registry is not None and self.registry.is_heard(event):
-            body = event_body(record, what, self.now())
+            body = event_body(record, what, self.clock.now())
             await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
+
+    async def _timed_out(self, record: RunRecord, problem: Exception) -> None:
+        """Tell the registry of a hook whose time was up."""
+        if isinstance(problem, TooLate):
+            await self._emit(catalogue.RUN_TIMEOUT, record, error=str(problem))
 
     async def _emit(self, event: str, record: RunRecord, **fields: Any) -> None:
         if self.registry is not None and self.registry.is_heard(event):
@@ -260,32 +278,34 @@ class Around:
             "session_id": record.session,
             "run_id": record.id,
             "tenant_id": record.tenant,
-            "timestamp": self.now().isoformat(),
+            "timestamp": self.clock.now().isoformat(),
             "agent_name": record.agent,
             **fields,
         }
 
 
-def _answers_told(outcome: Outcome) -> Iterable[Told]:
+def _answers_told(outcome: Outcome, at: datetime) -> Iterable[Told]:
     """What the registry's hooks did, as events of the run."""
     for answer in outcome.hook_results:
         if answer.status == "disabled":
             continue
         target = (START, "registry", answer.hook_name)
-        yield hook_told("hook_start", *target)
-        yield _answer_told(answer, target, outcome.total_duration_ms)
+        yield hook_told(at, "hook_start", *target)
+        yield _answer_told(at, answer, target, outcome.total_duration_ms)
 
 
-def _answer_told(answer: Answer, target: tuple[HookPoint, str, str], chain_ms: float) -> Told:
+def _answer_told(at: datetime, answer: Answer, target: tuple[HookPoint, str, str], chain_ms: float) -> Told:
     took = round(chain_ms if answer.duration_ms is None else answer.duration_ms, 3)
     if not answer.success:
         behavior = "block" if answer.denies else "continue"
         error = answer.error or answer.status
-        return hook_told("hook_failed", *target, error=error, on_error_behavior=behavior, duration_ms=took)
+        return hook_told(at, "hook_failed", *target, error=error, on_error_behavior=behavior, duration_ms=took)
     if answer.action == "deny":
         reason = answer.result.reason or "it said no"
-        return hook_told("hook_blocked", *target, block_reason=reason, duration_ms=took)
-    return hook_told("hook_complete", *target, duration_ms=took, action="continue")
+        return hook_told(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
+    if answer.action == "ask_user":
+        return hook_told(at, "hook_blocked", *target, block_reason=NOBODY_TO_ASK, duration_ms=took)
+    return hook_told(at, "hook_complete", *target, duration_ms=took, action="continue")
 
 
 def _unfit(blueprint: Blueprint, parameters: Mapping[str, Any]) -> str | None:

@@ -21,6 +21,7 @@ from amplifier_hooks.kinds.agent import AgentHook, AgentOrder, AgentRuns
 from amplifier_hooks.kinds.messages import incoming, outgoing
 from amplifier_hooks.kinds.python import build_hook
 from amplifier_hooks.kinds.webhook import WebhookHook
+from amplifier_hooks.runs.contained import contained, in_words
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -84,14 +85,15 @@ class Carriers:
             except HookError:
                 raise
             except Exception as problem:
-                raise HookUnavailable(f"{name!r} cannot be loaded: {type(problem).__name__}: {problem}") from problem
+                raise HookUnavailable(f"{name!r} cannot be loaded: {in_words(problem)}") from problem
             if not callable(function):
                 raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
             self._functions[name] = function
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-            return await function(event, given)
-        answer = await self.threads.run(function, event, given)
-        return await answer if inspect.isawaitable(answer) else answer
+        with contained():
+            if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+                return await function(event, given)
+            answer = await self.threads.run(function, event, given)
+            return await answer if inspect.isawaitable(answer) else answer
 
     async def _sent(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> Any:
         known = self._services.get((record.agent, point))
@@ -123,4 +125,4 @@ def failure_of(problem: BaseException) -> str:
         return str(problem)
     if isinstance(problem, asyncio.CancelledError):
         return "it cancelled itself"
-    return f"{type(problem).__name__}: {problem}"
+    return in_words(problem)

@@ -7,21 +7,23 @@ held, another takes up. The store is the truth: a coordinator keeps nothing that
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
 from attrs import frozen
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.errors import HookUnavailable, InvalidResult
+from amplifier_hooks.action import freeze
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.kinds.agent import AgentInputRefused, AgentOrder, AgentSaid
 from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.answers import plain_parameters
 from amplifier_hooks.runs.around import Around
 from amplifier_hooks.runs.carriers import Carriers, child_id
-from amplifier_hooks.runs.codec import as_column
 from amplifier_hooks.runs.errors import (
     ParametersRefused,
     ResultRefused,
@@ -32,14 +34,15 @@ from amplifier_hooks.runs.errors import (
 )
 from amplifier_hooks.runs.lane import Lane
 from amplifier_hooks.runs.life import ENDED, Holder, RunEnding, RunRecord, RunRefusal
+from amplifier_hooks.runs.orders import Concluded, NewRun, Passed, RunFilter, Wanted
 from amplifier_hooks.runs.poller import Poller
-from amplifier_hooks.runs.store import Concluded, NewRun, Passed, RunFilter, Wanted
 from amplifier_hooks.storage import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from amplifier_hooks.ports import Clock
     from amplifier_hooks.registry import HookRegistry
     from amplifier_hooks.runs.agents import Agents
     from amplifier_hooks.runs.blueprint import Blueprint
@@ -84,6 +87,7 @@ class RunCoordinator:
         registry: HookRegistry | None = None,
         leases: Leases | None = None,
         max_depth: int = DEEPEST_RUN,
+        clock: Clock | None = None,
         **carriers: Any,
     ) -> None:
         self.store = store
@@ -92,11 +96,21 @@ class RunCoordinator:
         self._registry = registry
         self.leases = leases or Leases()
         self._max_depth = max_depth
-        self._around = Around(carriers=Carriers(agents=self, **carriers), note=store.note, registry=registry)
-        self._takes: Lane[tuple[Wanted, str], RunRecord | None] = Lane(self._take_all)
+        self._around = Around(
+            carriers=Carriers(agents=self, **carriers), note=store.note, registry=registry, clock=clock or SystemClock()
+        )
+        self._takes: Lane[tuple[Wanted, str], RunRecord | None] = Lane(self._take_all, self._unclaimed)
         self._conclusions: Lane[Concluded, RunRecord | RunRefusal] = Lane(self._conclude_all)
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
+        self._returning: set[asyncio.Task[None]] = set()
+        self._pollers: set[Poller] = set()
+        self._kept = -inf
+        """When the store last answered us, as the loop tells the time."""
+        self._back = -inf
+        """When it answered again after it had not, or we had not asked, for a while."""
+        self._recovered = True
+        """Whether we have taken back what is nobody's since then."""
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -120,8 +134,12 @@ class RunCoordinator:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for lane in (self._takes, self._conclusions):
+            await lane.idle()  # no longer than the store takes to answer, or not to
+        if self._returning:
+            await asyncio.wait(self._returning)
         with suppress(StoreUnavailable):  # their leases end by themselves
-            await self.store.hold_on(self.name, finishing, 0.0)
+            await self.store.let_go(self.name, finishing)
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -211,13 +229,12 @@ class RunCoordinator:
 
         It is the runner's for the time of its lease; `renew` it. Runs whose start hooks have to run first are begun
         here, and given to whoever waits when they have passed; while they have not, all other runs can be claimed.
-        Cancelling it may leave the runner with a run nobody told it of, which is found again after the lease.
+        Cancelling it gives back what was about to be handed to this runner.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait
         names = None if agents is None else frozenset(agents)
-        with self.store.watch() as watch:
-            poller = Poller(runner, watch)
+        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._unclaimed)) as poller:
             while True:
                 begin = loop.time() >= poller.patient and len(self._starting) < MOST_STARTING
                 heard = self._around.heard(catalogue.RUN_START)
@@ -241,6 +258,30 @@ class RunCoordinator:
                 if left <= 0:
                     return None
 
+    @contextmanager
+    def _polling(self, poller: Poller) -> Iterator[Poller]:
+        self._pollers.add(poller)
+        try:
+            yield poller
+        finally:
+            self._pollers.discard(poller)
+
+    async def hand_back(self, record: RunRecord) -> None:
+        """Give back a run that was claimed for a runner that could not be told; not its fault, nor the run's."""
+        with suppress(StoreUnavailable, UnknownRun):  # its lease ends by itself
+            await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
+
+    def _unclaimed(self, record: RunRecord | None) -> None:
+        """What becomes of a run that was taken for somebody who did not wait for it any more."""
+        if record is None or self._closing:
+            return
+        if record.stage == "starting":
+            self._prepare(record, None)
+            return
+        task = asyncio.get_running_loop().create_task(self.hand_back(record))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
     async def _take_all(self, wanted: Sequence[tuple[Wanted, str]]) -> list[RunRecord | None]:
         leases = (self.leases.runner, self.leases.coordinator)
         return await self.store.take_all(wanted, self.name, leases)
@@ -261,19 +302,39 @@ class RunCoordinator:
         await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
         return False
 
-    def _prepare(self, record: RunRecord, poller: Poller) -> None:
+    def _prepare(self, record: RunRecord, poller: Poller | None) -> None:
+        """Begin its start hooks, for somebody who waits or for whoever comes."""
+        before = self._starting.get(record.id)
+        if before is not None:  # we lost it and got it again
+            before.cancel()
         task = asyncio.get_running_loop().create_task(self._start(record, poller))
         self._starting[record.id] = task
-        task.add_done_callback(lambda _: self._starting.pop(record.id, None))
+        task.add_done_callback(lambda _: self._started(record.id, task))
 
-    async def _start(self, record: RunRecord, poller: Poller) -> None:
+    def _started(self, run: str, task: asyncio.Task[None]) -> None:
+        if self._starting.get(run) is task:
+            del self._starting[run]
+        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more, for whoever waits for that
+            for poller in self._pollers:
+                poller.wake()
+
+    async def _passed(self, record: RunRecord) -> Passed:
+        """What the start hooks make of a run. What goes wrong here, and not in a hook, goes wrong the next time too."""
+        blueprint = self._blueprint(record)
+        if blueprint is None:
+            return Passed(error=f"there is no agent {record.agent!r} any more")
+        try:
+            return await self._around.start(record, blueprint)
+        except StoreUnavailable:
+            raise
+        except Exception as problem:
+            log.exception("run_start_failed", run=record.id)
+            return Passed(error=f"its start hooks could not be run: {type(problem).__name__}")
+
+    async def _start(self, record: RunRecord, poller: Poller | None) -> None:
         """Run the start hooks of a run, and hand it on."""
         try:
-            blueprint = self._blueprint(record)
-            if blueprint is None:
-                passed = Passed(error=f"there is no agent {record.agent!r} any more")
-            else:
-                passed = await self._around.start(record, blueprint)
+            passed = await self._passed(record)
             after = await self._concluded(record, passed, poller)
             if isinstance(after, RunRecord) and after.stage in ENDED:
                 await self._around.ended(after)
@@ -282,23 +343,24 @@ class RunCoordinator:
         except Exception:
             log.exception("run_start_failed", run=record.id)
         finally:
-            poller.release()
+            if poller is not None:
+                poller.release()
 
-    async def _concluded(self, record: RunRecord, passed: Passed, poller: Poller) -> RunRecord | RunRefusal:
+    async def _concluded(self, record: RunRecord, passed: Passed, poller: Poller | None) -> RunRecord | RunRefusal:
         """Keep what the hooks made of it; whoever it was begun for gets it at once, if still there."""
         by = Holder(self.name, record.attempt)
-        promised = passed.error is None and poller.promise()
+        promised = poller if poller is not None and passed.error is None and poller.promise() else None
         given: RunRecord | None = None
         try:
-            runner = poller.runner if promised else None
+            runner = promised.runner if promised else None
             after = await self._conclusions.do(Concluded(record.id, by, passed, runner, record))
             if isinstance(after, RunRefusal):
                 log.info("run_start_overtaken", run=record.id, reason=after.reason)
             elif promised:
                 given = after
         finally:
-            if promised:
-                poller.give(given)
+            if promised is not None and not promised.give(given):
+                self._unclaimed(given)
         return after
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
@@ -322,9 +384,9 @@ class RunCoordinator:
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
         blueprint = self.agents.get(record.agent)
         try:
-            size = len(as_column([text, data]))
-        except (ValueError, TypeError, RecursionError) as problem:
-            raise ResultRefused(record.agent, f"it is no plain JSON: {problem}") from None
+            size = len(freeze([text, data]))
+        except InputNotFreezable as problem:
+            raise ResultRefused(record.agent, f"it is no plain JSON: {problem.problem}") from None
         flaw: str | None = None
         if size > LARGEST_PAYLOAD:
             flaw = f"it has {size:,} bytes; at most {LARGEST_PAYLOAD:,} are kept"
@@ -411,15 +473,22 @@ class RunCoordinator:
                     await watch.wait(LOOK)
                     record = await self.store.get(record.id)
         except BaseException:
-            if not self._closing:  # whoever takes up the hook finds its agent at work
-                with suppress(StoreUnavailable, UnknownRun):
-                    reason = "the hook it was started for did not wait any longer"
-                    await asyncio.shield(self.store.stop(record.id, reason))
+            with suppress(StoreUnavailable, UnknownRun):
+                await asyncio.shield(self._abandoned(record))
             raise
         status: Any = record.status
         return AgentSaid(
             run=record.id, status=status, text=record.result_text, data=record.result_data, error=record.error
         )
+
+    async def _abandoned(self, child: RunRecord) -> None:
+        """Stop an agent whose hook did not wait for it; not where the hook goes on elsewhere and finds it at work."""
+        parent = None if child.parent is None else await self.store.get(child.parent)
+        elsewhere = parent is not None and (
+            parent.stage == "queued" or (parent.stage == "starting" and parent.holder != self.name)
+        )
+        if not (self._closing or elsewhere):
+            await self.store.stop(child.id, "the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:
         """Start an agent for a hook, in a session of its own, and wait for nothing."""
@@ -456,11 +525,37 @@ class RunCoordinator:
                 log.exception("runs_not_kept")
 
     async def _keep(self) -> None:
-        if self._starting or self._finishing:
-            await self.store.hold_on(self.name, tuple(self._finishing), self.leases.coordinator)
-        await self.store.recover()
+        await self._hold_on()
+        await self._take_up()
+        now = asyncio.get_running_loop().time()
+        if self._recovered and now - self._kept > 2 / 3 * self.leases.coordinator:
+            self._back, self._recovered = now, False
+        self._kept = now
+        # Nobody could renew anything while we slept or the store was away: whoever lives is given the time to do it,
+        # but only once, so that a machine that is always slow does not leave what is lost to itself for ever.
+        if now - self._back >= self.leases.runner / 2:
+            found = await self.store.recover(self._starting)
+            self._recovered = True
+            if any(record.owes for record in found):
+                await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Run the finish hooks nobody runs."""
         for record in await self.store.owing(self.leases.coordinator):
             self._finish(record)
+
+    async def _hold_on(self) -> None:
+        """Renew what is ours. A hook whose run was stopped elsewhere, or which others run by now, is cancelled."""
+        starting = dict(self._starting)
+        if not starting and not self._finishing:
+            return
+        ours = await self.store.hold_on(self.name, starting, self._finishing, self.leases.coordinator)
+        for run in starting.keys() - ours:
+            with suppress(UnknownRun):
+                record = await self.store.get(run)
+                handed_on = record.stage in ("ready", "running")
+                if not handed_on and (record.stage != "starting" or record.holder != self.name):
+                    starting[run].cancel()
 
 
 def _moved(after: RunRecord | RunRefusal) -> RunRecord:

@@ -4,7 +4,7 @@
        │ ▲               │                 ▲ │              │
        │ └──── drop ─────┤                 │ │              ├─ lose ─▶ ready, or failed after the last attempt
        │                 └─ block ▶ failed └─┼── lose ──────┘
-       ├─ hand ──────────────────────────────┼▶ running
+       ├─ hand ──────────────────────────────┼▶ running ─ hand_back ─▶ ready
        └─────────────────── stop ────────────┴▶ stopped
 
 Whoever does something for a run holds it for a while: a coordinator while its start hooks run, a runner while the agent
@@ -27,6 +27,7 @@ __all__ = [
     "ENDINGS",
     "END_OF",
     "MOST_ATTEMPTS",
+    "MOST_STARTS",
     "MOVES",
     "STAGES",
     "STATUS_OF",
@@ -47,7 +48,20 @@ RunStatus = Literal["queued", "starting", "running", "completed", "failed", "sto
 RunEnding = Literal["completed", "failed", "stopped"]
 Hold = Literal["own", "over", "any"]
 RunMove = Literal[
-    "begin", "pass", "block", "drop", "hand", "renew", "report", "complete", "fail", "halt", "lose", "give_up", "stop"
+    "begin",
+    "pass",
+    "block",
+    "drop",
+    "hand",
+    "hand_back",
+    "renew",
+    "report",
+    "complete",
+    "fail",
+    "halt",
+    "lose",
+    "give_up",
+    "stop",
 ]
 
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
@@ -55,6 +69,8 @@ ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
 ENDED: Final[frozenset[Stage]] = frozenset(ENDINGS)
 MOST_ATTEMPTS: Final = 3
 """Runners that may have a run in their hands before it counts as one that ends its runners."""
+MOST_STARTS: Final = 5
+"""Coordinators that may begin its start hooks before they count as hooks that end their coordinators."""
 
 STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
     "queued": "queued",
@@ -92,7 +108,8 @@ MOVES: Final[Mapping[RunMove, Row]] = {
     "fail": Row(frozenset({"running", "ready"}), "failed", "own"),
     "halt": Row(frozenset({"running", "ready"}), "stopped", "own"),
     "lose": Row(frozenset({"running"}), "ready", "over"),
-    "give_up": Row(frozenset({"running"}), "failed", "over"),
+    "give_up": Row(frozenset({"starting", "running"}), "failed", "over"),
+    "hand_back": Row(frozenset({"running"}), "ready", "own"),  # nobody could tell the runner that it has it
     "stop": Row(frozenset({"queued", "starting", "ready"}), "stopped"),
 }
 
@@ -157,6 +174,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def status(self) -> RunStatus:
         """What is told of it."""
         return STATUS_OF[self.stage]
+
+    @property
+    def begun(self) -> int:
+        """How often its start hooks were begun."""
+        return self.attempt - self.handed
 
     @property
     def effective(self) -> Mapping[str, Any]:

@@ -8,15 +8,17 @@ scripts would change where nothing is special; where something is, they change n
 
 from __future__ import annotations
 
-from time import time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from amplifier_hooks.runs.codec import RUN_COLUMNS, as_column, load_run, moment_of
 from amplifier_hooks.runs.life import RunRecord, RunRefusal
-from amplifier_hooks.runs.store import RunStore, concluded_as, event_values, next_runs, setting, telling
+from amplifier_hooks.runs.statements import event_values, next_runs, setting, telling
+from amplifier_hooks.runs.store import RunStore
 from amplifier_hooks.runs.tables import RUN_TABLES
+from amplifier_hooks.runs.turns import concluded_as
 from amplifier_hooks.storage import Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.runs.events import Told
-    from amplifier_hooks.runs.store import Concluded, RunWrite, Wanted
+    from amplifier_hooks.runs.orders import Concluded, Wanted
+    from amplifier_hooks.runs.turns import RunWrite
     from amplifier_hooks.storage import Database, Row, Script
 
 __all__ = ["PostgresRuns", "runs_in"]
@@ -47,7 +50,7 @@ class PostgresRuns(RunStore):
     def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
         super().__init__(self._postgres)
-        self._ahead = 0.0  # how far the database's clock is before ours, as it was last seen
+        self._zero: float | None = None  # when our steady clock began, as the database tells the time; not known yet
 
     async def take_all(
         self, wanted: Sequence[tuple[Wanted, str]], coordinator: str, leases: tuple[float, float]
@@ -69,14 +72,16 @@ class PostgresRuns(RunStore):
             rows = await self.database.fetch(text, *values, as_column(coordinator), seconds)
             taken += [load_run(row[1:]) for row in rows]
             if rows:
-                self._ahead = rows[0][0] / 1e6 - time()
+                self._zero = rows[0][0] / 1e6 - monotonic()
         if len(taken) < len(wanted):
             taken += await super().take_all(wanted[len(taken) :], coordinator, leases)
         return taken
 
     async def conclude_all(self, concluded: Sequence[Concluded], lease: float) -> list[RunRecord | RunRefusal]:
         """Hand runs on that nobody has touched since they were begun; the others go the long way."""
-        now = moment_of(round((time() + self._ahead) * 1e6))
+        if self._zero is None:
+            return await super().conclude_all(concluded, lease)
+        now = moment_of(round((self._zero + monotonic()) * 1e6))
         writes: dict[str, RunWrite] = {}
         for one in concluded:
             if one.known is not None and one.runner is not None and one.passed.error is None:

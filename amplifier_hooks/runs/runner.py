@@ -27,9 +27,10 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.errors import HookError, HookFailed
 from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.runs.contained import contained, in_words
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -256,21 +257,20 @@ class Runner:
             else:
                 await self.completed(task, "completed")
                 return
-        words = _in_words(problem)
+        words = _error(problem)
         log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(words))
         await self.completed(task, "failed", words)
 
     async def _worked(self, task: RunnerTask) -> Any:
         """What the agent brings. Raises nothing an event loop would end with, and is cancelled only by us."""
         try:
-            return await self._brought(task)
-        except Exception:
-            raise
-        except BaseException as problem:
+            with contained():
+                return await self._brought(task)
+        except asyncio.CancelledError:
             this = asyncio.current_task()
-            if isinstance(problem, asyncio.CancelledError) and this is not None and this.cancelling():
+            if this is not None and this.cancelling():
                 raise
-            raise RuntimeError(f"it ended with {type(problem).__name__}") from problem
+            raise HookFailed("it cancelled itself") from None
 
     async def _brought(self, task: RunnerTask) -> Any:
         function = self._agents.get(task.agent_name)
@@ -380,10 +380,7 @@ def _task(said: Mapping[str, Any]) -> RunnerTask:
         raise RunnerUnavailable(f"the server answered a claim with what is no run: {problem!r:.200}") from None
 
 
-def _in_words(problem: BaseException) -> str:
+def _error(problem: BaseException) -> str:
     """An error for whoever looks at the run; half characters are spelt out, since no answer can hold them."""
-    try:
-        words = f"{type(problem).__name__}: {problem}"
-    except Exception:  # noqa: BLE001  # an exception of somebody's who cannot say what it is
-        words = type(problem).__name__
+    words = str(problem) if isinstance(problem, HookFailed) else in_words(problem)
     return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)

@@ -1,19 +1,28 @@
 """The server: registry, store, record and approvals in one process.
 
-    guests      the sessions of other programs: one for each session of each program
+Programs ask here what their hooks say:
+
+    place       where their socket is found
+    app         where their questions come in
+    guests      their sessions: one for each session of each program
     guestbook   what outlives the server of their questions
     elsewhere   an approval backend for programs that ask at their own prompt
-    place       where it is found
-    listening   its socket
-    app         where the questions of programs come in
 
-    api         the HTTP API: the application that the routes are given to
+The HTTP API is for people and programs with a token. A request passes, in this order:
+
+    listening   sockets and connections: slow ones, too many of them, and closing
     edge        what is let in before anything is parsed
-    access      tokens: who may ask, for which tenant, and for what
-    admission   what every route depends on: the caller
-    pace        how often one tenant may ask
-    problems    what every error looks like
-    runs/       runs: queueing, looking, and the runners
+    admission   who asks: a token of `access`, at the `pace` of its tenant
+    hooks       routes: definitions, and trying them; `keeper` puts a change on record, makes it, puts it in force
+    executions  routes: what hooks did
+    approvals   routes: what waits for an answer
+    metrics     route: for Prometheus; `health` is for whoever asks whether all is well
+    runs/       routes: queueing, looking, and the runners
+    pages       the pages of hooks and runs
+
+`bodies` is what goes in and comes out, `paging` how lists are cut, `problems` what every error looks like, `standing`
+what is in force of the store, and `trials` tries one hook alone. `api` makes the application of these routes, and
+`management` puts all of it together.
 
 Extra `server`. The command is `amplifier-hooks serve`.
 """

@@ -123,6 +123,10 @@ class AccessTokens:
         await self._database.fetch(INSERT, *values)
         return token, secret
 
+    async def reachable(self) -> None:
+        """Return if the store answers."""
+        await self._database.fetch(BY_ID, "")
+
     async def bearer(self, secret: str) -> AccessToken | None:
         """What this token stands for, as long as it is in force; None for any other text."""
         if not secret.startswith(PREFIX) or len(secret) > LONGEST_SECRET:

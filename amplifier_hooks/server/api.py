@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 
 from amplifier_hooks.server.edge import Bounds, Edge
+from amplifier_hooks.server.health import Health, HealthBody
 from amplifier_hooks.server.problems import PROBLEM, Mistake, ProblemDetails, speak_of_problems
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PROBLEMS: Final = {
     413: "The body is too large.",
     415: "The body is not application/json.",
     422: "Something in the request is not what it has to be.",
-    409: "A name that is taken, or no more room.",
+    409: "A name that is taken, no more room, or somebody was faster.",
     412: "It has changed since you saw it.",
     428: "If-Match is missing.",
     429: "Too many requests.",
@@ -45,8 +46,14 @@ ANY: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 """What any route may answer."""
 
 
-def create_api(admission: Admission, *routers: APIRouter, bounds: Bounds | None = None) -> FastAPI:
-    """The application with these routes. Each of them names who may use it by `admitted`."""
+def create_api(
+    admission: Admission, *routers: APIRouter, bounds: Bounds | None = None, health: Health | None = None
+) -> FastAPI:
+    """The application with these routes. Each of them names who may use it by `admitted`.
+
+    `health` looks after the parts it stands on; by default that is the store of the tokens.
+    """
+    health = health or Health({"store": admission.tokens.reachable})
     app = FastAPI(
         title="amplifier-hooks",
         version="1",
@@ -60,9 +67,17 @@ def create_api(admission: Admission, *routers: APIRouter, bounds: Bounds | None 
     speak_of_problems(app)
     app.add_middleware(Edge, bounds=bounds or Bounds())
 
-    @app.get("/healthz", summary="Whether it answers.", tags=["server"])
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    @app.get(
+        "/healthz",
+        summary="Whether everything that gates need is there.",
+        tags=["server"],
+        responses={503: {"model": HealthBody, "description": "A part is down."}},
+    )
+    async def healthz(response: Response) -> HealthBody:
+        found = await health.now()
+        if found.status != "ok":
+            response.status_code = 503
+        return found
 
     for router in routers:
         app.include_router(router)

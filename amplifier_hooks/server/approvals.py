@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -13,16 +16,18 @@ from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.result import Default
 from amplifier_hooks.server.admission import Caller, admitted
 from amplifier_hooks.server.api import documented
-from amplifier_hooks.server.paging import Limit  # noqa: TC001  # FastAPI reads the annotations
+from amplifier_hooks.server.bodies import Next
+from amplifier_hooks.server.paging import Cursor, Limit, cursor_of, place_in
 from amplifier_hooks.server.problems import Problem
 from approval_backends.lifecycle import Decider, Status
+from approval_backends.stores.base import Place
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition
     from approval_backends.broker import Broker
     from approval_backends.lifecycle import Record, RefusalCode
 
-__all__ = ["AnswerBody", "ApprovalBody", "ApprovalList", "approvals_router", "void_questions"]
+__all__ = ["AnswerBody", "ApprovalBody", "ApprovalPage", "approvals_router", "void_questions"]
 
 Viewing = Annotated[Caller, Depends(admitted("approvals:view"))]
 Deciding = Annotated[Caller, Depends(admitted("approvals:decide"))]
@@ -36,7 +41,7 @@ STATUS_OF: Final[dict[RefusalCode, int]] = {
 }
 """What a refused answer is in HTTP; every other comes too late, or too early: 409."""
 
-Id = Annotated[str, Field(max_length=200)]
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QuestionBody(BaseModel):
@@ -122,10 +127,11 @@ class ApprovalBody(BaseModel):
         )
 
 
-class ApprovalList(BaseModel):
+class ApprovalPage(BaseModel):
     """Questions: those that wait, oldest first, or those that do not any more, newest first."""
 
     approvals: list[ApprovalBody]
+    next: Next = None
 
 
 class AnswerBody(BaseModel):
@@ -152,11 +158,25 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         caller: Viewing,
         *,
         status: Annotated[Literal["pending", "ended"], Query(description="Whether they still wait.")] = "pending",
+        cursor: Cursor = None,
         limit: Limit = 100,
-    ) -> ApprovalList:
+    ) -> ApprovalPage:
         looked = broker.pending if status == "pending" else broker.history
-        found = await looked(_decider(caller), limit)
-        return ApprovalList(approvals=[ApprovalBody.of(one) for one in found])
+        filters = ["approvals", status]
+        after = _place(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        found = await looked(_decider(caller), limit + 1, after=after)
+        last = Place.of(found[limit - 1]) if len(found) > limit else None
+        following = (
+            cursor_of(
+                caller.tenant,
+                filters,
+                (last.created - EPOCH) // timedelta(microseconds=1),
+                quote(last.id, errors="replace"),
+            )
+            if last
+            else None
+        )
+        return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
 
     @router.get("/{request_id}", summary="One question.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
@@ -170,20 +190,25 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
         decider = _decider(caller)
         await _seen(broker, request_id, decider)
-        await _noted(record, caller, request_id, verdict)
-        resolution = await broker.decide(
-            request_id,
-            verdict.digest,
-            verdict.option,
-            decider,
-            message=verdict.message,
-            arguments=verdict.arguments,
-            decision_id=verdict.decision_id,
-        )
+        await _noted(record, "approval.answered", caller, request_id, verdict)
+        try:
+            resolution = await broker.decide(
+                request_id,
+                verdict.digest,
+                verdict.option,
+                decider,
+                message=verdict.message,
+                arguments=verdict.arguments,
+                decision_id=verdict.decision_id,
+            )
+        except BaseException as problem:
+            await _uncounted(record, caller, request_id, verdict, type(problem).__name__)
+            raise
         refusal, became = resolution.refusal, resolution.record
         if refusal is not None or became is None:
             code = refusal.code if refusal is not None else "unknown_request"
             reason = refusal.reason if refusal is not None else "there is no such request"
+            await _uncounted(record, caller, request_id, verdict, code)
             raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
         return ApprovalBody.of(became)
 
@@ -196,6 +221,14 @@ def _decider(caller: Caller) -> Decider:
     return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
 
 
+def _place(at: int, quoted: str) -> Place:
+    """Where a page begins. Raises `Problem` for a time that no calendar has."""
+    try:
+        return Place(EPOCH + timedelta(microseconds=at), unquote(quoted))
+    except OverflowError:
+        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one") from None
+
+
 async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:
     found = await broker.show(request_id, decider)
     if found is None:
@@ -203,9 +236,11 @@ async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:
     return found
 
 
-async def _noted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody) -> None:
-    """Put the answer on record before it is given. Raises `RecordUnavailable`; nothing was decided then."""
-    facts = {
+async def _noted(
+    record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
+) -> None:
+    """Put an answer on record: before it is given, or that it did not count. Raises `RecordUnavailable`."""
+    said = {
         "time": stamp(SystemClock()),
         "tenant": caller.tenant,
         "by": caller.name,
@@ -213,11 +248,17 @@ async def _noted(record: AuditSink, caller: Caller, request_id: str, verdict: An
         "request": request_id,
         "digest": verdict.digest,
         "option": verdict.option,
+        **facts,
     }
     try:
-        await record.write("approval.answered", facts, durable=True)
+        await record.write(kind, said, durable=True)
     except Exception as error:
         raise RecordUnavailable(error) from error
+
+
+async def _uncounted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str) -> None:
+    with suppress(RecordUnavailable):  # what did not count needs no proof
+        await _noted(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
 
 
 async def void_questions(broker: Broker, changed: HookDefinition) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 from attrs import define, field
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
@@ -13,13 +14,10 @@ from amplifier_hooks.definitions.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from amplifier_hooks.definitions.store import StoredHook
 
 __all__ = ["HookBodies", "HookBody", "HookPage", "LogPage", "StatisticsBody", "Toggle", "Trial", "TrialResult"]
-
-MADE_AT_MOST: Final = 8_192
 
 Next = Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
@@ -72,16 +70,14 @@ class HookBodies:
 
     problem: Callable[[str], str | None]
     """Why a hook is not in force, by its id."""
-    _made: dict[tuple[str, int, datetime], HookBody] = field(factory=dict, init=False)
+    _made: WeakKeyDictionary[StoredHook, HookBody] = field(factory=WeakKeyDictionary, init=False)
+    """They go when the store forgets what they were made of."""
 
     def of(self, hook: StoredHook) -> HookBody:
         """One hook."""
-        key = (hook.definition.hook_id, hook.version, hook.definition.updated_at)
-        body = self._made.get(key)
+        body = self._made.get(hook)
         if body is None:
-            if len(self._made) >= MADE_AT_MOST:
-                self._made.clear()
-            body = self._made[key] = HookBody.of(hook)
+            body = self._made[hook] = HookBody.of(hook)
         problem = self.problem(body.hook_id)
         return body if problem is None else body.model_copy(update={"problem": problem})
 

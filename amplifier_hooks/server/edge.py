@@ -26,14 +26,15 @@ __all__ = ["Bounds", "Edge"]
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+CAREFUL: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 HANG_UP: Final = {"connection": "close"}
 
 BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 LARGEST_NUMBER: Final = 2**63
 
 
-def _frozenset(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names)
+def _hosts(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
 
 
 @frozen(kw_only=True)
@@ -43,7 +44,7 @@ class Bounds:
     body: int = 256 * 1024
     depth: int = 32
     seconds: float = 10.0
-    names: frozenset[str] = field(default=frozenset(), converter=_frozenset)
+    names: frozenset[str] = field(default=frozenset(), converter=_hosts)
 
 
 @define
@@ -61,7 +62,7 @@ class Edge:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "there are no sockets here"})
             return
-        headers = dict(scope["headers"])
+        headers, send = dict(scope["headers"]), _careful(send)
         try:
             self._known_place(headers)
             body = await self._body(headers, receive)
@@ -118,6 +119,19 @@ class Edge:
 def _without_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
+
+
+def _careful(send: Send) -> Send:
+    """What the application is given for `send`: an answer that does not say otherwise is kept by no browser."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = list(message.get("headers", ()))
+            names = {name for name, _ in said}
+            message["headers"] = said + [pair for pair in CAREFUL if pair[0] not in names]
+        await send(message)
+
+    return sent
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -20,7 +20,9 @@ from amplifier_hooks.definitions.model import HookChanges, HookDefinition, NewHo
 from amplifier_hooks.definitions.store import MOST_DEFINITIONS, ChangedMeanwhile, StoredHook
 from amplifier_hooks.definitions.tenants import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.effects.audit.errors import RecordUnavailable
+from amplifier_hooks.logs import get_logger
 from amplifier_hooks.server.problems import Problem
+from amplifier_hooks.storage import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["HookKeeper", "InForce", "whose_list"]
 
 T = TypeVar("T")
+
+log = get_logger(__name__)
 
 HOOK_ID: Final = re.compile(r"hook_[0-9a-f]{12}")
 
@@ -119,9 +123,14 @@ class HookKeeper:
     async def change(
         self, caller: Caller, hook_id: str, changes: HookChanges, version: int | None = None
     ) -> StoredHook:
-        """Change a definition. With a `version`, only that one; without, whatever it is now. Raises `Problem`."""
+        """Change a definition. With a `version`, only that one; without, whatever it is now. Raises `Problem`.
+
+        What would be the same as before is left as it is, and what it has asked stays asked.
+        """
         known = await self._at(caller, hook_id, version)
         definition = changes.applied(known.definition, now=self._now())
+        if definition.digest == known.definition.digest:
+            return known
         put = self._judged(definition)
         change = Change("definition.changed", known.definition, definition)
         return await self._made(caller, change, self.store.replace(definition, known.version), put)
@@ -170,7 +179,10 @@ class HookKeeper:
             raise
         put()
         if change.before is not None:
-            await self.changed(change.before)
+            try:
+                await self.changed(change.before)
+            except StoreUnavailable as problem:  # it is changed all the same; and what was asked is not claimed by it
+                log.warning("questions_not_voided", hook_id=change.before.hook_id, error=str(problem))
         return made
 
     async def _record(self, kind: str, caller: Caller, change: Change, **facts: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -27,6 +27,7 @@ from amplifier_hooks.server.admission import Admission
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.approvals import approvals_router, void_questions
 from amplifier_hooks.server.executions import executions_router
+from amplifier_hooks.server.health import Health
 from amplifier_hooks.server.hooks import hooks_router
 from amplifier_hooks.server.keeper import HookKeeper
 from amplifier_hooks.server.metrics import Measured, Meter, metrics_router
@@ -35,7 +36,7 @@ from amplifier_hooks.server.standing import StandingHooks
 from amplifier_hooks.server.trials import Trials
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
     from fastapi import APIRouter, FastAPI
 
@@ -49,6 +50,15 @@ __all__ = ["API_TABLES", "Managed", "managed"]
 
 API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
 """What the database has to have."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A record that can say whether it takes anything."""
+
+    async def check(self) -> None:
+        """Raises while it does not."""
+        ...
 
 
 @frozen(eq=False, kw_only=True)
@@ -102,6 +112,13 @@ async def managed(
     meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(recorder.lost))
     meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))
     undo = Metrics(prometheus=meter.registry).register(registry)
+    looks: dict[str, Callable[[], Awaitable[object]]] = {
+        "store": tokens.reachable,
+        "approvals": partial(broker.store.get, ""),
+        "definitions": standing.check,
+    }
+    if isinstance(record, Checked):
+        looks["record"] = record.check
     app = create_api(
         admission,
         executions_router(executions),
@@ -111,6 +128,7 @@ async def managed(
         pages(),
         *routers,
         bounds=bounds,
+        health=Health(looks),
     )
     app.add_middleware(Measured, meter=meter)
     async with AsyncExitStack() as stack:

@@ -14,6 +14,7 @@ from amplifier_hooks.definitions.installed import DefinedHooks
 from amplifier_hooks.definitions.model import likeness
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.definitions.store import MOST_DEFINITIONS, NameTaken, TooManyDefinitions
+from amplifier_hooks.dispatch import describe
 from amplifier_hooks.errors import TooManyHooks
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry import HookRegistry
@@ -63,6 +64,8 @@ class StandingHooks:
     most: int = MOST_DEFINITIONS
     """Definitions of one tenant."""
     _tenants: dict[str, Standing] = field(factory=dict, init=False)
+    _behind: str = field(default="", init=False)
+    """Why what is in force may be old."""
 
     def ready(self, definition: HookDefinition) -> Callable[[], None]:
         """Make all ready to put a definition in force, in the place of the one with its id.
@@ -115,6 +118,11 @@ class StandingHooks:
             if standing.all != given:
                 self._install(standing, given, self._planned(standing, given))
 
+    async def check(self) -> None:
+        """Return if what the store has is in force, as far as it could be read. Raises `StoreUnavailable`."""
+        if self._behind:
+            raise StoreUnavailable(self._behind)
+
     @asynccontextmanager
     async def following(self, store: DefinitionStore) -> AsyncIterator[None]:
         """Keep in step with a store, whoever writes to it, for as long as the block lasts.
@@ -149,8 +157,11 @@ class StandingHooks:
                     await asyncio.sleep(TOGETHER)
                 try:
                     self.load(one.definition for one in await store.find())
-                except StoreUnavailable as problem:
-                    log.warning("definitions_not_read", error=str(problem))
+                except Exception as problem:  # noqa: BLE001  # whatever it is, what is in force stays, and is read again
+                    self._behind = describe(problem)
+                    log.warning("definitions_not_read", error=self._behind)
+                else:
+                    self._behind = ""
 
     def _standing(self, tenant: str) -> Standing:
         standing = self._tenants.get(tenant)

@@ -97,6 +97,19 @@ class TakenOver:
     unknown: tuple[Record, ...] = ()
 
 
+@frozen
+class Place:
+    """Where a page of a list ends; the next one begins after it. Those of one instant are in the order of their ids."""
+
+    created: datetime
+    id: str
+
+    @classmethod
+    def of(cls, record: Record) -> Place:
+        """The place of a record, in either list."""
+        return cls(record.created.wall, record.id)
+
+
 class ApprovalStore(Protocol):
     """Requests, what became of them, and standing grants.
 
@@ -162,15 +175,25 @@ class ApprovalStore(Protocol):
         ...
 
     async def pending(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 10_000,
+        after: Place | None = None,
     ) -> list[Record]:
-        """What waits for an answer, oldest first; of one tenant or all, of these sessions or all."""
+        """What waits for an answer, oldest first; of one tenant or all, of these sessions or all, after a place."""
         ...
 
     async def history(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 100,
+        after: Place | None = None,
     ) -> list[Record]:
-        """What does not wait for an answer any more, newest first."""
+        """What does not wait for an answer any more, newest first; after a place."""
         ...
 
     async def take_over(self, tenant: str, session: str) -> TakenOver:

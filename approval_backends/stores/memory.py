@@ -32,6 +32,7 @@ from approval_backends.stores.base import (
     Event,
     EventKind,
     Limits,
+    Place,
     TakenOver,
     only,
     system_moment,
@@ -135,18 +136,32 @@ class MemoryStore:
         return [after for record in over[:limit] if (after := self._moved(record, "expire", now))]
 
     async def pending(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 10_000,
+        after: Place | None = None,
     ) -> list[Record]:
         """What waits for an answer, oldest first."""
         self._find("")
         found = _among(self._pending.values(), tenant, sessions)
-        return sorted(found, key=lambda r: r.created.wall)[:limit]
+        if after is not None:
+            found = (r for r in found if (r.created.wall, r.id) > (after.created, after.id))
+        return sorted(found, key=lambda r: (r.created.wall, r.id))[:limit]
 
     async def history(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 100,
+        after: Place | None = None,
     ) -> list[Record]:
         """What does not wait any more, newest first."""
-        found = [r for r in self._seen(tenant, sessions) if r.status != "pending"]
+        found = sorted((r for r in self._seen(tenant, sessions) if r.status != "pending"), key=lambda r: r.id)
+        if after is not None:
+            found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
         return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
 
     async def take_over(self, tenant: str, session: str) -> TakenOver:

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from amplifier_hooks.storage import Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Record, Refusal, grant_keys, grants_of, is_over, judge, move, opened
-from approval_backends.stores.base import LATE, LATE_KEPT, NEW, RETENTION, Event, EventKind, Limits, TakenOver, only
+from approval_backends.stores.base import (
+    LATE,
+    LATE_KEPT,
+    NEW,
+    RETENTION,
+    Event,
+    EventKind,
+    Limits,
+    Place,
+    TakenOver,
+    only,
+)
 from approval_backends.stores.codec import (
     COLUMNS,
     EVENT_COLUMNS,
@@ -120,16 +131,26 @@ class DatabaseStore:
         return await self.database.run(self._expire_due(limit))
 
     async def pending(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 10_000
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 10_000,
+        after: Place | None = None,
     ) -> list[Record]:
         """What waits for an answer, oldest first."""
-        return await self._select(PENDING, "created", tenant, sessions, limit)
+        return await self._select(PENDING, tenant, sessions, limit, after)
 
     async def history(
-        self, *, tenant: str | None = None, sessions: Iterable[str] | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 100,
+        after: Place | None = None,
     ) -> list[Record]:
         """What does not wait any more, newest first."""
-        return await self._select(HISTORY, "created DESC", tenant, sessions, limit)
+        return await self._select(HISTORY, tenant, sessions, limit, after)
 
     async def take_over(self, tenant: str, session: str) -> TakenOver:
         """Become the owner of a session."""
@@ -341,10 +362,19 @@ class DatabaseStore:
         yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
     async def _select(
-        self, sql: str, order: str, tenant: str | None, sessions: Iterable[str] | None, limit: int
+        self,
+        sql: str,
+        tenant: str | None,
+        sessions: Iterable[str] | None,
+        limit: int,
+        after: Place | None,
     ) -> list[Record]:
         """Records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
+        order, later = ORDERS[sql]
+        if after is not None:
+            values += micros(after.created), plain(after.id)
+            sql += f" AND (created {later} $2 OR (created = $2 AND id > $3))"
         if tenant is not None:
             values.append(plain(tenant))
             sql += f" AND tenant = ${len(values)}"
@@ -368,6 +398,8 @@ def _event(record: Record, kind: EventKind, now: Moment) -> tuple[Any, ...]:
 REQUESTS: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_request"
 PENDING: Final = f"{REQUESTS} WHERE ended IS NULL AND status = 'pending'"
 HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
+ORDERS: Final = {PENDING: ("created", ">"), HISTORY: ("created DESC", "<")}
+"""The order of a list, and how what comes later in it compares."""
 GET: Final = f"{REQUESTS} WHERE id = $1"
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"

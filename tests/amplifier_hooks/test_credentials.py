@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amplifier_hooks.credentials import SHAPES, Secrets
-from tests.secrets_to_find import FOUND, VALUE
+from amplifier_hooks.credentials import Secrets, is_secret_name
+from amplifier_hooks.secret_shapes import PRIVATE_KEY, SHAPES
+from tests.secrets_to_find import FOUND, INNOCENT, PEM, VALUE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECRETS = Secrets(known=["correct horse battery"], environment={"MY_TOKEN": "swordfish-42", "HOME": "/home/someone"})
 
@@ -23,16 +29,66 @@ def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
 
 
 @pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize("text", INNOCENT)
+@pytest.mark.parametrize("beside", ["", f"ghp_{VALUE}"], ids=["alone", "beside one"])
+def test_innocent(text: str, beside: str) -> None:
+    """Code, variables, types and masks that stand where a password would are none, also beside a secret."""
+    whole = f"{text}\n{beside}"
+    assert "".join(whole[start:end] for start, end, _ in SECRETS.spans(whole)) == beside
+
+
+@pytest.mark.rule("LIB-5")
+def test_environment(tmp_path: Path) -> None:
+    """The working folder, and the path of a file that is there, are no secrets, whatever their variable is called."""
+    file = tmp_path / "key.json"
+    file.touch()
+    environment = {
+        "PWD": "/some/where",
+        "OLDPWD": "/else/where",
+        "MY_CREDENTIALS": str(file),
+        "MY_KEY_TOKEN": "/a1B2c3D4",
+    }
+    found = Secrets(environment=environment)
+    assert not found.spans(f"/some/where/x /else/where {file}")
+    assert len(found.spans("it is /a1B2c3D4")) == 1
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize("name", ["pаssword", "ｐａｓｓｗｏｒｄ", "pass\u200bword", "ТOKEN", "АPI_КEY"])
+def test_lookalikes(name: str) -> None:
+    """A name that looks like a secret's is taken for one, whatever its letters are."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.rule("LIB-5")
+def test_beside_a_key() -> None:
+    """Nothing that stands beside a private key is lost, and another secret there is found for itself."""
+    text = f"before {PEM} and ghp_{VALUE} after"
+    assert [text[start:end] for start, end, _ in SECRETS.spans(text)] == [PEM, f"ghp_{VALUE}"]
+
+
+@pytest.mark.rule("LIB-5")
 def test_two_in_one() -> None:
     """What is a secret for two reasons is one secret."""
-    [span] = SECRETS.spans("export MY_PASSWORD=swordfish-42-and-more now")
-    assert "export MY_PASSWORD=swordfish-42-and-more now"[span.start : span.end] == "swordfish-42-and-more"
+    [(start, end, _)] = SECRETS.spans("export MY_PASSWORD=swordfish-42-and-more now")
+    assert "export MY_PASSWORD=swordfish-42-and-more now"[start:end] == "swordfish-42-and-more"
+
+
+@pytest.mark.rule("LIB-5")
+def test_known_over_each_other() -> None:
+    """Known secrets are found in their order, and those that share letters are one."""
+    known = Secrets(known=["swordfish", "fishermen", "much-longer-one"], environment={})
+    assert [span[:2] for span in known.spans("swordfishermen fishermen much-longer-one")] == [
+        (0, 14),
+        (15, 24),
+        (25, 40),
+    ]
 
 
 @pytest.mark.rule("LIB-5")
 def test_every_shape_is_found() -> None:
     """There is an example for every shape there is."""
-    assert {shape.kind for shape in SHAPES} == {kind for _, kind, _ in FOUND} - {"known secret"}
+    assert {shape.kind for shape in (*SHAPES, PRIVATE_KEY)} == {kind for _, kind, _ in FOUND} - {"known secret"}
 
 
 @pytest.mark.rule("LIB-5")
@@ -75,9 +131,29 @@ def test_within(tricky: str) -> None:
 @pytest.mark.rule("LIB-5")
 @pytest.mark.parametrize(
     "hostile",
-    ["-eyJabcdefgh", "password", "://a:", "-----BEGIN ", "-----BEGIN PRIVATE KEY ", "authorization: ", "sk-a ", " "],
+    [
+        "-eyJabcdefgh",
+        "password",
+        "password  ",
+        "password\\\\",
+        "password=a.",
+        "password value",
+        "--secret-",
+        "cookie:a=",
+        'password"= ',
+        "pwd>a",
+        "password=$A",
+        "password=self.a",
+        "LS0tLS1CRUdJTiB",
+        "://a:",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY ",
+        "authorization: ",
+        "sk-a ",
+        " ",
+    ],
 )
 def test_hostile(hostile: str) -> None:
     """A text made of beginnings of secrets does not make the search slow, and hides no secret that comes after it."""
     text = hostile * (200_000 // len(hostile)) + f" ghp_{VALUE}"
-    assert SECRETS.spans(text)[-1].end == len(text)
+    assert SECRETS.spans(text)[-1][1] == len(text)

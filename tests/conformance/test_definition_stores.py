@@ -26,7 +26,7 @@ from amplifier_hooks.definitions.store import (
     TooManyDefinitions,
 )
 from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.storage import Database
+from amplifier_hooks.storage import CorruptStore, Database
 from tests.stores import KINDS, database
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,7 +58,10 @@ async def test_a_definition_comes_back_whole(tables: Database) -> None:
     )
     kept = await store.create(hook)
     assert (kept.definition, kept.version) == (hook, 1)
-    assert await store.get(hook.hook_id) == kept == await store.get(hook.hook_id, "acme")
+    for tenant in (None, "acme"):
+        found = await store.get(hook.hook_id, tenant)
+        assert found is not None
+        assert (found.definition, found.version) == (hook, 1)
     assert await store.get(hook.hook_id, "other") is None
     assert await store.get("hook_000000000000") is None
 
@@ -85,6 +88,34 @@ async def test_a_change_is_for_one_version(tables: Database) -> None:
     assert gone.value.version is None
 
 
+@pytest.mark.rule("API-11")
+async def test_what_is_kept_in_memory_is_what_there_is(tables: Database) -> None:
+    """Of a hook that is changed again and again one version is kept in memory, and of one that is gone nothing."""
+    store, elsewhere = DefinitionStore(tables), DefinitionStore(tables)
+    hook, other = a_hook(name="one"), a_hook(name="other")
+    for one in (hook, other):
+        await store.create(one)
+    for version in range(1, 4):
+        await store.replace(hook.model_copy(update={"priority": version}), version)
+        first, second = await store.find(), await store.find()
+        assert [one is another for one, another in zip(first, second, strict=True)] == [True, True]
+    assert len(store._read) == 2
+    await store.delete(hook.hook_id, 4)
+    await elsewhere.delete(other.hook_id, 1)
+    assert await store.find() == []
+    assert store._read == {}
+
+
+@pytest.mark.rule("API-11")
+async def test_what_is_no_definition(tables: Database) -> None:
+    """A definition that this version cannot read makes the store unusable; none is left out in silence."""
+    store = DefinitionStore(tables)
+    await store.create(a_hook())
+    await tables.fetch("UPDATE {schema}.hook_definition SET definition = $1", '{"name": "of tomorrow"}')
+    with pytest.raises(CorruptStore, match="hook_"):
+        await store.find()
+
+
 @pytest.mark.fault("F-API-06")
 @pytest.mark.rule("API-11")
 async def test_of_changes_at_once_one_happens(tables: Database) -> None:
@@ -97,7 +128,10 @@ async def test_of_changes_at_once_one_happens(tables: Database) -> None:
     won = [result for result in results if not isinstance(result, BaseException)]
     assert len(won) == 1
     assert sum(isinstance(result, ChangedMeanwhile) for result in results) == 9
-    assert await store.get(hook.hook_id) == won[0]
+    found = await store.get(hook.hook_id)
+    assert found is not None
+    assert not isinstance(won[0], BaseException)
+    assert (found.definition, found.version) == (won[0].definition, 2)
 
 
 @pytest.mark.fault("F-API-13")

@@ -10,13 +10,15 @@ from attrs import evolve
 
 from amplifier_hooks.runs.errors import AgentsTooDeep, UnknownRun, UnknownSession
 from amplifier_hooks.runs.events import Told
-from amplifier_hooks.runs.life import MOST_ATTEMPTS, Holder, RunRecord, RunRefusal
-from amplifier_hooks.runs.store import Concluded, Passed, RunFilter, RunStore, Wanted
+from amplifier_hooks.runs.life import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal
+from amplifier_hooks.runs.orders import Concluded, Passed, RunFilter, Wanted
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from amplifier_hooks.runs.store import RunStore
 
 DEEP = 4
 
@@ -253,7 +255,7 @@ async def test_a_coordinator_that_died(shelf: Shelf) -> None:
     await store.submit(new_run(hooked=True), DEEP)
     first = await take(store)
     await shelf.advance(29)
-    await store.hold_on("coordinator", (), 30)
+    assert await store.hold_on("coordinator", [first.id, f"run_{9:032x}"], (), 30) == {first.id}
     await shelf.advance(29)
     assert await store.recover() == []
     await shelf.advance(2)
@@ -287,7 +289,7 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     await store.end(record.id, by(record), "completed", None, owed=30)
     assert await store.owing(30) == []
     await shelf.advance(29)
-    await store.hold_on("coordinator", (record.id,), 30)
+    assert await store.hold_on("coordinator", (), (record.id,), 30) == set()
     await shelf.advance(29)
     assert await store.owing(30) == []
     await shelf.advance(2)
@@ -421,3 +423,85 @@ async def test_purging(shelf: Shelf) -> None:
     assert await store.purge(3600) == 1
     assert len(await store.select(RunFilter())) == 2
     assert await store.events(f"run_{1:032x}") == []
+
+
+@pytest.mark.rule("RUN-7", "RUN-22")
+async def test_runners_that_want_different_things(shelf: Shelf) -> None:
+    """Of several runners who ask at once, each gets what it can have, also where what they want overlaps."""
+    store = shelf.store
+    for number in range(1, 4):
+        await store.submit(new_run(number), DEEP)
+        await shelf.advance(1)
+    one, two = Wanted(agents=frozenset({"writer"})), Wanted(agents=frozenset({"writer", "painter"}))
+    taken = await store.take_all([(one, "a"), (two, "b"), (EVERYTHING, "c"), (one, "d")], "coordinator", LEASES)
+    assert sorted(record.id for record in taken if record is not None) == [f"run_{n:032x}" for n in range(1, 4)]
+    assert [record and record.holder for record in taken].count(None) == 1
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_run_that_is_handed_back(shelf: Shelf) -> None:
+    """A run whose runner could not be told is anybody's again, and counts as nobody's loss."""
+    store = shelf.store
+    await store.submit(new_run(), DEEP)
+    for _ in range(MOST_ATTEMPTS + 1):
+        record = await take(store)
+        assert isinstance(await store.hand_back(record.id, Holder("two", record.attempt)), RunRefusal)
+        back = await store.hand_back(record.id, by(record))
+        assert isinstance(back, RunRecord)
+        assert (back.stage, back.handed, back.started, back.holder) == ("ready", 0, None, None)
+        assert isinstance(await store.hand_back(record.id, by(record)), RunRefusal)
+    assert (await take(store, "two")).handed == 1
+
+
+@pytest.mark.rule("RUN-16")
+async def test_hooks_that_end_their_coordinators(shelf: Shelf) -> None:
+    """A run whose start hooks are begun again and again and never done fails, and says so."""
+    store = shelf.store
+    await store.submit(new_run(hooked=True), DEEP)
+    for _ in range(MOST_STARTS):
+        assert (await take(store)).stage == "starting"
+        await shelf.advance(31)
+        await store.recover()
+    record = await store.get(f"run_{1:032x}")
+    assert (record.status, record.begun) == ("failed", MOST_STARTS)
+    assert "5 coordinators" in str(record.error)
+
+
+@pytest.mark.rule("RUN-16")
+async def test_letting_go(shelf: Shelf) -> None:
+    """What a coordinator lets go is there at once: its starts are in the queue, its finish hooks are owed."""
+    store = shelf.store
+    await store.submit(new_run(1), DEEP)
+    await store.submit(new_run(2, hooked=True), DEEP)
+    ended = await take(store)
+    await store.end(ended.id, by(ended), "completed", None, owed=30)
+    begun = await take(store)
+    await store.let_go("another", ())
+    assert (await store.get(begun.id)).stage == "starting"
+    await store.let_go("coordinator", (ended.id,))
+    assert (await store.get(begun.id)).stage == "queued"
+    assert [record.id for record in await store.owing(30)] == [ended.id]
+
+
+@pytest.mark.rule("RUN-20")
+@pytest.mark.parametrize("odd", ["\0", "ses_\0", "x" * 10_000, "ses_ä"], ids=["nul", "nul-inside", "long", "letter"])
+async def test_names_that_are_none(shelf: Shelf, odd: str) -> None:
+    """A session or a parent whose name no run has is unknown, whatever characters it has."""
+    with pytest.raises(UnknownSession):
+        await shelf.store.submit(new_run(session=odd, resumes=True), DEEP)
+    with pytest.raises(UnknownRun):
+        await shelf.store.submit(new_run(parent=odd), DEEP)
+
+
+@pytest.mark.rule("RUN-16")
+async def test_whose_clock_counts(shelf: Shelf) -> None:
+    """A hold ends by the clock of the store, however the run came to be begun."""
+    store = shelf.store
+    await store.submit(new_run(hooked=True), DEEP)
+    wanted = [(Wanted(agents=frozenset({"painter"})), "two"), (EVERYTHING, "one")]
+    _, begun = await store.take_all(wanted, "coordinator", LEASES)
+    assert begun is not None
+    (after,) = await store.conclude_all([Concluded(begun.id, by(begun), Passed(parameters={}), "one", begun)], 60)
+    assert isinstance(after, RunRecord)
+    assert after.held_until is not None
+    assert (after.held_until - shelf.now).total_seconds() == pytest.approx(60, abs=30)

@@ -152,7 +152,8 @@ def validate(
         for text in warnings:
             say(f"{text} (a warning: it could not run as things are)")
         said = f"{len(flaws)} wrong" if flaws else f"{count} hooks, all right"
-        say(f"{path}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+        where = str(path).removeprefix(f"{Path.cwd()}/")  # as list says it
+        say(f"{where}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
     raise typer.Exit(1 if flaws else 0)
 
 

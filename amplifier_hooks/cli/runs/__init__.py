@@ -40,6 +40,7 @@ Several of them may share one PostgreSQL store. It listens on this machine only,
 \b
 Examples:
   amplifier-hooks runs serve blueprints/
+  amplifier-hooks runs serve blueprints/ --hooks guards:registry
   amplifier-hooks runs serve blueprints/ --store postgresql://localhost/hooks --port 8440
 """
 WORK: Final = """Run what is queued: claim runs, and do what their agents do with functions of your own.
@@ -115,6 +116,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    hooks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|MODULE:NAME",
+            help="Hooks for the runs of every agent: a file, or a registry.",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
     runner_lease: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="How long a runner may be silent.")
@@ -125,7 +134,7 @@ def serve(
     """The coordinator."""
     from amplifier_hooks.cli.runs import serving
 
-    serving.serve_runs(folder, store=store, port=port, leases=(runner_lease, lease), as_json=as_json)
+    serving.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
 
 
 @runs_app.command(help=WORK)

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,10 @@ from amplifier_hooks.runs.agents import load_agents
 from amplifier_hooks.runs.errors import BlueprintError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator, Coroutine
 
+    from amplifier_hooks.cli.hooks import NamedHooks
+    from amplifier_hooks.registry import HookRegistry
     from amplifier_hooks.runs.agents import Agents
 
 __all__ = ["check_blueprints", "serve_runs", "work_runs"]
@@ -48,8 +50,11 @@ def loaded(folder: Path) -> Agents:
         raise typer.Exit(1) from None
 
 
-def serve_runs(folder: Path, *, store: str | None, port: int, leases: tuple[float, float], as_json: bool) -> None:
+def serve_runs(
+    folder: Path, *, store: str | None, hooks: str | None, port: int, leases: tuple[float, float], as_json: bool
+) -> None:
     """Coordinate until told to stop."""
+    from amplifier_hooks.cli.hooks import hooks_named
     from amplifier_hooks.server.access import ACCESS_TABLES
     from amplifier_hooks.storage.place import own_folder
     from approval_backends.errors import UnknownStore
@@ -63,14 +68,43 @@ def serve_runs(folder: Path, *, store: str | None, port: int, leases: tuple[floa
         database = database_at(store, "hooks.db", ACCESS_TABLES, RUN_TABLES)
         if store is None:
             own_folder()
-    except UnknownStore as problem:
+        named = None if hooks is None else hooks_named(hooks)
+    except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None
     for missing in agents.missing():
         typer.echo(for_terminal(missing), err=True)
-    finished(served(database, agents, port=port, leases=leases, as_json=as_json))
+    finished(served(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
 
 
-async def served(database: Any, agents: Agents, *, port: int, leases: tuple[float, float], as_json: bool) -> None:
+@asynccontextmanager
+async def followed(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
+    """The registry of these hooks, which follows their file, and is closed afterwards."""
+    if hooks is None:
+        yield None
+        return
+    from amplifier_hooks.cli.hosting import tell_change
+
+    following = asyncio.ensure_future(hooks.files.watch()) if hooks.files is not None else None
+    undo = hooks.registry.watch(tell_change)
+    try:
+        yield hooks.registry
+    finally:
+        undo()
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following})
+        await hooks.close()
+
+
+async def served(
+    database: Any,
+    agents: Agents,
+    *,
+    hooks: NamedHooks | None = None,
+    port: int,
+    leases: tuple[float, float],
+    as_json: bool,
+) -> None:
     """Answer until cancelled."""
     from amplifier_hooks.runs.coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.postgres import runs_in
@@ -84,10 +118,12 @@ async def served(database: Any, agents: Agents, *, port: int, leases: tuple[floa
     for_runner, for_coordinator = leases
     listener = loopback(port)
     async with (
+        followed(hooks) as registry,
         runs_in(database) as store,
         RunCoordinator(
             store,
             agents,
+            registry=registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
         ) as runs,

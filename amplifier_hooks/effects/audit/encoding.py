@@ -134,7 +134,11 @@ class Encoder:
         """Whether what stands under this name can be taken as it is. Remembered: the same names come again."""
         if type(name) is not str or len(name) > LONGEST_KIND:
             return False
-        secret = self._redactor is not None and (self._redactor.names(name) or self._redactor.suspects(name))
+        secret = self._redactor is not None and (
+            name == "value"  # a name beside it may say that it is one
+            or self._redactor.names(name)
+            or self._redactor.suspects(name)
+        )
         usual = name.isascii() and not name.startswith("$") and not secret
         if len(self._names) >= MOST_NAMES:
             self._names.clear()

@@ -10,15 +10,13 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.credentials import Secrets, is_secret_name
+from amplifier_hooks.credentials import Secrets, exchanged, is_secret_name
+from amplifier_hooks.secret_shapes import PRIVATE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["Redactor"]
-
-BLOCK: Final = "PRIVATE KEY-----"
-"""A secret of several lines: the whole text goes."""
 
 MOST_FOUND: Final = 4
 MOST_NAMES: Final = 4_096
@@ -57,17 +55,10 @@ class Redactor:
         """The text with its secrets hidden, and everything else as it was."""
         if not self.suspects(text):
             return text
-        if BLOCK in text:
-            return self._mark(text)
         spans = self._secrets.spans(text)
-        if len(spans) > MOST_FOUND:
+        if len(spans) > MOST_FOUND or any(kind == PRIVATE_KEY.kind for _, _, kind in spans):
             return self._mark(text)
-        pieces: list[str] = []
-        place = 0
-        for span in spans:
-            pieces += text[place : span.start], self._mark(text[span.start : span.end])
-            place = span.end
-        return "".join([*pieces, text[place:]])
+        return exchanged(text, spans, [self._mark(text[start:end]) for start, end, _ in spans])
 
     def _mark(self, text: str) -> str:
         return f"{{$secret {self._hash(text)} length {len(text)}}}"

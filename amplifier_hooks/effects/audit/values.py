@@ -19,6 +19,7 @@ from uuid import UUID
 
 from attrs import define, field
 
+from amplifier_hooks.credentials import names_a_secret
 from amplifier_hooks.linear import is_text
 
 if TYPE_CHECKING:
@@ -93,13 +94,17 @@ class Tamer:
         self.path.add(id(value))
         try:
             if isinstance(value, Mapping):
-                return dict(self._member(key, item, depth + 1) for key, item in list(value.items()))
+                named = self.redactor is not None and names_a_secret(value)
+                return dict(
+                    self._member(key, item, depth + 1, secret=named and key == "value")
+                    for key, item in list(value.items())
+                )
             return [self.tamed(item, depth + 1) for item in list(value)]
         finally:
             self.path.discard(id(value))
 
-    def _member(self, key: object, item: object, depth: int) -> tuple[str, Any]:
-        secret = self.redactor is not None and isinstance(key, str) and self.redactor.names(key)
+    def _member(self, key: object, item: object, depth: int, *, secret: bool) -> tuple[str, Any]:
+        secret = secret or (self.redactor is not None and isinstance(key, str) and self.redactor.names(key))
         return self._name(key), self._secret(item, depth) if secret else self.tamed(item, depth)
 
     def _secret(self, value: object, depth: int) -> Any:

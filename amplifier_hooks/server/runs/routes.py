@@ -6,7 +6,6 @@ claim runs of every tenant.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,8 +24,9 @@ from amplifier_hooks.runs.errors import (
     UnknownSession,
 )
 from amplifier_hooks.runs.life import ENDED, Holder, RunStatus
-from amplifier_hooks.runs.store import RunFilter
+from amplifier_hooks.runs.orders import RunFilter
 from amplifier_hooks.server.admission import Caller, admitted
+from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.problems import Problem
 from amplifier_hooks.server.runs.bodies import (
     ClaimedRun,
@@ -40,6 +40,7 @@ from amplifier_hooks.server.runs.bodies import (
     RunResultBody,
     StopBody,
 )
+from amplifier_hooks.server.runs.presence import while_there
 from amplifier_hooks.server.runs.stream import EVENT_STREAM, as_stream, last_event
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_WAIT", "runs_router"]
 
 LONGEST_WAIT: Final = 60.0
-LOOK: Final = 2.0
-"""Seconds after which a claim looks whether its runner is still there."""
 MOST_EVENTS: Final = 2_000
 """Of one run that are shown at once; the stream has them all."""
 LONGEST_PLACE: Final = 16
@@ -91,7 +90,7 @@ async def answered(work: Awaitable[T]) -> T:
 
 def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes of one room, one after the other
     """The routes over a coordinator."""
-    router = APIRouter(tags=["runs"])
+    router = APIRouter(tags=["runs"], responses={404: documented(404), 409: documented(409)})
 
     def blueprint_of(record: RunRecord) -> Blueprint | None:
         with suppress(UnknownAgent):
@@ -200,15 +199,13 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for one.")] = 0.0,
         agents: Annotated[list[str] | None, Query(max_length=100, description="Only runs of these agents.")] = None,
     ) -> ClaimedRun | Response:
-        end = asyncio.get_running_loop().time() + wait
         names = None if agents is None else [name for name in agents if "\x00" not in name]
-        while True:
-            left = max(end - asyncio.get_running_loop().time(), 0.0)
-            record = await runs.claim(runner, tenant=tenant_served(caller), agents=names, wait=min(left, LOOK))
-            if record is not None:
-                return ClaimedRun.of(record, blueprint_of(record), runs.leases.runner)
-            if left <= LOOK or await request.is_disconnected():
-                return Response(status_code=204)
+        record = await while_there(
+            request, runs.claim(runner, tenant=tenant_served(caller), agents=names, wait=wait), runs.hand_back
+        )
+        if record is None:
+            return Response(status_code=204)
+        return ClaimedRun.of(record, blueprint_of(record), runs.leases.runner)
 
     @router.post("/runner/runs/{run_id}/renew", summary="Hold on to a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:

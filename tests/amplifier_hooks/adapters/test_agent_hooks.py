@@ -120,7 +120,10 @@ async def test_a_host_that_runs_something_else_is_told_so() -> None:
         await emitter.emit(told.pre_tool_call(call_id="2", name="write", args=GIVEN))
         with pytest.raises(InterceptionBlocked):
             await emitter.emit(told.post_tool_call(call_id="2", name="write", args={"path": "x"}, value="wrote"))
-    assert audit.kinds.count("tool.failed") == 1
+        await emitter.emit(told.pre_tool_call(call_id="3", name="write", args=GIVEN))
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(told.post_tool_call(call_id="3", name="read", args=GIVEN, value="wrote"))
+    assert audit.kinds.count("tool.failed") == 2
 
 
 async def test_what_another_interceptor_denied_is_on_record() -> None:
@@ -150,3 +153,25 @@ async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
             told.post_model_call(model_id="m", content="secret", tool_calls=[], finish_reason="stop")
         )
         assert after.target == masked
+
+
+@pytest.mark.rule("DIA-10")
+async def test_what_a_host_leaves_is_over() -> None:
+    """A call whose id comes again, and one that is never reported, are on record as cancelled in the end."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        await emitter.emit(told.pre_tool_call(call_id="1", name="write", args=GIVEN))
+        await emitter.emit(told.pre_tool_call(call_id="1", name="write", args={"path": "other"}))
+        assert audit.kinds.count("tool.cancelled") == 1
+    assert audit.kinds.count("tool.cancelled") == 2
+
+
+async def test_a_change_that_python_takes_for_none_is_one() -> None:
+    """A hook that makes true of 1 has changed the input, and the host is told so."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": {"on": True}}))
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        record = await emitter.emit(told.pre_tool_call(call_id="1", name="write", args={"on": 1}))
+        assert record.target["on"] is True

@@ -232,6 +232,27 @@ async def test_around_a_request() -> None:
 
 
 @pytest.mark.rule("API-2")
+async def test_a_response_without_headers() -> None:
+    """An application may leave headers out, and then a layer may add some."""
+
+    async def bare(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"bare"})
+
+    registry = HookRegistry()
+
+    @registry.around("request")
+    async def layer(context: RequestContext, call_next: Callable[[], Any]) -> None:
+        await call_next()
+        context.response_headers = {"x-layer": "was here"}
+
+    transport: Any = httpx2.ASGITransport(HooksMiddleware(bare, hooks=registry))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://app") as client:
+        answer = await client.get("/")
+    assert (answer.text, answer.headers["x-layer"]) == ("bare", "was here")
+
+
+@pytest.mark.rule("API-2")
 async def test_a_body_that_is_too_large_to_be_shown() -> None:
     """What hooks could not see is not let in; unless they are not to be shown bodies at all."""
     registry = HookRegistry()

@@ -45,3 +45,27 @@ async def test_what_the_sdk_kept_is_not_there_twice() -> None:
         assert first == ["hello", "be careful"]
         assert await texts.among([*first, "more"], kept=True) == ["hello", "be careful", "more"]
         assert await texts.among(["hello", "more"], kept=True) == ["hello", "be careful", "more"]
+
+
+@pytest.mark.rule("DIA-3")
+@pytest.mark.parametrize(
+    ("left", "whole"),
+    [
+        (["ask", "call", "result", "done"], ["ask", "call", "result", "lint", "done"]),
+        (["summary", "result", "done", "more"], ["summary", "result", "lint", "done", "more"]),
+        (["summary", "call 2", "result 2", "more"], ["lint", "summary", "call 2", "result 2", "more"]),
+        (["ask", "call", "result, masked", "done"], ["ask", "call", "result, masked", "lint", "done"]),
+        (["ask", "call 2", "result 2", "more"], ["lint", "ask", "call 2", "result 2", "more"]),
+        ([], ["lint"]),
+    ],
+    ids=["kept", "shortened", "gone", "changed", "middle gone", "empty"],
+)
+@pytest.mark.rule("DIA-10")
+async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list[str]) -> None:
+    """Where the SDK has made another list of its messages, a text keeps to the one before it, or goes first."""
+    async with SessionCoordinator() as session:
+        texts: Texts[str] = Texts(session, made)
+        await session.process_hook_result(HookResult.inject("lint"), "tool:post", "lint")
+        assert await texts.among(["ask", "call", "result"]) == ["ask", "call", "result", "lint"]
+        assert await texts.among(left) == whole
+        assert await texts.among(["ask", "call", "result", "done"]) == ["ask", "call", "result", "lint", "done"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
+from amplifier_hooks.cli.hooks import hooks_named
+from amplifier_hooks.cli.runs.serving import served
+from amplifier_hooks.runs.agents import Agents
 from amplifier_hooks.runs.runner import Runner
+from amplifier_hooks.runs.tables import RUN_TABLES
+from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.listening import listening, loopback
+from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.amplifier_hooks.server.runs.test_routes import site
 from tests.runs import agent, python_hook
 
@@ -127,3 +134,51 @@ def test_being_refused() -> None:
         assert run("work", "no_such_module:AGENTS", **environment).exit_code == 2
     gone = run("list", AMPLIFIER_HOOKS_URL="http://127.0.0.1:9", AMPLIFIER_HOOKS_TOKEN="t")
     assert (gone.exit_code, "cannot be reached" in gone.output) == (1, True)
+
+
+GUARDS = """
+from amplifier_hooks import HookRegistry, HookResult
+
+registry = HookRegistry()
+
+
+@registry.gate("run:start", name="quota")
+def quota(event, data):
+    return HookResult.deny("no runs today")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RUN-14", "CLI-1")
+async def test_serving_with_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`serve --hooks` asks the hooks of a registry before every run."""
+    (tmp_path / "guards_of_runs.py").write_text(GUARDS, encoding="ascii")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    database = SqliteDatabase(tmp_path / "hooks.db", ACCESS_TABLES, RUN_TABLES)
+    serving = asyncio.ensure_future(
+        served(
+            database,
+            Agents([agent()]),
+            hooks=hooks_named("guards_of_runs:registry"),
+            port=0,
+            leases=(60.0, 30.0),
+            as_json=True,
+        )
+    )
+    async with asyncio.timeout(60):
+        said = ""
+        while not said:
+            await asyncio.sleep(0)
+            said = capsys.readouterr().out
+        _, secret = await AccessTokens(database).create("ada", scopes=("runs:create", "runs:read", "runs:claim"))
+        async with Runner(json.loads(said)["url"], secret) as client:
+            found = await client.submit("writer", {})
+            assert await client.claim(0.2) is None
+            while not (shown := await client.get(found))["ended_at"]:
+                pass
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert (shown["blocked"], shown["error"]) == (True, "no runs today")

@@ -285,6 +285,35 @@ def test_secrets_are_not_shown() -> None:
     assert new.config == {"secret": "whsec_new"}
 
 
+@pytest.mark.fault("F-API-08")
+@pytest.mark.rule("API-4")
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"url": "https://evil.example/hook", "headers": {"X-Key": HIDDEN}},
+        {"url": f"https://evil.example/hook?{HIDDEN}"},
+        {"url": "https://evil.example/hook", "secret": HIDDEN},
+        {"url": "https://example.com/hook", "headers": {"X-Other": HIDDEN}},
+        {"url": "https://example.com/hook", "nested": [{"token": HIDDEN}, {"token": "t", "to": "ftp://evil.example"}]},
+    ],
+)
+def test_secrets_are_not_taken_along(config: dict[str, Any]) -> None:
+    """What was shown in the place of a secret stands for it at its own address alone, and for nothing else."""
+    kept = {
+        "url": "https://example.com/hook?k=1",
+        "secret": "whsec_abc",
+        "headers": {"X-Key": "abc"},
+        "nested": [{"token": "t"}],
+    }
+    definition = made(handler_ref="http", config=kept)
+    with pytest.raises(ValidationError, match="in the place of a secret"):
+        HookChanges(config=config).applied(definition, now=NOON)
+    with pytest.raises(ValidationError, match="in the place of a secret"):
+        made(handler_ref="http", config=config)
+    elsewhere = HookChanges(config={"url": "https://other.example", "secret": "s" * 9}).applied(definition, now=NOON)
+    assert elsewhere.config == {"url": "https://other.example", "secret": "s" * 9}
+
+
 @pytest.mark.rule("DEF-1")
 def test_ids_differ() -> None:
     """An id is `hook_` and twelve hex digits, and no two are the same."""

@@ -111,9 +111,10 @@ async def test_odd_names(project: Project) -> None:
         (said("import time; time.sleep(60)"), "did not end within 0.2 s"),
         (said("import sys; sys.exit('out of order')"), None),
         (said("raise SystemExit(7)"), "ended with exit status 7"),
+        (said("raise SystemExit(1)"), "ended with exit status 1, and said nothing"),
         (said("while True: print('x' * 10_000)"), "wrote more than 1,048,576 bytes"),
     ],
-    ids=["missing", "hangs", "finds", "fails", "endless"],
+    ids=["missing", "hangs", "finds", "fails", "silent", "endless"],
 )
 async def test_trouble(tmp_path: Path, command: list[str], problem: str | None) -> None:
     """A command that is missing, hangs or fails is one clear warning, and the session goes on."""

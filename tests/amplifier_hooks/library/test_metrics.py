@@ -179,6 +179,15 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
             Metrics.from_config({"prometheus": extra == "server", "opentelemetry": extra == "otel"})
 
 
+def test_names_that_are_taken(collectors: Any) -> None:
+    """Where Prometheus has something else under one of the names, the hook cannot be registered, and nothing is."""
+    prometheus, _, _ = collectors
+    __import__("prometheus_client").Counter("amplifier_events", "somebody else's", registry=prometheus)
+    registry = HookRegistry()
+    with pytest.raises(InvalidHookSettings, match="amplifier_events"):
+        Metrics(prometheus=prometheus).register(registry)
+
+
 @pytest.mark.parametrize("spent", [float("nan"), float("inf"), -1.0, True, 10**400, "5", None])
 async def test_odd_durations(collectors: Any, spent: object) -> None:
     """A duration that is no time is not measured, and spoils no sum; an approval is counted all the same."""

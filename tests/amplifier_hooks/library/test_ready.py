@@ -145,7 +145,7 @@ def test_settings_that_cannot_work(config: Any, sentence: str) -> None:
         (
             "Notify",
             {"webhook": "nonsense"},
-            "hook 'notify': setting 'webhook': webhook URL 'nonsense': its scheme is ''",
+            "hook 'notify': setting 'webhook': webhook URL '(no scheme)': its scheme is ''",
         ),
         (
             "Notify",

@@ -162,6 +162,23 @@ async def test_lists_of_a_secret_name() -> None:
     assert outcome.data["tool_input"] == {**given, "passwords": [hidden, [hidden, 4]]}
 
 
+async def test_named_beside() -> None:
+    """A value is a secret also where the secret's name stands beside it, and not over it."""
+    env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"key": "LANG", "value": "C"}, {"name": "token"}]
+    outcome = await watched().emit("tool:pre", {"tool_name": "Run", "tool_input": {"env": env}})
+    assert outcome.data["tool_input"]["env"] == [
+        {"name": "DB_PASSWORD", "value": "[redacted: value of a secret name]"},
+        *env[1:],
+    ]
+
+
+async def test_objects_without() -> None:
+    """An object that shows a mask, a type or a call where a password would be is let through."""
+    fine = (Answer("password=SecretStr('**********')"), b"token = get_token(1)")
+    async with SessionCoordinator(hooks=watched()) as session:
+        assert (await session.call_tool("Bash", {}, lambda _: fine)).value == fine
+
+
 async def test_unsearchable_input() -> None:
     """Input that cannot be searched is denied."""
     outcome = await watched().emit("tool:pre", {"tool_name": "Bash", "tool_input": {"x": circular()}})

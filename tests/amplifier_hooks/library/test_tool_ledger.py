@@ -255,7 +255,7 @@ class Opened:
 
     def __call__(self, tables: Migrations) -> SqliteDatabase:
         """Open the file, with little patience."""
-        self.database = SqliteDatabase(self.path, tables, limit=0.02)
+        self.database = SqliteDatabase(self.path, tables, limit=0.3)
         return self.database
 
 

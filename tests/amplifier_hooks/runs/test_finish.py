@@ -157,6 +157,14 @@ async def test_a_finish_hook_nobody_waits_for() -> None:
         assert (await here.told(record.id))[-1]["event_type"] == "hook_complete"
 
 
+def nested(depth: int) -> list[Any]:
+    """Lists in lists."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
 @pytest.mark.rule("RUN-10", "RUN-13")
 @pytest.mark.parametrize(
     ("fields", "text", "data", "fits"),
@@ -174,6 +182,8 @@ async def test_a_finish_hook_nobody_waits_for() -> None:
         ({}, None, float("nan"), False),
         ({}, None, object(), False),
         ({}, None, "x" * 1_100_000, False),
+        ({}, None, nested(60), True),
+        ({}, None, nested(900), False),
     ],
 )
 async def test_the_kind_of_result(fields: dict[str, Any], text: str | None, data: Any, fits: bool) -> None:

@@ -130,7 +130,7 @@ ENDLESS.append(ENDLESS)
         (raising(SystemExit(3)), "it ended with SystemExit"),
         (raising(BaseExceptionGroup("odd", [GeneratorExit()])), "it ended with BaseExceptionGroup"),
         (leaves, "it ended with SystemExit"),
-        (cancels, "it ended with CancelledError"),
+        (cancels, "it cancelled itself"),
     ],
     ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled"],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,47 @@ async def hangs(event: str, data: Mapping[str, Any]) -> None:
 async def cancels(event: str, data: Mapping[str, Any]) -> None:
     """A hook that says it was cancelled, which nobody did."""
     raise asyncio.CancelledError
+
+
+class Mute(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def raising(problem: BaseException) -> Callable[..., Any]:
+    """A hook that raises this."""
+
+    def hook(event: str, data: Mapping[str, Any]) -> None:
+        raise problem
+
+    return hook
+
+
+async def leaves(event: str, data: Mapping[str, Any]) -> None:
+    """A hook that wants to end the program."""
+    sys.exit(3)
+
+
+@pytest.mark.rule("RUN-4", "RUN-19")
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raising(Mute()), "failed: Mute"),
+        (raising(SystemExit(3)), "it ended with SystemExit"),
+        (leaves, "it ended with SystemExit"),
+        (raising(BaseExceptionGroup("odd", [GeneratorExit()])), "it ended with BaseExceptionGroup"),
+    ],
+    ids=["mute", "exit", "exit-in-a-coroutine", "group"],
+)
+async def test_no_hook_ends_its_coordinator(function: Any, words: str) -> None:
+    """What ends programs, or cannot be put into words, fails a hook like anything else; the run does not hang on it."""
+    async with house(agent(start=python_hook(), finish=python_hook())) as here:
+        here.functions["hook"] = function
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner", wait=0.01) is None
+        assert words in str((await here.until(run)).error)
 
 
 @pytest.mark.rule("RUN-4", "RUN-19")
@@ -362,6 +404,41 @@ async def test_a_registry_hook_that_denies() -> None:
             ("hook_start", "quota"),
             ("hook_blocked", "quota"),
         ]
+
+
+@pytest.mark.rule("RUN-14")
+async def test_a_registry_hook_that_asks() -> None:
+    """Before a run there is nobody to ask: a question blocks it, as a denial does."""
+    registry = HookRegistry()
+
+    @registry.gate("run:start", name="careful")
+    def careful(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?", default="allow")
+
+    async with house(agent(), registry=registry) as here:
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.blocked, record.handed) == ("failed", True, 0)
+        assert [event["event_type"] for event in await here.told(run, "hook_")] == ["hook_start", "hook_blocked"]
+
+
+@pytest.mark.rule("RUN-14", "RUN-4")
+async def test_a_hook_whose_time_is_up() -> None:
+    """The registry is told of a hook that took too long, with the run it belongs to."""
+    registry, heard = HookRegistry(), []
+
+    @registry.observe("run:timeout")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        heard.append((data["run_id"], data["error"]))
+
+    slow = python_hook(timeout_seconds=0.02, on_error="continue")
+    async with house(agent(start=slow, finish=slow), registry=registry) as here:
+        here.functions["hook"] = hangs
+        run = (await here.runs.submit("writer", {})).id
+        await here.work()
+        await here.until(run)
+        assert heard == [(run, "no answer within 0.02 s")] * 2
 
 
 @pytest.mark.rule("RUN-14", "RUN-2")

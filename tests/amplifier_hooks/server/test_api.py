@@ -382,7 +382,7 @@ async def test_it_describes_itself(app: FastAPI) -> None:
     async with knocking(app) as client:
         described = (await client.get("/openapi.json")).json()
         health = await client.get("/healthz")
-    assert health.json() == {"status": "ok"}
+    assert health.json() == {"status": "ok", "parts": {"store": "ok"}}
     post = described["paths"]["/things"]["post"]
     assert post["security"] == [{"token": []}]
     assert "application/problem+json" in post["responses"]["422"]["content"]
@@ -414,3 +414,22 @@ async def test_sockets_are_closed(app: FastAPI) -> None:
 
     await app({"type": "websocket", "headers": []}, None, send)  # type: ignore[arg-type]  # it is never asked
     assert sent[0]["type"] == "websocket.close"
+
+
+@pytest.mark.rule("API-9")
+async def test_answers_are_not_kept(app: FastAPI, tokens: AccessTokens) -> None:
+    """No browser keeps an answer, or takes it for something else; what is refused at the edge included."""
+    async with knocking(app, await token_for(tokens, "hooks:read")) as client:
+        answers = [await client.get("/who"), await client.get("/who", headers={"host": "evil.example"})]
+    for answer in answers:
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.rule("API-9")
+async def test_a_name_in_any_case(tokens: AccessTokens) -> None:
+    """The name of a proxy is the same in capitals, on either side."""
+    app = create_api(Admission(tokens), routes(), bounds=Bounds(names={"Hooks.Example"}))
+    async with knocking(app, await token_for(tokens, "hooks:read")) as client:
+        for host in ("hooks.example", "HOOKS.example"):
+            assert (await client.get("/who", headers={"host": host})).status_code == 200

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from amplifier_hooks.server.paging import cursor_of
 from approval_backends.testing import a_request
 from tests.api import Office, office
 
@@ -38,7 +39,7 @@ async def test_a_question_is_listed_and_answered(there: Office) -> None:
     """A question shows exactly what would run; the first answer counts, by the name of the token, and is on record."""
     question = await a_question(there)
     client = await there.client("approvals:decide")
-    assert (await client.get("/v1/approvals")).json() == {"approvals": [question]}
+    assert (await client.get("/v1/approvals")).json() == {"approvals": [question], "next": None}
     assert (question["status"], question["tenant"], question["decision"]) == ("pending", "acme", None)
     place = f"/v1/approvals/{question['id']}/decision"
     decided = await client.post(place, json=answer(question, decision_id="mine"))
@@ -48,10 +49,30 @@ async def test_a_question_is_listed_and_answered(there: Office) -> None:
     assert (await client.post(place, json=answer(question, decision_id="mine"))).status_code == 200
     late = await client.post(place, json=answer(question))
     assert (late.status_code, late.json()["code"], late.json()["became"]) == (409, "already_resolved", "approved")
-    assert (await client.get("/v1/approvals")).json() == {"approvals": []}
+    assert (await client.get("/v1/approvals")).json() == {"approvals": [], "next": None}
     ended = (await client.get("/v1/approvals", params={"status": "ended"})).json()["approvals"]
     assert [one["id"] for one in ended] == [question["id"]]
     assert there.audit.facts("approval.answered")[0]["by"] == "ada"
+
+
+@pytest.mark.rule("API-13")
+async def test_pages_of_questions(there: Office) -> None:
+    """A list goes on where its last page ended; a cursor is for its own tenant, filters and calendar."""
+    ids = [(await a_question(there, number, id=f"request-{number} é"))["id"] for number in range(3)]
+    client, other = await there.client("approvals:view"), await there.client("approvals:view", tenant="b")
+    found, cursor = [], None
+    while True:
+        page = (await client.get("/v1/approvals", params={"limit": 1, **({"cursor": cursor} if cursor else {})})).json()
+        found += [one["id"] for one in page["approvals"]]
+        if page["next"] is None:
+            break
+        cursor = page["next"]
+    assert sorted(found) == sorted(ids)
+    assert (await other.get("/v1/approvals", params={"cursor": cursor})).status_code == 404
+    assert (await client.get("/v1/approvals", params={"cursor": cursor, "status": "ended"})).status_code == 400
+    never = cursor_of("acme", ["approvals", "pending"], 2**62, "x")
+    for wrong in ("nonsense", never):
+        assert (await client.get("/v1/approvals", params={"cursor": wrong})).json()["code"] == "bad_cursor"
 
 
 @pytest.mark.rule("API-13", "APR-6")
@@ -67,6 +88,9 @@ async def test_answers_that_do_not_count(there: Office) -> None:
     for nobody in ("nobody", "%00", "a" * 5_000, "%ED%A0%80"):
         assert (await client.post(f"/v1/approvals/{nobody}/decision", json=answer(question))).status_code == 404
     assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
+    uncounted = there.audit.facts("approval.uncounted")
+    assert [facts["reason"] for facts in uncounted] == ["wrong_digest", "not_offered"]
+    assert {facts["bearer"][:4] for facts in uncounted} == {"tok_"}
 
 
 @pytest.mark.fault("F-API-01")
@@ -75,7 +99,7 @@ async def test_whose_questions(there: Office) -> None:
     """A tenant's token has the tenant's questions and no others; the system's has all; seeing is not deciding."""
     question = await a_question(there)
     other = await there.client("approvals:decide", tenant="b")
-    assert (await other.get("/v1/approvals")).json() == {"approvals": []}
+    assert (await other.get("/v1/approvals")).json()["approvals"] == []
     place = f"/v1/approvals/{question['id']}"
     assert (await other.get(place)).status_code == 404
     assert (await other.post(f"{place}/decision", json=answer(question))).status_code == 404

@@ -98,9 +98,9 @@ async def test_a_hook_is_in_force_at_once(there: Office) -> None:
     assert (off["enabled"], off["version"]) == (False, 2)
     assert not (await there.registry.emit("tool:pre", CALL)).denied
     on = (await client.put(f"{place}/toggle", json={"enabled": True})).json()
-    assert (await client.put(f"{place}/toggle", json={"enabled": True})).json()["version"] == on["version"] + 1
+    assert (await client.put(f"{place}/toggle", json={"enabled": True})).json() == on  # nothing is different
     assert (await there.registry.emit("tool:pre", CALL)).denied
-    changed = await client.put(place, json={"event_type": "PostToolUse"}, headers={"if-match": '"4"'})
+    changed = await client.put(place, json={"event_type": "PostToolUse"}, headers=match(on))
     assert (changed.status_code, changed.json()["event_type"]) == (200, "tool:post")
     assert not (await there.registry.emit("tool:pre", CALL)).denied
     gone = await client.delete(place, headers=match(changed.json()))
@@ -331,6 +331,33 @@ async def test_a_stale_version(there: Office) -> None:
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault("F-API-08")
+@pytest.mark.rule("API-7")
+async def test_a_refused_address_is_not_repeated(there: Office) -> None:
+    """What is wrong with a URL is said without what may be a secret in it: name, password, path and query."""
+    client = await there.client()
+    for address in (
+        "https://ada:hunter2@hooks.example/hunter2?key=hunter2",
+        "http://hooks.example/hunter2#hunter2",
+        "hunter2",
+    ):
+        answer = await client.post("/v1/hooks", json=new_hook(config={"url": address}))
+        assert answer.status_code == 422
+        assert "hunter2" not in answer.text
+
+
+@pytest.mark.fault("F-API-08")
+@pytest.mark.rule("API-4")
+async def test_a_secret_is_not_sent_elsewhere(there: Office) -> None:
+    """Whoever cannot read a secret cannot have it sent to an address of their own either."""
+    client = await there.client()
+    hook = await made(client, {**new_hook(), "config": {"url": "https://hooks.example/", "headers": {"x-key": "k"}}})
+    moved = {"config": {"url": "https://evil.example/", "headers": hook["config"]["headers"]}}
+    answer = await client.put(f"/v1/hooks/{hook['hook_id']}", json=moved, headers=match(hook))
+    assert answer.status_code == 422
+    assert "config.headers.x-key" in answer.json()["detail"]
 
 
 @pytest.mark.fault("F-API-08")

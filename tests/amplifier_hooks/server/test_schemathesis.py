@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -16,8 +16,16 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
+from amplifier_hooks.runs.postgres import runs_in
+from amplifier_hooks.runs.tables import RUN_TABLES
 from amplifier_hooks.server.listening import listening, loopback
-from tests.api import new_hook, office
+from amplifier_hooks.server.management import API_TABLES
+from amplifier_hooks.server.runs.routes import runs_router
+from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from tests.api import Office, new_hook, office
+from tests.runs import agent, house
+from tests.stores import DSN, schema, server
 
 Operation = APIOperation[Any, Any, Any, Any]
 
@@ -34,15 +42,32 @@ CHECKS = [
 EXAMPLES = 25
 
 
+@asynccontextmanager
+async def whole(kind: str) -> AsyncIterator[Office]:
+    """The API with every route there is, over one database."""
+    async with AsyncExitStack() as stack:
+        if kind == "postgres":
+            await server()
+            name = await stack.enter_async_context(schema())
+            database: Any = PostgresDatabase(DSN, *API_TABLES, RUN_TABLES, schema=name)
+        else:
+            database = MemoryDatabase(*API_TABLES, RUN_TABLES)
+        inside = await stack.enter_async_context(house(agent("writer"), store=runs_in(database)))
+        routers = [runs_router(inside.runs)]
+        yield await stack.enter_async_context(office(database, routers=routers))
+
+
 @contextmanager
-def served() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The API on a port of its own, in a loop of its own; with a token, and its description."""
+def served(kind: str, tenant: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The API on a port of its own, in a loop of its own; with a token of this tenant, and its description."""
     began: Any = threading.Event()
     found: list[Any] = []
 
     async def serve() -> None:
-        async with office() as there:
-            _, secret = await there.api.tokens.create("fuzz", scopes=EVERYTHING, tenant="acme")
+        async with whole(kind) as there:
+            scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin")
+            _, secret = await there.api.tokens.create("fuzz", scopes=scopes, tenant=tenant)
+            there.api.admission.runners = there.api.admission.writes
             listener = loopback(0)
             port = listener.getsockname()[1]
             async with listening(there.api.app, listener):
@@ -54,18 +79,18 @@ def served() -> Iterator[tuple[str, str, dict[str, Any]]]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert began.wait(20)
+        assert began.wait(60)
         port, secret, description, stop, loop = found
         yield f"http://127.0.0.1:{port}", secret, description
         loop.call_soon_threadsafe(stop.set)
     finally:
-        thread.join(20)
+        thread.join(60)
 
 
-@pytest.fixture(scope="module")
-def api() -> Iterator[tuple[str, str, dict[str, Any]]]:
+@pytest.fixture(scope="module", params=[("memory", "acme"), pytest.param(("postgres", ""), marks=pytest.mark.postgres)])
+def api(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The API, served once for all."""
-    with served() as serving:
+    with served(*request.param) as serving:
         yield serving
 
 
@@ -75,12 +100,13 @@ def operations(description: dict[str, Any]) -> list[Operation]:
     return [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
 
 
-def tried(operation: Operation, mode: GenerationMode, client: httpx2.Client, hook: str | None = None) -> None:
+def tried(operation: Operation, mode: GenerationMode, client: httpx2.Client, about: str | None = None) -> None:
     """Try one operation with whatever fits its description, or does not; raises what a check has to say.
 
-    With a `hook`, it is about that one, and names its version.
+    With an id, it is `about` that hook, whose version it names, or about that run.
     """
-    aimed: dict[str, Any] = {} if hook is None else {"path_parameters": {"hook_id": hook}}
+    name = "hook_id" if "{hook_id}" in operation.path else "run_id"
+    aimed: dict[str, Any] = {} if about is None else {"path_parameters": {name: about}}
 
     @settings(
         max_examples=EXAMPLES,
@@ -93,26 +119,32 @@ def tried(operation: Operation, mode: GenerationMode, client: httpx2.Client, hoo
     @given(case=operation.as_strategy(generation_mode=mode, **aimed))
     def one(case: Any) -> None:
         headers = {"authorization": client.headers["authorization"]}
-        if hook is not None:
-            headers["if-match"] = client.get(f"/v1/hooks/{hook}").headers.get("etag", '"1"')
+        if about is not None and name == "hook_id":
+            headers["if-match"] = client.get(f"/v1/hooks/{about}").headers.get("etag", '"1"')
+        if isinstance(case.query, dict) and isinstance(case.query.get("wait"), int | float):
+            case.query["wait"] = min(case.query["wait"], 0.01)  # nothing comes of waiting
         case.call_and_validate(base_url=str(client.base_url), headers=headers, checks=CHECKS)
 
     with suppress(Unsatisfiable):  # it takes nothing, so nothing about it can be wrong
         one()
 
 
-@pytest.mark.rule("API-1", "API-7", "API-8")
+@pytest.mark.rule("API-1", "API-7", "API-8", "RUN-7")
 def test_no_answer_is_a_failure(api: tuple[str, str, dict[str, Any]]) -> None:
     """Whatever fits the description, and whatever does not, is answered as the description says, and never by a 500."""
     address, secret, description = api
     found = operations(description)
-    assert len(found) >= 14
+    assert len(found) >= 22
     with httpx2.Client(base_url=address, headers={"authorization": f"Bearer {secret}"}) as client:
         hook = client.post("/v1/hooks", json=new_hook()).json()["hook_id"]
+        run = client.post("/runs", json={"agent_name": "writer", "parameters": {"amount": 1}}).json()["run_id"]
+        client.get("/runner/runs", params={"runner": "fuzz"})
         order = ("put", "delete")  # what changes the hook, and what removes it, come last
         for operation in sorted(found, key=lambda one: order.index(one.method) if one.method in order else -1):
+            about = hook if "{hook_id}" in operation.path else run if "{run_id}" in operation.path else None
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 tried(operation, mode, client)
-                if "{hook_id}" in operation.path:
-                    tried(operation, mode, client, hook)
+                if about is not None and not operation.path.endswith("/events"):  # which do not end while it runs
+                    tried(operation, mode, client, about)
         assert client.get(f"/v1/hooks/{hook}").status_code == 404
+        assert client.get(f"/runs/{run}").status_code == 200

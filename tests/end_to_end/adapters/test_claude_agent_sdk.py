@@ -153,11 +153,11 @@ class Callbacks:
         self._hook: Any = options.hooks["PreToolUse"][-1].hooks[0]
         self._permission = options.can_use_tool
 
-    async def before(self, tool: str, name: str) -> None:
-        """The hooks before a tool."""
+    async def before(self, tool: str, name: str, **given: Any) -> Any:
+        """What the hooks before a tool answer."""
         common = {"session_id": "s", "transcript_path": "", "cwd": "/", "hook_event_name": "PreToolUse"}
-        call = {"tool_name": tool, "tool_input": {"path": "a"}, "tool_use_id": name}
-        await self._hook({**common, **call}, name, {"signal": None})
+        call = {"tool_name": tool, "tool_input": given or {"path": "a"}, "tool_use_id": name}
+        return await self._hook({**common, **call}, name, {"signal": None})
 
     async def permitted(self, tool: str, name: str) -> bool:
         """Whether the callback for permissions lets it pass."""
@@ -170,7 +170,7 @@ class Callbacks:
         return await self.permitted(tool, name)
 
 
-@pytest.mark.rule("DIA-7")
+@pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("host", ["refuses", "fails"])
 async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
     """What the hooks let pass and the permissions did not is on record as cancelled, and nothing waits for it."""
@@ -192,7 +192,7 @@ async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
         assert audit.kinds.count("tool.cancelled") == 1
 
 
-@pytest.mark.rule("DIA-7")
+@pytest.mark.rule("DIA-10")
 async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
     """What was admitted and never reported is on record as cancelled when the session ends."""
     audit = CollectingAudit()
@@ -212,6 +212,17 @@ async def test_an_approval_is_for_the_tool_that_was_shown() -> None:
         assert not await program.permitted("Write", "1")
         await program.before("Read", "2")
         assert await program.permitted("Read", "2")
+
+
+@pytest.mark.rule("DIA-7")
+async def test_a_change_that_python_takes_for_none_is_told() -> None:
+    """A hook that makes true of 1 has changed the input, and the program is told so."""
+    hooks = HookRegistry()
+    changed = {"path": "a", "on": True}
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": changed}))
+    async with SessionCoordinator(hooks=hooks) as session:
+        told = await Callbacks(ClaudeAgent(session).options()).before("Write", "1", path="a", on=1)
+    assert told["hookSpecificOutput"]["updatedInput"]["on"] is True
 
 
 @pytest.mark.rule("DIA-7")

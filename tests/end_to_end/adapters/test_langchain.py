@@ -15,7 +15,13 @@ from approval_backends.stores.sqlite import SqliteStore
 
 try:
     from langchain.agents import create_agent
-    from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        HumanInTheLoopMiddleware,
+        ModelRetryMiddleware,
+        SummarizationMiddleware,
+        ToolRetryMiddleware,
+    )
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -23,6 +29,7 @@ try:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command, interrupt
 
+    from amplifier_hooks.adapters import langchain as adapter
     from amplifier_hooks.adapters.langchain import SessionMiddleware
 except ImportError as missing:
     pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
@@ -215,6 +222,30 @@ async def test_tools_of_the_provider_are_refused() -> None:
     assert len(model.read) == 1
 
 
+async def test_tools_that_a_model_brings_along_are_refused() -> None:
+    """A tool of the provider's that comes with the model or its settings is refused like one of the agent's."""
+
+    class Settings(AgentMiddleware[Any, Any, Any]):
+        """Adds one to the settings."""
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(model_settings={"tools": [{"type": "web_search"}]}))
+
+    class Searching(Model):
+        """Brings one along."""
+
+        model_kwargs: dict[str, Any] = {"tools": [{"type": "web_search"}]}  # noqa: RUF012  # pydantic copies it
+
+    plain, searching = saying([]), Searching(says=[[]], read=[])
+    async with SessionCoordinator() as session:
+        own = SessionMiddleware(session)
+        for model, before in ((plain, [Settings()]), (searching, [])):
+            agent: Any = create_agent(model, [a_tool([])], middleware=[*before, own])
+            with pytest.raises(HookUsageError, match="'web_search'"):
+                await agent.ainvoke(GO)
+            assert model.read == []
+
+
 async def test_what_else_a_tool_updates_stays() -> None:
     """Where a tool updates the agent's state, its answer in there is what hooks see and replace; the rest stays."""
     hooks = HookRegistry()
@@ -338,6 +369,169 @@ async def test_runs_without_a_loop_fail() -> None:
         with pytest.raises((TypeError, NotImplementedError)):
             agent.invoke(GO)
     assert (model.read, ran) == ([], [])
+
+
+@pytest.mark.parametrize("mode", ["values", "updates", "messages", "events"])
+async def test_a_streamed_run_is_inside(mode: str) -> None:
+    """A streamed run passes the hooks like any other; of several calls in one answer, only the denied one stays out."""
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("not here") if data["tool_input"]["path"] == "b" else None
+
+    ran: list[str] = []
+    model = saying(["a", "b", "c"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [a_tool(ran)], middleware=[SessionMiddleware(session)])
+        stream = agent.astream_events(GO, version="v2") if mode == "events" else agent.astream(GO, stream_mode=mode)
+        assert [piece async for piece in stream]
+    assert sorted(ran) == ["a", "c"]
+    assert "not here" in model.read[1]
+
+
+def statuses(hooks: HookRegistry) -> list[str]:
+    """How turns ended, in order, as hooks are told."""
+    told: list[str] = []
+
+    @hooks.observe("orchestrator:complete", name="status")
+    async def status(event: str, data: Any, outcome: Any) -> None:
+        told.append(data["status"])
+
+    return told
+
+
+@pytest.mark.rule("DIA-10")
+@pytest.mark.parametrize("fails", ["tool", "model"])
+async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
+    """Where another middleware tries a call again, each try is decided about, and the turn ends when the run does."""
+    hooks = HookRegistry()
+    told, asked = statuses(hooks), []
+    failures = {fails: [OSError("the disk is full")]}
+
+    @hooks.observe("*", name="watch")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        if event in ("tool:pre", "llm:pre"):
+            asked.append(event)
+
+    def fail(what: str) -> None:
+        if failures.get(what):
+            raise failures[what].pop()
+
+    def write(path: str) -> str:
+        """Write a file."""
+        fail("tool")
+        return "wrote"
+
+    class Flaky(Model):
+        """Fails at first."""
+
+        def _generate(self, *arguments: Any, **options: Any) -> ChatResult:
+            fail("model")
+            return super()._generate(*arguments, **options)
+
+    again: dict[str, Any] = {"max_retries": 2, "initial_delay": 0.0, "jitter": False}
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [ToolRetryMiddleware(**again), ModelRetryMiddleware(**again), SessionMiddleware(session)]
+        model = Flaky(says=[["a"], []], read=[])
+        agent: Any = create_agent(model, [StructuredTool.from_function(write)], middleware=own)
+        result = await agent.ainvoke(GO)
+        assert result["messages"][-1].text == "done"
+        assert told == ["completed"]
+    assert told == ["completed"]
+    assert asked.count("tool:pre") == (2 if fails == "tool" else 1)
+    assert asked.count("llm:pre") == (3 if fails == "model" else 2)
+
+
+@pytest.mark.rule("DIA-10")
+async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> None:
+    """A stream that is left early has a turn that is cancelled, and a run that fails one with an error."""
+    hooks = HookRegistry()
+    told = statuses(hooks)
+
+    def write(path: str) -> str:
+        """Write a file."""
+        raise OSError("the disk is full")
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write)]
+        agent: Any = create_agent(saying(["a"], ["a"], []), tools, middleware=[SessionMiddleware(session)])
+        stream = agent.astream(GO, stream_mode="updates")
+        await anext(stream)
+        await stream.aclose()
+        assert told == []
+        with pytest.raises(OSError, match="disk"):
+            await agent.ainvoke(GO)
+        with pytest.raises(OSError, match="disk"):
+            await agent.ainvoke(GO)
+        assert told == ["cancelled", "error"]
+        await agent.ainvoke(GO)
+    assert told == ["cancelled", "error", "error", "completed"]
+
+
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """A hook that changes a prompt changes its text; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    hooks.gate("prompt:submit", name="guard")(lambda event, data: HookResult.modify({"prompt": "be careful"}))
+    picture = {"type": "image", "base64": "dot", "mime_type": "image/png"}
+    model = saying([])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [], middleware=[SessionMiddleware(session)])
+        await agent.ainvoke({"messages": [HumanMessage([{"type": "text", "text": "be quick"}, picture])]})
+    (read,) = json.loads(model.read[0])
+    assert read["content"] == [{"type": "text", "text": "be careful"}, picture]
+
+
+async def test_several_answers_of_a_tool_stay() -> None:
+    """Where a tool answers with a list, its answer in there is what hooks see and replace; the rest of it stays."""
+    hooks = HookRegistry()
+
+    @hooks.on("tool:post", name="masks")
+    async def masks(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.modify({"result": "masked"}) if data["result"] == "wrote b" else None
+
+    def write(path: str) -> list[Any]:
+        """Write a file."""
+        answer = ToolMessage(f"wrote {path}", tool_call_id=f"call-{path}")
+        return [Command(update={"messages": [HumanMessage(f"more of {path}")]}), answer]
+
+    model = saying(["a", "b"], [])
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write)]
+        agent: Any = create_agent(model, tools, middleware=[SessionMiddleware(session)])
+        result = await agent.ainvoke(GO)
+    assert [one.text for one in result["messages"] if one.type == "tool"] == ["wrote a", "masked"]
+    assert "more of a" in model.read[1]
+    assert "more of b" in model.read[1]
+
+
+@pytest.mark.rule("DIA-10")
+async def test_a_summary_parts_no_call_from_its_result() -> None:
+    """Where another middleware sums up the conversation, a text stands nowhere between a call and its result."""
+    hooks = HookRegistry()
+    hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
+    model = saying(["a", "b"], ["c"], ["d"], ["e"], [])
+    shorter = SummarizationMiddleware(saying(*[[]] * 9), trigger=("messages", 8), keep=("messages", 4))
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [a_tool([])], middleware=[shorter, SessionMiddleware(session)])
+        await agent.ainvoke(GO)
+    assert "summary" in model.read[-1]
+    for read in map(json.loads, model.read):
+        calls = [number for number, one in enumerate(read) if one["type"] == "ai" and one["tool_calls"]]
+        assert all(read[number + 1]["type"] == "tool" for number in calls)
+    assert [sum(f"seen {path}" in read for read in model.read) for path in "abcde"] == [4, 4, 3, 2, 1]
+
+
+@pytest.mark.rule("DIA-9")
+async def test_a_langgraph_that_hides_rejections_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where LangGraph does not keep what a run was resumed with under its private name, no tool runs, and we say so."""
+    monkeypatch.setattr(adapter, "SCRATCHPAD", "__gone")
+    ran: list[str] = []
+    async with SessionCoordinator() as session:
+        agent: Any = create_agent(saying(["a"], []), [a_tool(ran)], middleware=[SessionMiddleware(session)])
+        with pytest.raises(HookUsageError, match="this version of LangGraph"):
+            await agent.ainvoke(GO)
+    assert ran == []
 
 
 async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None:

@@ -297,6 +297,7 @@ async def test_errors_of_tools_stay_with_the_sdk() -> None:
             await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
 
 
+@pytest.mark.rule("DIA-10")
 async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
     """A call that was admitted, and that a guardrail of the host then refused, is on record as cancelled."""
     ran: list[str] = []
@@ -311,6 +312,90 @@ async def test_a_call_that_the_sdk_does_not_make_is_given_up() -> None:
             await OpenAIAgents(session).run(Agent(name="a", tools=[tool], model=model), "go", run_config=QUIET)
         assert audit.kinds.count("tool.cancelled") == 1
     assert ran == []
+
+
+async def test_what_is_no_text_of_a_prompt_stays() -> None:
+    """Hooks see and change the text of a prompt; a picture beside it reaches the model as it was."""
+    hooks = HookRegistry()
+    seen: list[str] = []
+
+    @hooks.gate("prompt:submit", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["prompt"])
+        return HookResult.modify({"prompt": "be careful"})
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,dot"}
+    asked = {"role": "user", "content": [{"type": "input_text", "text": "be quick"}, picture]}
+    model = ScriptedModel([DONE])
+    async with SessionCoordinator(hooks=hooks) as session:
+        await OpenAIAgents(session).run(Agent(name="a", model=model), [asked], run_config=QUIET)
+    assert seen == ["be quick"]
+    (read,) = model.calls[0].input
+    assert read["content"] == [{"type": "input_text", "text": "be careful"}, picture]
+
+
+@pytest.mark.parametrize("arguments", ["{no json", '["a"]', "1"])
+async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> None:
+    """A call whose arguments are no JSON object does not run, interrupts nothing, and the model reads that."""
+    ran: list[str] = []
+    odd, fine = calls("write", path="a"), calls("write", 2, path="b")
+    odd.arguments = arguments
+    model = ScriptedModel([[odd, fine], DONE])
+    async with SessionCoordinator(hooks=denying()) as session:
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+    assert result.final_output == "done"
+    assert ran == ["b"]
+    assert "InputNotFreezable" in told(model)
+
+
+@pytest.mark.rule("DIA-10")
+async def test_a_call_in_a_run_of_the_hosts_own_is_given_up() -> None:
+    """Where the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
+    audit = CollectingAudit()
+    refusing: ToolInputGuardrail[Any] = ToolInputGuardrail(
+        lambda _data: ToolGuardrailFunctionOutput.raise_exception(), "theirs"
+    )
+    tool = a_tool([], tool_input_guardrails=[refusing])
+    model = ScriptedModel([[calls("write", path="a")], DONE])
+    async with SessionCoordinator(audit=audit) as session:
+        adapter = OpenAIAgents(session)
+        agent = adapter.agent(Agent(name="a", tools=[tool], model=model))
+        async with session.turn("go"):
+            with pytest.raises(AgentsException):
+                await Runner.run(agent, "go", run_config=adapter.config(QUIET))
+    assert audit.kinds.count("tool.cancelled") == 1
+
+
+async def test_several_calls_are_decided_about_each_for_itself(tmp_path: Path) -> None:
+    """Of several calls in one answer, one is denied and one waits; the others run once and are asked about once."""
+    ran: list[str] = []
+    asked: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        path = data["tool_input"]["path"]
+        asked.append(path)
+        if path == "b":
+            return HookResult.ask("Write it?", timeout=3600)
+        return HookResult.deny("not here") if path == "c" else None
+
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        adapter = OpenAIAgents(session)
+        model = ScriptedModel([[calls("write", number, path=path) for number, path in enumerate("abcd")], DONE])
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        result = await adapter.run(agent, "go", run_config=QUIET)
+        assert sorted(ran) == ["a", "d"]
+        (waiting,) = await approvals.pending(ROBIN)
+        await approvals.decide(waiting.request.id, waiting.request.digest, waiting.request.options[0].id, ROBIN)
+        await adapter.resume(agent, result.to_state().to_string(), run_config=QUIET)
+    assert sorted(ran) == ["a", "b", "d"]
+    assert sorted(asked) == ["a", "b", "b", "c", "d"]
+    assert "not here" in told(model)
 
 
 async def test_a_streamed_run_is_inside() -> None:

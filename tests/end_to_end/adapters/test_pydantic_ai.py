@@ -266,6 +266,24 @@ async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[
         assert ran == [("b", dt.date(2031, 2, 3))]
 
 
+@pytest.mark.rule("DIA-7")
+async def test_a_change_that_python_takes_for_none_is_one() -> None:
+    """A hook that makes true of 1 has changed the input, although the two are equal to Python."""
+    ran: list[Any] = []
+    hooks = HookRegistry()
+    changed = {"path": "a", "on": True}
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": changed}))
+
+    def write(path: str, on: Any) -> str:
+        ran.append(on)
+        return "wrote"
+
+    agent = an_agent(scripted([], {"path": "a", "on": 1}, None), write)
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert ran[0] is True
+
+
 async def test_tools_out_of_reach_are_refused() -> None:
     """A run with a tool that the provider runs, or that is executed elsewhere, ends before the model is called."""
     read: list[str] = []
@@ -278,6 +296,9 @@ async def test_tools_out_of_reach_are_refused() -> None:
             await searching.run("go", capabilities=[own, NativeTool(WebSearchTool())])
         with pytest.raises(HookUsageError, match="'fax'"):
             await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[own])
+        settings: Any = {"openai_native_tools": [{"type": "web_search"}]}
+        with pytest.raises(HookUsageError, match="'openai_native_tools'"):
+            await Agent(scripted(read, None)).run("go", model_settings=settings, capabilities=[own])
         assert read == []
         allowed = SessionCapability(session, outside=["fax"])
         await Agent(scripted(read, None), output_type=OUTPUTS, toolsets=[elsewhere]).run("go", capabilities=[allowed])

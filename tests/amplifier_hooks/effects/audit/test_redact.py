@@ -154,6 +154,16 @@ def test_under_a_name() -> None:
 
 
 @pytest.mark.rule("AUD-4")
+def test_beside_a_name() -> None:
+    """What stands beside a secret's name is hidden as well as what stands under it."""
+    data = Encoder(REDACTOR).encode(
+        "note", {"env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "a", "value": "y"}]}
+    )
+    hidden, plain = json.loads(b"{" + data + b"}")["facts"]["env"]
+    assert (hidden["value"], plain["value"]) == (REDACTOR.hidden("x"), "y")
+
+
+@pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-16")
 @pytest.mark.parametrize("shaped", [True, False], ids=["of a known shape", "of the environment"])
 async def test_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shaped: bool) -> None:

@@ -16,6 +16,7 @@ from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, Runne
 from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.admission import Admission
 from amplifier_hooks.server.api import create_api
+from amplifier_hooks.server.runs.presence import while_there
 from amplifier_hooks.server.runs.routes import runs_router
 from amplifier_hooks.server.runs.stream import as_stream
 from amplifier_hooks.storage.memory import MemoryDatabase
@@ -278,6 +279,68 @@ async def test_stopping_over_http() -> None:
         assert (await client.post(f"/runner/runs/{claimed['run_id']}/completed", json=ended)).json()[
             "status"
         ] == "stopped"
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_runner_that_hung_up() -> None:
+    """A claim whose runner has hung up takes nothing, and what it was about to take is there for the next one."""
+    async with site(agent()) as here:
+        secret = await here.secret()
+        gone, sent = asyncio.Event(), list[Any]()
+
+        async def receive() -> dict[str, Any]:
+            if not sent:
+                sent.append(None)
+                return {"type": "http.request", "body": b"", "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": "/runner/runs",
+            "raw_path": b"/runner/runs",
+            "query_string": b"runner=r1&wait=60",
+            "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {secret}".encode())],
+        }
+        asking = asyncio.ensure_future(here.app(scope, receive, send))
+        async with asyncio.timeout(60):
+            while not here.house.runs._pollers:  # noqa: ASYNC110  # it sets no event
+                await asyncio.sleep(0)
+            gone.set()
+            await asking
+        assert sent[1]["status"] == 204
+        assert not here.house.runs._pollers
+        run = (await here.house.runs.submit("writer", {}, tenant="acme")).id
+        record = await here.house.runs.claim("r2")
+        assert record is not None
+        assert (record.id, record.handed) == (run, 1)
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_run_that_came_as_the_runner_hung_up() -> None:
+    """What came at the very moment in which the other side hung up is undone."""
+    undone: list[int] = []
+
+    async def undo(found: int) -> None:
+        undone.append(found)
+
+    async def work() -> int:
+        return 5
+
+    class Gone:
+        async def receive(self) -> dict[str, str]:
+            return {"type": "http.disconnect"}
+
+    request: Any = Gone()
+    assert await while_there(request, work(), undo) is None
+    assert undone == [5]
 
 
 # -- the runner --------------------------------------------------------------------------------------------------------

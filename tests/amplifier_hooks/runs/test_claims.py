@@ -1,0 +1,294 @@
+"""Claims that are cancelled, stores that go away, and coordinators that lose what they had."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks.runs import coordinator as module
+from amplifier_hooks.runs.coordinator import Leases
+from amplifier_hooks.runs.lane import Lane
+from amplifier_hooks.runs.life import Holder
+from amplifier_hooks.runs.poller import Poller
+from amplifier_hooks.runs.store import MemoryRuns
+from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.bells import Watch
+from tests.runs import Shelf, agent, agent_hook, house, python_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONG = Leases(runner=60.0, coordinator=3_000.0)
+"""The keeper sleeps, and a test keeps instead."""
+
+
+def goes_on(event: str, data: dict[str, Any]) -> dict[str, Any]:
+    """A start hook that goes on with what there is."""
+    return {"action": "continue", "parameters": data["parameters"]}
+
+
+@pytest.mark.rule("RUN-16", "RUN-22")
+@pytest.mark.parametrize("steps", range(1, 16))
+@pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hooked"])
+async def test_a_claim_that_is_cancelled(steps: int, hooked: bool) -> None:
+    """Wherever a claim is cancelled, its run is nobody's afterwards, at once, and counts as nobody's loss."""
+    async with house(agent(start=python_hook() if hooked else None), leases=LONG) as here:
+        here.functions["hook"] = goes_on
+        run = (await here.runs.submit("writer", {"amount": 1})).id
+        claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))
+        for _ in range(steps):
+            if not claiming.done():
+                await asyncio.sleep(0)
+        claiming.cancel()
+        await asyncio.wait({claiming})
+        if not claiming.cancelled():
+            return  # it had its run by then
+        record = await here.runs.claim("there", wait=60)
+        assert record is not None
+        assert (record.id, record.handed) == (run, 1)
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_run_that_came_too_late() -> None:
+    """A run whose hook passes after its runner has gone waits for the next one, and is not lost to a lease."""
+    go = asyncio.Event()
+
+    async def waits(event: str, data: dict[str, Any]) -> dict[str, Any]:
+        await go.wait()
+        return goes_on(event, data)
+
+    async with house(agent(start=python_hook()), leases=LONG) as here:
+        here.functions["hook"] = waits
+        run = (await here.runs.submit("writer", {})).id
+        claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))
+        await here.until(run, "starting")
+        claiming.cancel()
+        await asyncio.wait({claiming})
+        go.set()
+        record = await here.runs.claim("there", wait=60)
+        assert record is not None
+        assert (record.id, record.handed, record.begun) == (run, 1, 1)
+
+
+class Forgetful(MemoryRuns):
+    """A store that goes away, for some of its methods, before or after it has done what it was asked."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf(self)
+        super().__init__(lambda: self.shelf.now)
+        self.away: set[str] = set()
+
+    async def take_all(self, *arguments: Any) -> Any:
+        """As it should be; and then nobody hears of it."""
+        taken = await super().take_all(*arguments)
+        self._gone("take")
+        return taken
+
+    async def conclude_all(self, *arguments: Any) -> Any:
+        """Not at all."""
+        self._gone("conclude")
+        return await super().conclude_all(*arguments)
+
+    async def owing(self, lease: float) -> Any:
+        """Not at all."""
+        self._gone("owing")
+        return await super().owing(lease)
+
+    def _gone(self, what: str) -> None:
+        if what in self.away:
+            raise StoreUnavailable("gone")
+
+
+@pytest.mark.rule("RUN-16", "RUN-22")
+@pytest.mark.parametrize("lost", ["take", "conclude"])
+async def test_a_start_nobody_heard_of(lost: str) -> None:
+    """A run whose start was kept but not heard of, or not concluded, is taken up again, however busy the others are."""
+    store = Forgetful()
+    busy = asyncio.Event()
+
+    async def waits(event: str, data: Any) -> None:
+        await busy.wait()
+
+    blueprints = (agent("busy", start=python_hook("waits")), agent(start=python_hook()))
+    async with house(*blueprints, store=store, leases=LONG) as here:
+        here.functions.update(waits=waits, hook=goes_on)
+        other = await here.runs.submit("busy", {})
+        assert await here.runs.claim("one", agents=["busy"], wait=0.01) is None
+        run = (await here.runs.submit("writer", {})).id
+        store.away = {lost}
+        if lost == "take":
+            with pytest.raises(StoreUnavailable):
+                await here.runs.claim("one", agents=["writer"], wait=60)
+        else:
+            assert await here.runs.claim("one", agents=["writer"], wait=0.05) is None
+            if run in here.runs._starting:
+                await asyncio.wait({here.runs._starting[run]})
+        store.away = set()
+        here.runs._back = -1e9  # long ago
+        for _ in range(3):
+            await store.shelf.advance(2_000)
+            await here.runs._keep()
+        record = await here.runs.claim("one", agents=["writer"], wait=60)
+        assert record is not None
+        assert record.id == run
+        assert (await here.runs.get(other.id)).begun == 1  # what is known to be at work is left alone
+        busy.set()
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_store_that_was_away() -> None:
+    """After a time in which nobody could renew anything, runners that live are given the time to do it."""
+    store = Forgetful()
+    async with house(agent(), store=store, leases=LONG) as here:
+        run = (await here.runs.submit("writer", {})).id
+        record = await here.runs.claim("one")
+        assert record is not None
+        here.runs._back = here.runs._kept = -1e9  # it has gone on for long
+        here.runs._recovered = True
+        await store.shelf.advance(100)
+        store.away = {"owing"}
+        with pytest.raises(StoreUnavailable):
+            await here.runs._keep()
+        store.away = set()
+        await here.runs._keep()
+        assert (await here.runs.get(run)).stage == "running"
+        await here.runs.renew(run, Holder("one", record.attempt))
+        here.runs._back -= 30
+        await here.runs._keep()
+        assert (await here.runs.get(run)).stage == "running"
+        await store.shelf.advance(100)
+        here.runs._kept = -1e9  # and again: but only once in between
+        await here.runs._keep()
+        here.runs._back -= 30
+        here.runs._kept = -1e9
+        await here.runs._keep()
+        assert (await here.runs.get(run)).stage == "ready"
+
+
+@pytest.mark.rule("RUN-16", "RUN-17")
+async def test_a_run_that_was_stopped_elsewhere() -> None:
+    """A coordinator whose run was stopped by another, or is run by another, cancels its hook; the agent goes on."""
+    store = MemoryRuns()
+    cancelled = asyncio.Event()
+
+    async def waits(event: str, data: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    blueprints = (agent(start=python_hook()), agent("two", start=agent_hook()), agent("validator"))
+    async with house(*blueprints, store=store, leases=LONG) as here:
+        here.functions["hook"] = waits
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("one", wait=0.01) is None
+        await store.stop(run, "elsewhere")
+        await here.runs._keep()
+        await cancelled.wait()
+        run = (await here.runs.submit("two", {})).id
+        child = await here.runs.claim("one", wait=60)
+        assert child is not None
+        (task,) = here.runs._starting.values()
+        await store.let_go(here.runs.name, ())
+        await here.runs._keep()
+        await asyncio.wait({task})
+        assert (await here.runs.get(run)).stage == "queued"
+        assert not (await here.runs.get(child.id)).stopping  # whoever takes the run up finds it at work
+
+
+@pytest.mark.rule("RUN-11")
+async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits because too many start hooks are at work is woken as soon as one of them is done."""
+    monkeypatch.setattr(module, "MOST_STARTING", 1)
+    monkeypatch.setattr(module, "LOOK", 3_600.0)
+    go = asyncio.Event()
+
+    async def blocks(event: str, data: Any) -> Any:
+        await go.wait()
+        return {"action": "block", "block_reason": "no"}
+
+    async with house(agent("first", start=python_hook("blocks")), agent(start=python_hook()), leases=LONG) as here:
+        here.functions.update(blocks=blocks, hook=goes_on)
+        await here.runs.submit("first", {})
+        assert await here.runs.claim("one", wait=0.01) is None
+        await here.runs.submit("writer", {})
+        waiting = asyncio.ensure_future(here.runs.claim("two", wait=3_600))
+        await asyncio.sleep(0)
+        go.set()
+        async with asyncio.timeout(60):
+            record = await waiting
+        assert record is not None
+        assert record.agent == "writer"
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_lane_that_is_ended() -> None:
+    """Nobody waits for ever for a go that was ended from outside."""
+
+    async def carry_out(items: Sequence[int]) -> list[int]:
+        await asyncio.Event().wait()
+        return list(items)
+
+    lane: Lane[int, int] = Lane(carry_out)
+    first = asyncio.ensure_future(lane.do(1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(lane.do(2))
+    await asyncio.sleep(0)
+    assert lane._going is not None
+    lane._going.cancel()
+    done, _ = await asyncio.wait({first, second}, timeout=60)
+    assert done == {first, second}
+
+
+class Slow(MemoryRuns):
+    """A store that keeps what came of start hooks only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def conclude_all(self, *arguments: Any) -> Any:
+        """Later."""
+        self.asked.set()
+        await self.go.wait()
+        return await super().conclude_all(*arguments)
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_run_that_was_promised() -> None:
+    """A run that was being handed to a runner as it went away is anybody's as soon as that is done."""
+    store = Slow()
+    async with house(agent(start=python_hook()), store=store, leases=LONG) as here:
+        here.functions["hook"] = goes_on
+        run = (await here.runs.submit("writer", {})).id
+        claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))
+        await store.asked.wait()
+        claiming.cancel()
+        await asyncio.wait({claiming})
+        store.go.set()
+        record = await here.runs.claim("there", wait=60)
+        assert record is not None
+        assert (record.id, record.handed) == (run, 1)
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_promise_that_is_kept_too_late() -> None:
+    """A run that comes in the very moment in which its runner goes is not lost with it."""
+    unwanted: list[Any] = []
+    watch = Watch()
+    poller = Poller("one", watch, unwanted.append)
+    waiting = asyncio.ensure_future(poller.wait(3_600))
+    await asyncio.sleep(0)
+    assert poller.promise()
+    watch.ring()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    record: Any = object()
+    assert poller.give(record)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert unwanted == [record]
+    assert not poller.give(record)
