@@ -111,7 +111,7 @@ def saying(body: Any, *, status: str = "200 OK", kind: str = "application/json",
 CONTINUE: Any = {"action": "continue"}
 
 
-async def gated(hook: WebhookHook, timeout: float = 20.0) -> Outcome:
+async def gated(hook: WebhookHook, timeout: float = 60.0) -> Outcome:
     """What becomes of a tool call with this hook as its gate."""
     registry = HookRegistry()
     registry.gate("tool:pre", name="remote", timeout=timeout)(hook)

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import socket
 import struct
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
 from approval_backends.stores.memory import MemoryStore
@@ -123,7 +124,7 @@ async def test_broken_messages(one: Gateway) -> None:
 @pytest.mark.fault("F-WS-04")
 async def test_nobody_says_who_they_are() -> None:
     """Who does not say in time who they are is closed, and however many they are, somebody real gets in."""
-    bounds = Bounds(authenticate_within=0.3, strangers=8, clients=2)
+    bounds = Bounds(authenticate_within=1.0, strangers=8, clients=2)
     async with gateway(bounds=bounds) as one, AsyncExitStack() as crowd:
         origin = one.address.rstrip("/")
         strangers = [await crowd.enter_async_context(Caller(one, None, origin=origin)) for _ in range(40)]
@@ -199,8 +200,9 @@ async def test_too_many_messages() -> None:
     """Who sends too much is told so, and who goes on is closed; the others are served."""
     async with gateway(bounds=Bounds(rate=1.0, at_once=10)) as one, Caller(one) as bystander, Caller(one) as flood:
         await bystander.attach()
-        for _ in range(30):
-            await flood.say(id=1, method="_amplifier-hooks/ping", params={})
+        with suppress(ConnectionClosed):  # before all was said
+            for _ in range(30):
+                await flood.say(id=1, method="_amplifier-hooks/ping", params={})
         assert await closed_with(flood) == 4429
         codes = [message["error"]["code"] for message in flood.heard if "error" in message]
         assert -32029 in codes
