@@ -118,7 +118,8 @@ async def test_a_run_over_http() -> None:
             ("on_run_start", "tests:hook", "complete"),
             ("on_run_finish", "audit", "complete"),
         ]
-        assert [step["name"] for step in shown["timeline"]] == [
+        told = [step["name"] for step in shown["timeline"]]
+        assert [name for name in told if name != "ready"] == [  # it is ready for a while if the runner lost patience
             *("queued", "starting", "hook", "running", "result", "completed", "hook", "child"),
         ]
         assert all(step["duration_ms"] is not None for step in shown["timeline"] if step["name"] in ("hook", "running"))
