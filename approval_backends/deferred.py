@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from amplifier_hooks.storage.opened import Opened
 from approval_backends.broker import Broker
 from approval_backends.race import RacingApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Decider, Grant, Record
@@ -25,19 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["DeferredApprovals"]
 
 
-class DeferredApprovals(RacingApprovals):
+class DeferredApprovals(Opened, RacingApprovals):
     """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, store: ApprovalStore | Broker) -> None:
         super().__init__(broker=store if isinstance(store, Broker) else Broker(store))
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> Self:
         """Open the store. Twice is harmless."""

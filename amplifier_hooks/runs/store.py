@@ -12,6 +12,7 @@ from amplifier_hooks.runs.scripts import ID, WAITING, RunScripts
 from amplifier_hooks.runs.statements import CHILDREN, EVENTS, GET, selecting
 from amplifier_hooks.runs.tables import RUN_TABLES
 from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.opened import Opened
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
-    from types import TracebackType
 
     from amplifier_hooks.runs.events import RunEvent, Told
     from amplifier_hooks.runs.life import Holder, RunEnding, RunRecord, RunRefusal
@@ -33,7 +33,7 @@ RUNS_KEPT: Final = 7 * 86_400.0
 """Seconds a run is kept after its end."""
 
 
-class RunStore(RunScripts):
+class RunStore(Opened, RunScripts):
     """Runs over a database.
 
     All methods raise `StoreUnavailable` when the database cannot be used; what was under way then has happened or has
@@ -43,14 +43,6 @@ class RunStore(RunScripts):
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         super().__init__(clock or SystemClock().now)
         self.database = database
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date. Twice is harmless."""

@@ -1,6 +1,7 @@
 """Where facts are kept: in memory, in a SQLite file on one machine, in PostgreSQL on many. The only door to both.
 
     base        the face they share: `run`, `fetch`, `watch`; what a migration is
+    opened      what is opened and closed, as an async context
     place       where this user's state is kept
     errors      why a store cannot be used, and whose turn it is then
     bells       waiting for a change

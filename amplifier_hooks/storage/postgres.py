@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
 from amplifier_hooks.storage.bells import Bells, Watch
 from amplifier_hooks.storage.errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
+from amplifier_hooks.storage.opened import Opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from types import TracebackType
 
     import asyncpg
 
@@ -36,7 +36,7 @@ LOCK: Final = 0x616D7068
 """The advisory lock under which tables are migrated."""
 
 
-class PostgresDatabase:
+class PostgresDatabase(Opened):
     """A database many machines share. Its tables live in a schema of their own, written `{schema}` in statements."""
 
     def __init__(
@@ -66,14 +66,6 @@ class PostgresDatabase:
         self._at_hand: list[Any] = []
         self._wanting = 0
         self._ear: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> Self:
         """Connect, make or migrate the tables, and listen. Twice is harmless.

@@ -23,11 +23,11 @@ from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
 from amplifier_hooks.storage.bells import Bells, Watch
 from amplifier_hooks.storage.errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
 from amplifier_hooks.storage.files import inspect_file, inspect_folder, sync_folder
+from amplifier_hooks.storage.opened import Opened
 from amplifier_hooks.storage.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
 __all__ = ["SqliteDatabase"]
 
@@ -51,7 +51,7 @@ POLL: Final = 0.02
 """Seconds between two looks at whether another process has written; only while somebody waits."""
 
 
-class SqliteDatabase:
+class SqliteDatabase(Opened):
     """A database in one file. `path` None is a database in memory."""
 
     def __init__(
@@ -67,14 +67,6 @@ class SqliteDatabase:
         self._process = 0
         self._seen = 0
         self._poller: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> Self:
         """Open the file, made if it is not there; check it; bring its tables up to date. Twice is harmless.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from amplifier_hooks.storage import Script, Statement, Wake
+from amplifier_hooks.storage.opened import Opened
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Record, Refusal, grant_keys, grants_of, is_over, judge, move, opened
 from approval_backends.stores.base import (
@@ -45,7 +46,6 @@ from approval_backends.stores.codec import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from amplifier_hooks.ports import ApprovalRequest
     from amplifier_hooks.storage import Database
@@ -61,7 +61,7 @@ CHUNK: Final = 1_000
 """Requests that one transaction purges."""
 
 
-class DatabaseStore:
+class DatabaseStore(Opened):
     """A store over a database. Subclasses say how the time is told and how a row is held."""
 
     durable = True
@@ -79,14 +79,6 @@ class DatabaseStore:
     def _alone(self, tenant: str) -> Steps[None]:
         """Keep other requests of this tenant from being counted at the same time."""
         raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from amplifier_hooks.storage.opened import Opened
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable
 from approval_backends.race import RacingApprovals
@@ -11,7 +12,6 @@ from approval_backends.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from amplifier_hooks.ports import ApprovalRequest, AuditSink, Decision
     from approval_backends.stores.base import ApprovalStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["WebSocketApprovals"]
 
 
-class WebSocketApprovals(RacingApprovals):
+class WebSocketApprovals(Opened, RacingApprovals):
     """Asks everybody who is connected to its gateway; the first valid answer wins.
 
         async with WebSocketApprovals() as web:
@@ -40,14 +40,6 @@ class WebSocketApprovals(RacingApprovals):
 
         self.gateway = Gateway(self.broker, approvers, **options)
         self._opened = False
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def link(self) -> str:
