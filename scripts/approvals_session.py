@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "approvals.md"
 BLOCK = re.compile(r"(<!-- session: ([\w-]+) -->\n```console\n).*?(```\n)", re.DOTALL)
 VARIES = re.compile(r"\b[0-9a-f]{4}\b|\b[0-9A-F]{4}\b|[0-9a-f]{8,64}|\d+:\d\d(?::\d\d)?")
 COLUMNS, ROWS = 92, 30
-SOON = 30
+SOON = 120
 
 
 class Terminal:

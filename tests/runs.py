@@ -118,7 +118,7 @@ class House:
 
     async def work(self, runner: str = "runner", **agents: Work) -> RunRecord | None:
         """Claim one run, do what its agent does, and complete it."""
-        record = await self.runs.claim(runner, wait=5)
+        record = await self.runs.claim(runner, wait=60)
         return None if record is None else await self.do(record, **agents)
 
     async def do(self, record: RunRecord, **agents: Work) -> RunRecord:

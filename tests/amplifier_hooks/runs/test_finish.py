@@ -27,7 +27,7 @@ FIELDS = {"event_type", "session_id", "run_id", "timestamp", "hook_type", "targe
 async def claimed(here: House, name: str = "writer", **options: Any) -> tuple[RunRecord, Holder]:
     """A run in the hands of a runner."""
     await here.runs.submit(name, {"amount": 1}, **options)
-    record = await here.runs.claim("runner", wait=5)
+    record = await here.runs.claim("runner", wait=60)
     assert record is not None
     return record, Holder("runner", record.attempt)
 
@@ -107,7 +107,7 @@ async def test_a_finish_agent_is_a_run_of_its_own() -> None:
         await here.runs.complete(record.id, by, "completed")
         parent = await here.until(record.id)
         assert parent.status == "completed"
-        child = await here.runs.claim("runner", wait=5)
+        child = await here.runs.claim("runner", wait=60)
         assert child is not None
         assert (child.agent, child.parent, child.parent_session, child.tenant, child.depth) == (
             *("audit", record.id, record.session, "acme", 1),
@@ -269,7 +269,7 @@ async def test_stopping_a_start_hook() -> None:
         assert (await here.runs.stop(run, reason="not today")).status == "stopped"
         await cancelled.wait()
         run = (await here.runs.submit("two", {})).id
-        child = await here.runs.claim("runner", wait=5)
+        child = await here.runs.claim("runner", wait=60)
         assert child is not None
         assert (await here.runs.stop(run)).status == "stopped"
         assert (await here.runs.renew(child.id, Holder("runner", child.attempt))).stopping
@@ -296,7 +296,7 @@ async def test_hooks_of_agents_cannot_breed() -> None:
     async with house(agent("narcissus", start=agent_hook("narcissus"))) as here:
         run = (await here.runs.submit("narcissus", {})).id
         await here.work(narcissus=lambda _: {"action": "continue", "parameters": {"from": "itself"}})
-        record = await here.runs.claim("runner", wait=5)
+        record = await here.runs.claim("runner", wait=60)
         assert record is not None
         assert (record.id, record.effective) == (run, {"from": "itself"})
         assert len(await here.runs.store.children(run)) == 1
@@ -330,12 +330,12 @@ async def test_a_coordinator_that_closes() -> None:
     blueprints = (agent(start=agent_hook(), finish=python_hook()), agent("validator"))
     async with house(*blueprints) as first:
         run = (await first.runs.submit("writer", {})).id
-        child = await first.runs.claim("runner", wait=5)
+        child = await first.runs.claim("runner", wait=60)
         assert child is not None
         await first.runs.close()
         assert (await first.runs.get(child.id)).status == "running"
         async with house(*blueprints, store=first.runs.store) as second:
-            waiting = asyncio.ensure_future(second.runs.claim("other", wait=5))
+            waiting = asyncio.ensure_future(second.runs.claim("other", wait=60))
             await second.until(run, "starting")
             await second.do(child, validator=lambda _: {"action": "continue", "parameters": {"a": 1}})
             record = await waiting

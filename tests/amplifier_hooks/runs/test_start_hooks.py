@@ -42,7 +42,7 @@ async def test_a_hook_that_enriches() -> None:
         here.functions["enrich"] = enrich
         queued = await here.runs.submit("writer", {"amount": 1}, tenant="acme")
         assert queued.status == "queued"
-        record = await here.runs.claim("runner", wait=5)
+        record = await here.runs.claim("runner", wait=60)
         assert record is not None
         assert (record.status, record.holder) == ("running", "runner")
         assert (record.parameters, record.effective) == ({"amount": 1}, {"amount": 1, "tier": "gold"})
@@ -127,7 +127,7 @@ async def test_answers_of_every_wrong_shape() -> None:
             assert set(event) == FIELDS | {"error", "on_error_behavior", "duration_ms"}
             assert (event["event_type"], event["on_error_behavior"]) == ("hook_failed", "block")
             await here.runs.submit("going-on", {"amount": 1})
-            record = await here.runs.claim("runner", wait=5)
+            record = await here.runs.claim("runner", wait=60)
             assert record is not None, answer
             assert (record.agent, record.effective, record.ran_with) == ("going-on", {"amount": 1}, None)
             _, event = await here.told(record.id, "hook_")
@@ -220,7 +220,7 @@ async def test_hooks_that_fail(entry: dict[str, Any], function: Any, words: str)
         assert failed.status == "failed"
         assert words in str(failed.error)
         await here.runs.submit("kind", {"a": 1})
-        record = await here.runs.claim("runner", wait=5)
+        record = await here.runs.claim("runner", wait=60)
         assert record is not None
         assert record.effective == {"a": 1}
         events = await here.told(record.id, "hook_")
@@ -265,7 +265,7 @@ async def test_one_runner_and_a_hook_agent() -> None:
     validator = agent("validator", parameters_schema=ENVELOPE, start=python_hook("never"))
     async with house(agent(start=agent_hook()), validator) as here:
         run = await here.runs.submit("writer", {"amount": 1}, tenant="acme")
-        child = await here.runs.claim("only", tenant="acme", wait=5)
+        child = await here.runs.claim("only", tenant="acme", wait=60)
         assert child is not None
         assert (child.agent, child.parent, child.parent_session, child.tenant) == (
             *("validator", run.id, run.session, "acme"),
@@ -274,7 +274,7 @@ async def test_one_runner_and_a_hook_agent() -> None:
         assert child.parameters["parameters"] == {"amount": 1}
         assert (await here.runs.get(run.id)).status == "starting"
         await here.do(child, validator=lambda _: {"action": "continue", "parameters": {"amount": 2}})
-        record = await here.runs.claim("only", tenant="acme", wait=5)
+        record = await here.runs.claim("only", tenant="acme", wait=60)
         assert record is not None
         assert (record.id, record.effective) == (run.id, {"amount": 2})
         assert [event["event_type"] for event in await here.told(child.id, "hook_")] == []
@@ -308,7 +308,7 @@ async def test_an_agent_that_fails() -> None:
         await here.work(validator=fails)
         assert "agent 'validator' failed: no model" in str((await here.until(run)).error)
         run = (await here.runs.submit("writer", {})).id
-        child = await here.runs.claim("runner", wait=5)
+        child = await here.runs.claim("runner", wait=60)
         assert child is not None
         assert (await here.runs.stop(child.id)).stopping
         await here.runs.complete(child.id, Holder("runner", child.attempt), "stopped", error="as told")
@@ -321,7 +321,7 @@ async def test_an_agent_that_takes_too_long() -> None:
     entry = agent_hook(timeout_seconds=0.05)
     async with house(agent(start=entry), agent("validator")) as here:
         run = (await here.runs.submit("writer", {})).id
-        child = await here.runs.claim("runner", wait=5)
+        child = await here.runs.claim("runner", wait=60)
         assert child is not None
         assert "no answer within 0.05 s" in str((await here.until(run)).error)
         assert (await here.runs.get(child.id)).stopping
@@ -367,7 +367,7 @@ async def test_registry_hooks_come_first() -> None:
     async with house(agent(start=python_hook("own")), agent("plain"), registry=registry) as here:
         here.functions["own"] = own
         await here.runs.submit("writer", {}, tenant="acme")
-        record = await here.runs.claim("runner", wait=5)
+        record = await here.runs.claim("runner", wait=60)
         assert record is not None
         assert order == [("system", []), ("tenant", ["system"]), ("own", ["system", "tenant"])]
         assert record.effective == {"system": True, "tenant": True, "own": True}
@@ -381,7 +381,7 @@ async def test_registry_hooks_come_first() -> None:
             ("hook_complete", "python", "tests:own"),
         ]
         await here.runs.submit("plain", {})
-        plain = await here.runs.claim("runner", wait=5)
+        plain = await here.runs.claim("runner", wait=60)
         assert plain is not None
         assert (plain.effective, plain.hooked) == ({"system": True}, True)
 

@@ -87,7 +87,7 @@ async def test_a_run_over_http() -> None:
         queued = await client.post("/runs", json={"agent_name": "writer", "parameters": {"amount": 1, "old": True}})
         assert (queued.status_code, queued.json()["status"]) == (201, "queued")
         run = queued.json()["run_id"]
-        claimed = (await client.get("/runner/runs", params={"runner": "r1", "wait": 5})).json()
+        claimed = (await client.get("/runner/runs", params={"runner": "r1", "wait": 30})).json()
         assert (claimed["run_id"], claimed["parameters"], claimed["agent"]["name"]) == (
             *(run, {"amount": 2, "tier": "gold"}, "writer"),
         )
