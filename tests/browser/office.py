@@ -77,8 +77,10 @@ class Office:
         await self.gateway.start()
 
     async def submit(self, name: str = "r1", /, **changes: Any) -> Record:
-        """Ask, as an agent's session would."""
-        return await self.broker.submit(self.request(name, **changes))
+        """Ask, as an agent's session would; the next one asks a little later."""
+        record = await self.broker.submit(self.request(name, **changes))
+        await self.clock.advance(0.001)
+        return record
 
     def request(self, name: str, /, **changes: Any) -> ApprovalRequest:
         """A request to run a command; `changes` are its fields, and `seconds` how long it waits."""
