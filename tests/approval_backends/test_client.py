@@ -70,6 +70,7 @@ async def test_queue_is_kept(one: Gateway) -> None:
         assert len((await mara.history()).entries) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.rule("WIR-5", "WIR-8", "WIR-9")
 async def test_everything_else(one: Gateway) -> None:
     """Long views come whole, grants can be listed and ended, and what happens in a session is heard."""

@@ -128,6 +128,7 @@ def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.rule("DIA-2", "DIA-8")
 def test_programs_may_post(tmp_path: Path) -> None:
     """A program that posts is answered when it bears the token, and no page in a browser is."""
