@@ -85,6 +85,42 @@ def test_any_command_called_wrongly(path: tuple[str, ...], wrong: list[str]) -> 
     assert "Usage: " in told.stderr
 
 
+Misuse = tuple[list[str], int, str]
+OF_STORE: tuple[Misuse, ...] = (
+    (["--store", "mysql://here"], 1, "mysql://here is neither a file nor postgresql://…; name one of them"),
+    (["--store", "/nowhere/at/all.db"], 1, "There is no store at /nowhere/at/all.db; name the one your program uses"),
+)
+OF_RECORD: tuple[Misuse, ...] = (
+    ([], 2, "Missing argument 'RECORD'"),
+    (["/nowhere.jsonl"], 2, "/nowhere.jsonl is not there; name the record's first file"),
+    (["/"], 2, "/ is a folder; name the record's first file in it"),
+)
+OF_ONE: tuple[Misuse, ...] = (
+    ([], 2, "Missing argument 'ID'"),
+    *((["one", *arguments], code, said) for arguments, code, said in OF_STORE),
+)
+MISUSES: dict[tuple[str, ...], tuple[Misuse, ...]] = {
+    ("approvals", "list"): (*OF_STORE, (["--limit", "x"], 2, "unable to parse string as an integer")),
+    ("approvals", "grants"): (*OF_STORE, (["one"], 2, "Got unexpected extra argument(s) (one)")),
+    ("approvals", "show"): OF_ONE,
+    ("approvals", "allow"): OF_ONE,
+    ("approvals", "deny"): OF_ONE,
+    ("approvals", "revoke"): OF_ONE,
+    ("audit", "show"): OF_RECORD,
+    ("audit", "tail"): OF_RECORD,
+}
+
+
+@pytest.mark.rule("CLI-1", "CLI-3")
+@pytest.mark.parametrize("path", MISUSES, ids=" ".join)
+def test_what_is_named_is_not_there(path: tuple[str, ...]) -> None:
+    """A store, a record or a request that is missing or no such thing is said, and what to name instead."""
+    for arguments, code, said in MISUSES[path]:
+        told = called(*path, *arguments)
+        assert (told.exit_code, told.stdout) == (code, "")
+        assert said in re.sub(r"[\s│]+", " ", told.stderr)
+
+
 @pytest.mark.rule("CLI-3")
 def test_completions() -> None:
     """The shell's completions know the commands."""

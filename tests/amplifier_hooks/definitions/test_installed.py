@@ -45,12 +45,12 @@ def install(hooks: DefinedHooks, *definitions: HookDefinition, **settings: Any) 
 @pytest.fixture
 def hooks(house: ModuleType) -> DefinedHooks:
     """Install into a new registry, from a module where `say` says nothing and `fail` fails."""
-    house.say = lambda event, data: None  # type: ignore[attr-defined]
+    house.say = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
 
     def fail(event: str, data: Mapping[str, Any]) -> None:
         raise ValueError("broken")
 
-    house.fail = fail  # type: ignore[attr-defined]
+    house.fail = fail  # type: ignore[attr-defined]  # a module of this test
     return DefinedHooks(HookRegistry(), environment={})
 
 
@@ -136,7 +136,7 @@ sets = st.lists(st.tuples(names, st.dictionaries(st.sampled_from("abcd"), st.int
 def test_replacing_is_like_starting_anew(history: list[tuple[list[str], dict[str, int]]]) -> None:
     """After any number of sets a registry has the hooks, in the order, of one that only knew the last."""
     module = ModuleType("house")
-    module.say = lambda event, data: None  # type: ignore[attr-defined]
+    module.say = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
     sys.modules["house"] = module
     worn, fresh = DefinedHooks(HookRegistry()), DefinedHooks(HookRegistry())
     definitions: list[HookDefinition] = []
@@ -320,7 +320,7 @@ async def test_a_hook_that_cannot_be_built_fails_alone(hooks: DefinedHooks) -> N
     assert hooks.registry.hooks() == before
     outcome = await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})
     assert "has no 'nobody'" in str(outcome.answers[0].error)
-    sys.modules["house"].nobody = lambda event, data: None  # type: ignore[attr-defined]
+    sys.modules["house"].nobody = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
     assert str(hooks.install(hooks.plan(found, tolerant=True))) == "0 added, 1 changed, 0 removed"
     assert not (await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})).denied
 
@@ -359,7 +359,7 @@ def test_a_service_from_a_definition(hooks: DefinedHooks) -> None:
     }
     install(hooks, hook("a", "http", config=config, timeout_ms=3000))
     [one] = hooks.registry.hooks()
-    service = one.handler.call  # type: ignore[attr-defined]
+    service = one.handler.call  # type: ignore[attr-defined]  # what is called there is a service
     assert service.secrets == ("whsec_dHdv", "whsec_b25l")
     assert (service.headers, service.retry_within) == ({"X-Key": "k"}, 3.0)
     assert one.standing == "external"
@@ -414,7 +414,7 @@ async def test_an_observer_that_nobody_waits_for(hooks: DefinedHooks, house: Mod
         finally:
             ended.append(data["tool_name"])
 
-    house.slow = slow  # type: ignore[attr-defined]
+    house.slow = slow  # type: ignore[attr-defined]  # a module of this test
     install(
         hooks,
         hook("slow", "house:slow", config={"mode": "async"}, timeout_ms=5000),
@@ -444,7 +444,7 @@ async def test_what_nobody_waits_for_has_its_time(
         finally:
             ended.set()
 
-    house.slow = slow  # type: ignore[attr-defined]
+    house.slow = slow  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("slow", "house:slow", config={"mode": "async"}, timeout_ms=10))
     await hooks.registry.emit("tool:pre", CALL)
     await asyncio.wait_for(ended.wait(), 60)
@@ -461,7 +461,7 @@ async def test_what_nobody_waits_for_is_bounded(hooks: DefinedHooks, house: Modu
         started.append(event)
         await asyncio.Event().wait()
 
-    house.slow = slow  # type: ignore[attr-defined]
+    house.slow = slow  # type: ignore[attr-defined]  # a module of this test
     hooks.background.at_once = 2
     hooks.tenant_handlers = {"house:slow"}
     mode = {"mode": "async"}
@@ -490,7 +490,7 @@ class Wrapper:
 @pytest.mark.rule("REG-11", "DEF-2")
 async def test_a_hook_object_from_a_definition(hooks: DefinedHooks, house: ModuleType) -> None:
     """An object with `execute` stands at the event, under the name and with the priority of its definition."""
-    house.Wrapper = Wrapper  # type: ignore[attr-defined]
+    house.Wrapper = Wrapper  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("a", "house:Wrapper", event_type="prompt:submit", priority=3))
     [one] = hooks.registry.hooks()
     assert (one.name, one.event, one.priority, one.intent) == ("a", "prompt:submit", 3, "gate")
@@ -586,8 +586,8 @@ async def test_a_set_that_changes_during_an_emit(
         later = () if gone == "deleted" else (guard.model_copy(update={"enabled": False}),)
         install(hooks, *later)
 
-    house.meanwhile = meanwhile  # type: ignore[attr-defined]
-    house.guard = lambda event, data: HookResult.deny("no")  # type: ignore[attr-defined]
+    house.meanwhile = meanwhile  # type: ignore[attr-defined]  # a module of this test
+    house.guard = lambda event, data: HookResult.deny("no")  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("first", "house:meanwhile", priority=40), guard)
     assert (await hooks.registry.emit("tool:pre", CALL)).denied is denied
     assert not (await hooks.registry.emit("tool:pre", CALL)).denied
@@ -690,7 +690,7 @@ async def test_points_of_a_hook(
     hooks: DefinedHooks, house: ModuleType, said: dict[str, Any], registered: list[tuple[str, str, str]]
 ) -> None:
     """Of a hook with points those at the definition's event count, with its priority, its time and its matcher."""
-    house.Pointed = Pointed  # type: ignore[attr-defined]
+    house.Pointed = Pointed  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("a", "house:Pointed", **said))
     found = hooks.registry.hooks()
     assert [(one.event, one.intent, one.match.spec if one.match else "") for one in found] == registered
@@ -723,7 +723,7 @@ class Broken(Wrapper):
 @pytest.mark.parametrize(("priority", "denied"), [(10, True), (200, False)])
 async def test_a_layer_that_fails(hooks: DefinedHooks, house: ModuleType, priority: int, denied: bool) -> None:
     """A hook object around an operation that fails stops it where its band fails closed, and is skipped where not."""
-    house.Broken = Broken  # type: ignore[attr-defined]
+    house.Broken = Broken  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("a", "house:Broken", priority=priority))
     session = SessionCoordinator(hooks=hooks.registry)
     assert (await session.call_tool("Read", {}, lambda _: "read")).denied is denied
@@ -736,6 +736,6 @@ async def test_a_hook_object_may_be_off(hooks: DefinedHooks, house: ModuleType) 
     class Off(Broken):
         enabled = False
 
-    house.Off = Off  # type: ignore[attr-defined]
+    house.Off = Off  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("a", "house:Off", event_type="prompt:submit", priority=0))
     assert not (await hooks.registry.emit("prompt:submit", {"session_id": "s", "prompt": "p"})).denied

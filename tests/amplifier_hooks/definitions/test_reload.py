@@ -27,7 +27,7 @@ def text(*names: str) -> str:
 @pytest.fixture
 def files(house: ModuleType, tmp_path: Path) -> WatchedFiles:
     """Watch a file that is not there yet."""
-    house.say = lambda event, data: None  # type: ignore[attr-defined]
+    house.say = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
     hooks = DefinedHooks(HookRegistry(), environment={})
     return WatchedFiles(tmp_path / "amplifier-hooks.yaml", hooks, clock=ManualClock(), environment={})
 
