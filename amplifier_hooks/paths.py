@@ -14,7 +14,8 @@ at the files a patch names, also where a shell would put them in the place of `.
 variables, `file:` and percent signs written out, whatever the case of the letters and the spelling of their accents,
 and with everything below what a pattern matches.
 That is a net and no wall. What is changed between the look and the call is not seen, nor is a second name that a file
-has, a hard link.
+has, a hard link. A `PathMatch` has the path only as the caller wrote it: the place it leads to may be made of values of
+variables.
 
 Nothing is run and nothing is changed; the file system is only asked where a path leads.
 """
@@ -43,6 +44,7 @@ __all__ = [
     "PATH_NAMES",
     "TIME_LIMIT",
     "Forms",
+    "PathMatch",
     "PathPattern",
     "TooManyParts",
     "UnknownFolder",
@@ -85,8 +87,12 @@ LONGEST_PATH: Final = 4_096
 MOST_PARTS: Final = 4_000
 MOST_TEXTS: Final = 2_000
 SEPARATORS: Final = re.compile(r"[\s;|&()<>`${}]+")
+BETWEEN_WORDS: Final = re.compile(r"[\s;|&()<>`]+")
+"""What ends a word of a command while its variables are still in it."""
+VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})|%(\w+)%", re.ASCII)
+"""As shells write one. `os.path.expandvars` takes quadratic time over braces that nothing closes."""
 QUOTES: Final = str.maketrans("", "", "'\"\\")
-BLANKS: Final = re.compile(r"\\\n|\$\{IFS[^}]*\}|\$IFS\b")
+BLANKS: Final = re.compile(r"\\\n|\$\{IFS[^}]{0,64}\}|\$IFS\b")
 WITHIN: Final = re.compile(r"[=:@,]")
 TIME_LIMIT: Final = 0.05
 LONGEST: Final = 512
@@ -123,11 +129,19 @@ class UnknownFolder(Exception):
 
 @frozen
 class Forms:
-    """A path as it is written, put in order, and as it really is, links followed."""
+    """A path as the caller wrote it, put in order, and as it really is, links followed."""
 
     text: str
     lexical: str
     real: str
+
+
+@frozen
+class PathMatch:
+    """A path as the caller wrote it, and the pattern that covers it."""
+
+    text: str
+    pattern: PathPattern
 
 
 @define(eq=False)
@@ -178,22 +192,23 @@ class Whereabouts:
 
     @cached_property
     def possible_paths(self) -> list[Forms]:
-        """Whatever in the arguments may lead to a file: texts, words of commands, patches. Raises `TooManyParts`."""
-        texts = dict.fromkeys(texts_of([*self.arguments.values()]))
+        """All that may lead to a file in the arguments: texts, words of commands, patches. Raises `TooManyParts`."""
+        given = texts_of([*self.arguments.values()])
+        texts = {text: text for text in given}
         for value in self.named(COMMAND_NAMES).values():
-            for text in texts_of(value):
-                words = [*words_in(text), *words_in(os.path.expandvars(text))]
-                parts = dict.fromkeys(part for word in words for part in (word, *_parts(word)))
-                texts |= parts
-                for part in parts:
-                    texts |= dict.fromkeys(self._meant(part))
+            for command in texts_of(value):
+                parts = _parts_of(command)
+                for part, written in parts.items():
+                    for text in (part, *self._meant(part)):
+                        texts.setdefault(text, written)
                 if len(texts) > MOST_TEXTS:
                     raise TooManyParts
-        for text in tuple(texts):
-            texts |= dict.fromkeys(patched_in(text))
+        for text in given:
+            for name in patched_in(text):
+                texts.setdefault(name, name)
         return self.all_resolved(texts)
 
-    def caught(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> Forms | None:
+    def caught(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | None:
         """The first path in the arguments that one of these patterns covers; with names, only in those arguments.
 
         Raises `UnknownFolder`, `TooManyParts`, and `TimeoutError` for a pattern that takes longer than `TIME_LIMIT`.
@@ -202,21 +217,34 @@ class Whereabouts:
         if unknown is not None:
             raise UnknownFolder(unknown)
         if names:
-            texts = dict.fromkeys(text for value in self.named(names).values() for text in texts_of(value))
+            texts = {text: text for value in self.named(names).values() for text in texts_of(value)}
             candidates = self.all_resolved(texts)
         else:
             candidates = self.possible_paths
-        found = [place for one in patterns for place in one.places(self, follow=True)]
-        places = list(dict.fromkeys(fold(below) for place in found for below in _covering(place)))
-        return next((one for one in candidates if matches(places, [fold(one.lexical), fold(one.real)])), None)
+        covered = [
+            (one, [fold(below) for place in one.places(self, follow=True) for below in _covering(place)])
+            for one in patterns
+        ]
+        for forms in candidates:
+            paths = [fold(forms.lexical), fold(forms.real)]
+            for pattern, places in covered:
+                if matches(places, paths):
+                    return PathMatch(forms.text, pattern)
+        return None
 
-    def all_resolved(self, texts: Mapping[str, None]) -> list[Forms]:
-        """What these come to, each also without its scheme, its `~` and its percent signs. Raises `TooManyParts`."""
+    def all_resolved(self, texts: Mapping[str, str]) -> list[Forms]:
+        """Each of these texts resolved, also without its scheme, its `~` and its percent signs. Raises `TooManyParts`.
+
+        `texts` maps each to the caller's own text.
+        """
         if len(texts) > MOST_TEXTS:
             raise TooManyParts
-        spelt = dict.fromkeys(one for text in texts for one in self._spellings(text))
-        found = (self.resolved(text) for text in spelt)
-        return [forms for forms in found if forms is not None]
+        spelt: dict[str, str] = {}
+        for text, written in texts.items():
+            for one in _spellings(text):
+                spelt.setdefault(one, written)
+        found = ((self.resolved(one), written) for one, written in spelt.items())
+        return [Forms(written, forms.lexical, forms.real) for forms, written in found if forms is not None]
 
     def _meant(self, word: str) -> list[str]:
         """The files a shell would put in the place of a word such as `.e*`; only its last part is looked at."""
@@ -229,22 +257,6 @@ class Whereabouts:
         except OSError:
             return []
         return [f"{where.real}/{name}" for name in names if last.startswith(".") or not name.startswith(".")]
-
-    def _spellings(self, text: str) -> Iterator[str]:
-        yield text
-        plain = text
-        if text[:5].casefold() == "file:":
-            try:
-                plain = urlsplit(text).path
-            except ValueError:
-                plain = text[5:]
-            yield plain
-        for _ in range(ENCODED):
-            if "%" in plain:
-                plain = unquote(plain)
-                yield plain
-        if plain.startswith("~") or "$" in plain:
-            yield os.path.expandvars(os.path.expanduser(plain))  # noqa: PTH111  # other people's homes as well
 
 
 @frozen
@@ -367,6 +379,42 @@ def fold(text: str) -> str:
 def tidy(path: str) -> str:
     """With `/` between its parts."""
     return path.replace("\\", "/") if os.name == "nt" else path
+
+
+def _parts_of(command: str) -> dict[str, str]:
+    """The parts of a command that may be paths, with and without variables written out, each with the caller's text."""
+    parts: dict[str, str] = {}
+    for written in BETWEEN_WORDS.split(BLANKS.sub(" ", command)):
+        for word in words_in(written):
+            parts |= {part: part for part in (word, *_parts(word))}
+        if (expanded := _expansion(written)) != written:
+            quoted = written.translate(QUOTES)
+            for word in words_in(expanded):
+                for part in (word, *_parts(word)):
+                    parts.setdefault(part, quoted)
+    return parts
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """A text, and what tools may read in it: without its scheme, its percent signs, its `~` and its variables."""
+    yield text
+    plain = text
+    if text[:5].casefold() == "file:":
+        try:
+            plain = urlsplit(text).path
+        except ValueError:
+            plain = text[5:]
+        yield plain
+    for _ in range(ENCODED):
+        if "%" in plain:
+            plain = unquote(plain)
+            yield plain
+    yield _expansion(os.path.expanduser(plain))  # noqa: PTH111  # other people's homes as well
+
+
+def _expansion(text: str) -> str:
+    """A text with the variables of this process written out: for comparing only, because their values may be secret."""
+    return VARIABLE.sub(lambda found: os.environ.get(found[found.lastindex or 0], found[0]), text)
 
 
 def _parts(word: str) -> list[str]:

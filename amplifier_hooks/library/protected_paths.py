@@ -23,7 +23,7 @@ print((await registry.emit("tool:pre", {"tool_name": "Write", "tool_input": give
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -33,9 +33,6 @@ from amplifier_hooks.library.commands import folder_of
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
 from amplifier_hooks.result import CONTINUE, HookResult
-
-if TYPE_CHECKING:
-    from amplifier_hooks.paths import Forms
 
 __all__ = ["ProtectedPaths", "ProtectedPathsSettings"]
 
@@ -101,21 +98,12 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
             return str(unknown)
         except TimeoutError:
             return "the search for protected files took too long"
-        return None if caught is None else f"{_said(caught)} is protected ({self._pattern_of(caught, where)})"
+        return None if caught is None else f"{_shown(caught.text)} is protected ({caught.pattern.spec!r})"
 
     def _lost(self, where: Whereabouts) -> str | None:
         """A path, in an argument for paths, that comes to nothing."""
         texts = (text for value in where.named(PATH_NAMES).values() for text in texts_of(value))
         return next((text for text in texts if text and where.resolved(text) is None), None)
-
-    def _pattern_of(self, caught: Forms, where: Whereabouts) -> str:
-        only = Whereabouts({"path": caught.text}, where.folder)
-        return next((repr(one.spec) for one in self._patterns if only.caught((one,))), "by its place")
-
-
-def _said(forms: Forms) -> str:
-    shown = _shown(forms.text)
-    return shown if forms.real == forms.lexical else f"{shown}, which leads to {_shown(forms.real)},"
 
 
 def _shown(text: str) -> str:

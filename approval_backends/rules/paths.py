@@ -18,7 +18,7 @@ from amplifier_hooks.paths import PATH_NAMES, TIME_LIMIT, TooManyParts, UnknownF
 from approval_backends.rules.subject import Finding
 
 if TYPE_CHECKING:
-    from amplifier_hooks.paths import Forms, PathPattern
+    from amplifier_hooks.paths import PathPattern
     from approval_backends.rules.subject import Subject
 
 __all__ = ["Paths"]
@@ -80,9 +80,4 @@ class Paths:
             return Finding(met=None, why=str(unknown))
         if caught is None:
             return Finding(met=False, why=f"no path in it is {self.spec}")
-        return Finding(met=True, why=f"{_said(caught)} is {self.spec}")
-
-
-def _said(forms: Forms) -> str:
-    shown = repr(forms.text[:80])
-    return shown if forms.real == forms.lexical else f"{shown}, which leads to {forms.real[:200]!r},"
+        return Finding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
