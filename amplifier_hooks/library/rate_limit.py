@@ -44,7 +44,7 @@ TOOLS_APART: Final = 256
 class RateLimitSettings(HookSettings):
     """How many calls, in how much time."""
 
-    calls: int = Field(default=60, ge=1, le=100_000, description="how many calls may begin within the window")
+    calls: int = Field(default=600, ge=1, le=100_000, description="how many calls may begin within the window")
     seconds: float = Field(default=60, gt=0, allow_inf_nan=False, description="the length of the window, which slides")
     per: Literal["session", "tool"] = Field(
         default="session", description="what is counted: a session, or each of its tools"

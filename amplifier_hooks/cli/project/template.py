@@ -25,9 +25,10 @@ library:
   # Keys and passwords are taken out of prompts, of what tools are given and of what they return.
   redact_secrets: {}
 
-  # At most so many tool calls begin within so many seconds.
+  # Stops a loop that runs away: at most so many tool calls of a session begin within so many seconds. The busiest
+  # minute in transcripts of real agents (18,203 calls) had 128 calls, those of subagents in parallel included.
   rate_limit:
-    calls: 60
+    calls: 600
     seconds: 60
 
   # The linter reads what was written, and the agent mends its findings in the same turn. Fails open.

@@ -12,12 +12,14 @@ import pexpect
 import pytest
 from typer.testing import CliRunner
 
+from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli import app
 from amplifier_hooks.cli.hooks import hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.reading import content_digest
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.errors import HookError, HookRefused
+from amplifier_hooks.library.rate_limit import RateLimit, RateLimitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +78,17 @@ def test_init(folder: Path) -> None:
     assert {entry.name for entry in load_files(folder / FILE).library} >= {"protected_paths", "redact_secrets"}
     assert called("validate").exit_code == 0
     assert hooks_of_folder(folder, lambda path, found: False).registry.hooks()
+
+
+@pytest.mark.rule("LIB-6")
+async def test_init_lets_agents_work(folder: Path) -> None:
+    """The rate limit that init writes lets 200 calls of one session in 10 seconds pass."""
+    called("init", "--no-input")
+    [config] = [one.config for one in load_files(folder / FILE).library if one.name == "rate_limit"]
+    registry, times = HookRegistry(), (call * 0.05 for call in range(200))
+    RateLimit(RateLimitSettings.model_validate(config), now=lambda: next(times)).register(registry)
+    for _ in range(200):
+        assert (await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {}})).action == "continue"
 
 
 @pytest.mark.rule("CLI-7")

@@ -37,6 +37,16 @@ async def test_the_window_slides() -> None:
     assert await actions(registry, "Read", "Read") == ["continue", "deny"]
 
 
+async def test_usual_limit() -> None:
+    """Without settings 200 calls of one session in 10 seconds pass, and a loop that runs away is stopped."""
+    clock, registry = Seconds(), HookRegistry()
+    RateLimit(now=clock).register(registry)
+    for call in range(600):
+        clock.now = 1_000 + call * 0.05
+        assert await actions(registry, "Task" if call % 9 else "Read") == ["continue"]
+    assert await actions(registry, "Read") == ["deny"]
+
+
 async def test_each_tool_for_itself() -> None:
     """Tools can be counted apart, and only some of them; made-up names beyond a limit share one count."""
     registry = HookRegistry()
