@@ -11,19 +11,37 @@ from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.errors import InputNotFreezable, InvalidResult
 from amplifier_hooks.escape import clip, visible
 from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD, LONGEST_REASON
+from amplifier_hooks.result import HookResult, as_result
 
 if TYPE_CHECKING:
     from amplifier_hooks.runs.life import RunRecord
 
-__all__ = ["StartAnswer", "as_finish_answer", "as_start_answer", "finish_input", "plain_parameters", "start_input"]
+__all__ = [
+    "NOBODY_TO_ASK",
+    "NO_CONTEXT",
+    "StartAnswer",
+    "as_finish_answer",
+    "as_start_answer",
+    "finish_input",
+    "plain_parameters",
+    "start_input",
+]
 
 CONTINUES: Final = frozenset({"action", "parameters"})
-BLOCKS: Final = frozenset({"action", "block_reason"})
+
+NOBODY_TO_ASK: Final = "it asks a question, and before a run there is nobody to answer it"
+NO_CONTEXT: Final = "it injects text, and before a run there is no context for it; change the parameters instead"
+ONLY_PARAMETERS: Final = (
+    "it changes something else than the parameters; return all of them, as modify({'parameters': …})"
+)
+NO_REASON: Final = "it said no and gave no reason"
+IMPOSSIBLE: Final[Mapping[object, str]] = {"ask_user": NOBODY_TO_ASK, "inject_context": NO_CONTEXT}
+"""Answers that a run cannot carry out, and why."""
 
 
 @frozen
 class StartAnswer:
-    """Go on with these parameters; or do not, and why."""
+    """An answer that lets a run start, with new parameters if there are any; or one that blocks it, and why."""
 
     parameters: dict[str, Any] | None = None
     block_reason: str | None = None
@@ -54,25 +72,47 @@ def finish_input(record: RunRecord) -> dict[str, Any]:
 
 
 def as_start_answer(given: object) -> StartAnswer:
-    """What a start hook's answer means. Raises `InvalidResult` for every other shape; nothing is guessed."""
-    if not isinstance(given, Mapping):
+    """Read a start hook's answer: one of the two objects of a blueprint, or a `HookResult`.
+
+    An answer that denies, asks or injects blocks the run, however it is spelt. Raises `InvalidResult` for every other
+    shape; nothing is guessed.
+    """
+    if isinstance(given, Mapping):
+        fields, action = dict(given), given.get("action")
+        if action == "continue":
+            _only(fields, CONTINUES, "continue")
+            if not isinstance(fields.get("parameters"), Mapping):
+                raise InvalidResult("continue without parameters: return them all, changed or not, as one object")
+            return StartAnswer(parameters=plain_parameters(fields["parameters"]))
+        if action != "modify":
+            refusal = _refusal(action, fields.get("block_reason", fields.get("reason")))
+            if refusal is None:
+                raise InvalidResult(f"an answer with action {visible(repr(action))[:60]}: it is 'continue' or 'block'")
+            return StartAnswer(block_reason=refusal)
+    elif not hasattr(given, "action"):
         raise InvalidResult(
             f"an answer that is a {type(given).__name__}: return {{'action': 'continue', 'parameters': …}} "
             "or {'action': 'block', 'block_reason': …}"
         )
-    fields, action = dict(given), given.get("action")
-    if action == "continue":
-        _only(fields, CONTINUES, "continue")
-        if not isinstance(fields.get("parameters"), Mapping):
-            raise InvalidResult("continue without parameters: return them all, changed or not, as one object")
-        return StartAnswer(parameters=plain_parameters(fields["parameters"]))
-    if action == "block":
-        _only(fields, BLOCKS, "block")
-        reason = fields.get("block_reason")
-        if not isinstance(reason, str) or not reason.strip():
-            raise InvalidResult("block without a block_reason: say why, as a text")
-        return StartAnswer(block_reason=clip(reason, LONGEST_REASON))
-    raise InvalidResult(f"an answer with action {visible(repr(action))[:60]}: it is 'continue' or 'block'")
+    return _start_answer(as_result(given))
+
+
+def _start_answer(result: HookResult) -> StartAnswer:
+    """A HookResult as an answer for a run. Raises `InvalidResult` for parameters that JSON cannot hold."""
+    refusal = _refusal(result.action, result.reason) or (NO_CONTEXT if result.injects else None)
+    if refusal is None and result.action == "modify":
+        data = result.data or {}
+        if set(data) == {"parameters"} and isinstance(data["parameters"], Mapping):
+            return StartAnswer(parameters=plain_parameters(data["parameters"]))
+        refusal = ONLY_PARAMETERS
+    return StartAnswer(block_reason=refusal)
+
+
+def _refusal(action: object, reason: object) -> str | None:
+    """The reason for which an answer keeps a run from starting; None where it does not."""
+    if action in ("block", "deny"):
+        return clip(reason, LONGEST_REASON) if isinstance(reason, str) and reason.strip() else NO_REASON
+    return IMPOSSIBLE.get(action) if isinstance(action, str) else None
 
 
 def as_finish_answer(given: object) -> None:

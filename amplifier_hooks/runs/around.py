@@ -20,6 +20,8 @@ from amplifier_hooks.kinds.agent import AgentInputRefused
 from amplifier_hooks.kinds.messages import LONGEST_REASON
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.answers import (
+    NO_CONTEXT,
+    NOBODY_TO_ASK,
     StartAnswer,
     as_finish_answer,
     as_start_answer,
@@ -48,7 +50,6 @@ START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
 SOON: Final = 0.05
 """Seconds after which it is told that a hook is at work; most are done by then."""
-NOBODY_TO_ASK: Final = "it asks a question, and before a run there is nobody to answer it"
 CANONICAL: Final[Mapping[str, str]] = {
     "hook_start": catalogue.HOOK_START,
     "hook_complete": catalogue.HOOK_COMPLETE,
@@ -153,8 +154,8 @@ class Around:
         if outcome.action == "deny":
             reason = clip(outcome.reason or f"{outcome.denied_by or 'a hook'} said no", LONGEST_REASON)
             return parameters, Passed(error=reason, blocked=True, told=told)
-        if outcome.asks:
-            return parameters, Passed(error=NOBODY_TO_ASK, blocked=True, told=told)
+        if outcome.asks or outcome.injections:
+            return parameters, Passed(error=NOBODY_TO_ASK if outcome.asks else NO_CONTEXT, blocked=True, told=told)
         try:
             parameters = plain_parameters(outcome.data["parameters"])
             problem = _unfit(blueprint, parameters)
@@ -190,7 +191,7 @@ class Around:
             return Passed(error=answer.block_reason, blocked=True, told=(what,))
         what = hook_told(self.clock.now(), "hook_complete", *target, duration_ms=took, action="continue")
         await self._show(record, what)
-        return Passed(parameters=answer.parameters, told=(what,))
+        return Passed(parameters=parameters if answer.parameters is None else answer.parameters, told=(what,))
 
     async def _failed(
         self, record: RunRecord, entry: HookEntry, error: str, parameters: dict[str, Any], began: float
@@ -305,6 +306,8 @@ def _answer_told(at: datetime, answer: Answer, target: tuple[HookPoint, str, str
         return hook_told(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
     if answer.action == "ask_user":
         return hook_told(at, "hook_blocked", *target, block_reason=NOBODY_TO_ASK, duration_ms=took)
+    if answer.result.injects:
+        return hook_told(at, "hook_blocked", *target, block_reason=NO_CONTEXT, duration_ms=took)
     return hook_told(at, "hook_complete", *target, duration_ms=took, action="continue")
 
 

@@ -100,11 +100,10 @@ WRONG: list[Any] = [
     {"action": "continue", "parameters": {1: 2}},
     {"action": "continue", "parameters": {"amount": "x"}},
     {"action": "continue", "parameters": {"amount": 1, "more": "x" * 1_100_000}},
-    {"action": "block"},
-    {"action": "block", "block_reason": " "},
-    {"action": "block", "block_reason": 5},
-    {"action": "block", "block_reason": "x", "parameters": {}},
-    HookResult.deny("no"),
+    {"action": "modify"},
+    {"action": "modify", "parameters": {"amount": 2}},
+    HookResult.modify({"parameters": {"amount": "x"}}),
+    HookResult.modify({"parameters": {"amount": object()}}),
 ]
 
 
@@ -132,6 +131,76 @@ async def test_answers_of_every_wrong_shape() -> None:
             assert (record.agent, record.effective, record.ran_with) == ("going-on", {"amount": 1}, None)
             _, event = await here.told(record.id, "hook_")
             assert (event["event_type"], event["on_error_behavior"]) == ("hook_failed", "continue")
+
+
+REFUSALS: list[tuple[Any, str]] = [
+    (HookResult.deny("never on Fridays"), "never on Fridays"),
+    (HookResult.deny(), "it said no and gave no reason"),
+    (HookResult.deny("no", context_injection="text"), "no"),
+    ({"action": "deny", "reason": "no"}, "no"),
+    ({"action": "deny", "reason": 5}, "it said no and gave no reason"),
+    ({"action": "block"}, "it said no and gave no reason"),
+    ({"action": "block", "block_reason": " "}, "it said no and gave no reason"),
+    ({"action": "block", "block_reason": "no", "parameters": {}}, "no"),
+    (HookResult.ask("Really?"), "there is nobody to answer it"),
+    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is nobody to answer it"),
+    (HookResult.inject("Be careful."), "there is no context for it"),
+    (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
+    (HookResult.modify({"parameters": {"amount": 2}}, context_injection="text"), "there is no context for it"),
+    ({"action": "inject_context"}, "there is no context for it"),
+    (HookResult.modify({"amount": 2}), "something else than the parameters"),
+    (HookResult.modify({"parameters": {"amount": 2}, "agent_name": "other"}), "something else than the parameters"),
+    (HookResult.modify({"parameters": None}), "something else than the parameters"),
+]
+
+
+@pytest.mark.rule("RUN-2", "RUN-9", "RUN-12")
+@pytest.mark.parametrize("on_error", ["block", "continue"])
+async def test_answers_that_keep_a_run_from_starting(on_error: str) -> None:
+    """A denial, and an answer that no run can carry out, blocks the run whatever on_error says."""
+    answers: list[Any] = []
+    async with house(agent(start=python_hook(on_error=on_error), parameters_schema=AMOUNT)) as here:
+        here.functions["hook"] = lambda event, data: answers[-1]
+        for answer, words in REFUSALS:
+            answers.append(answer)
+            run = (await here.runs.submit("writer", {"amount": 1})).id
+            assert await here.runs.claim("runner") is None, answer
+            record = await here.until(run)
+            assert (record.status, record.blocked, record.handed) == ("failed", True, 0), answer
+            assert words in str(record.error)
+            _, blocked = await here.told(run, "hook_")
+            assert (blocked["event_type"], blocked["block_reason"]) == ("hook_blocked", record.error)
+
+
+@pytest.mark.rule("RUN-2")
+@pytest.mark.parametrize(
+    ("answer", "amount"),
+    [
+        (HookResult.proceed(), 1),
+        (HookResult.proceed(user_message="looks good"), 1),
+        (HookResult.modify({"parameters": {"amount": 2}}), 2),
+        ({"action": "modify", "data": {"parameters": {"amount": 2}}}, 2),
+    ],
+)
+async def test_hook_results_that_let_a_run_start(answer: Any, amount: int) -> None:
+    """A HookResult that goes on starts the run with the parameters as they are, or as it has changed them."""
+    async with house(agent(start=python_hook(), parameters_schema=AMOUNT)) as here:
+        here.functions["hook"] = answering(answer)
+        await here.runs.submit("writer", {"amount": 1})
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert record.effective == {"amount": amount}
+        assert [event["event_type"] for event in await here.told(record.id, "hook_")] == ["hook_start", "hook_complete"]
+
+
+@pytest.mark.rule("RUN-2", "RUN-9")
+async def test_an_agent_that_denies() -> None:
+    """The object that a hook's agent answers denies in the words of a HookResult, too."""
+    async with house(agent(start=agent_hook(on_error="continue")), agent("validator")) as here:
+        run = (await here.runs.submit("writer", {})).id
+        await here.work(validator=answering({"action": "deny", "reason": "no budget"}))
+        record = await here.until(run)
+        assert (record.status, record.error, record.blocked) == ("failed", "no budget", True)
 
 
 async def raises(event: str, data: Mapping[str, Any]) -> None:
@@ -407,19 +476,28 @@ async def test_a_registry_hook_that_denies() -> None:
 
 
 @pytest.mark.rule("RUN-14")
-async def test_a_registry_hook_that_asks() -> None:
-    """Before a run there is nobody to ask: a question blocks it, as a denial does."""
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (HookResult.ask("Run this?", default="allow"), "there is nobody to answer it"),
+        (HookResult.inject("Be careful."), "there is no context for it"),
+        (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
+    ],
+)
+async def test_a_registry_hook_that_asks_or_injects(answer: HookResult, words: str) -> None:
+    """Before a run there is neither a person to ask nor a context: a question or a text blocks it, as a denial does."""
     registry = HookRegistry()
 
     @registry.gate("run:start", name="careful")
     def careful(event: str, data: Any) -> HookResult:
-        return HookResult.ask("Run this?", default="allow")
+        return answer
 
     async with house(agent(), registry=registry) as here:
         run = (await here.runs.submit("writer", {})).id
         assert await here.runs.claim("runner") is None
         record = await here.until(run)
         assert (record.status, record.blocked, record.handed) == ("failed", True, 0)
+        assert words in str(record.error)
         assert [event["event_type"] for event in await here.told(run, "hook_")] == ["hook_start", "hook_blocked"]
 
 
