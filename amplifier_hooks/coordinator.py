@@ -661,6 +661,8 @@ def wait_within(seconds: float | None) -> float | None:
 
 def checked_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
     """The schemas of tools, each read once. Raises `InvalidRegistration` for one that is broken or could do harm."""
+    if not given:
+        return {}
     from amplifier_hooks.schema import Schema, SchemaError
 
     schemas = {}

@@ -15,6 +15,7 @@ import asyncio
 import json
 import random
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
@@ -283,6 +284,7 @@ class ApprovalsClient:
 
     async def _once(self) -> None:
         """One connection, from its first word to its last. Raises `Lost` at its end, and `TokenRefused`."""
+        await asyncio.to_thread(import_module, "websockets.asyncio.client")
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 

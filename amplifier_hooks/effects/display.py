@@ -8,7 +8,6 @@ that was given none) and a `CollectingDisplay`. `transcript` is what hooks print
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import TextIO
 
-    from rich.console import Console
     from rich.text import Text
 
     from amplifier_hooks.ports import DisplaySystem
@@ -122,11 +120,13 @@ class TerminalDisplay:
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file
+        from rich.console import Console  # most sessions have another screen, and a message is too late to load it
+
+        self._console = Console(file=file, stderr=True, markup=False, emoji=False, highlight=False)
 
     def show_message(self, message: str, level: Level, source: str) -> None:
         """Write the message, all of it in one piece."""
-        from rich.text import Text
+        from rich.text import Text  # the console has loaded it
 
         console, look = self._console, LOOKS[level]
         utf = console.encoding.lower().startswith("utf")
@@ -145,12 +145,6 @@ class TerminalDisplay:
         if self._console.is_terminal:
             return list(text.wrap(self._console, max(self._console.width - MARGIN, 2), overflow="fold"))
         return list(text.split("\n", allow_blank=True))
-
-    @cached_property
-    def _console(self) -> Console:
-        from rich.console import Console  # most sessions have another screen
-
-        return Console(file=self._file, stderr=True, markup=False, emoji=False, highlight=False)
 
 
 @frozen

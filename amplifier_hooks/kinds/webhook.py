@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -51,6 +53,9 @@ OURS: Final = ("host", "content-", "transfer-", "accept", "connection", "webhook
 """How headers begin that a definition cannot set."""
 
 JSON: Final = "application/json"
+
+WITH_A_REQUEST: Final = ("anyio.lowlevel", "anyio._backends._asyncio")
+"""Modules that httpx2 imports on the event loop, with the first request, unless they are there."""
 
 
 def _checked_headers(given: Mapping[str, str]) -> dict[str, str]:
@@ -168,7 +173,8 @@ class WebhookHook:
         raise AssertionError("unreachable")
 
     async def _once(self, request_id: str, body: bytes, tenant: str) -> bytes:
-        import httpx2
+        trusted = await _resolver(tenant).run(_trusted)
+        import httpx2  # in that thread, the first time
 
         host, scheme = self.parts.hostname or "", self.parts.scheme
         port = self.parts.port or (443 if scheme == "https" else 80)
@@ -185,7 +191,7 @@ class WebhookHook:
                     trust_env=False,
                     follow_redirects=False,
                     timeout=None,
-                    verify=self.verify or _trusted(),  # the chain's deadline holds for all of it
+                    verify=self.verify or trusted,  # the chain's deadline holds for all of it
                 ) as client,
                 client.stream(
                     self.method, target, content=body, headers=headers, extensions={"sni_hostname": host}
@@ -252,9 +258,15 @@ def _webhook(secret: str) -> Any:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """What the operating system trusts; read once, because that takes longer than a request."""
+    """The certificates that the operating system trusts, read once, together with all that a request imports.
+
+    It belongs into a thread: the first time takes longer than other hooks may wait.
+    """
     import httpx2
 
+    for name in WITH_A_REQUEST:
+        with suppress(ImportError):
+            import_module(name)
     return httpx2.create_ssl_context(trust_env=False)
 
 

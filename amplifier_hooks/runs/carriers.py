@@ -81,14 +81,14 @@ class Carriers:
         function = self._functions.get(name)
         if function is None:
             try:
-                function = self.find(name)
+                function = await self.threads.run(self.find, name)  # it may import, and others are at work here
             except HookError:
                 raise
             except Exception as problem:
                 raise HookUnavailable(f"{name!r} cannot be loaded: {in_words(problem)}") from problem
             if not callable(function):
                 raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
-            self._functions[name] = function
+            function = self._functions.setdefault(name, function)
         with contained():
             if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
                 return await function(event, given)

@@ -120,9 +120,9 @@ class Runner:
 
     async def __aenter__(self) -> Self:
         """Raises `RunnerUnavailable` for an address or a token nobody could be asked with."""
-        import httpx2
+        await self._threads.run(_usable, self._url, self._headers)
+        import httpx2  # in that thread, the first time
 
-        _usable(self._url, self._headers)
         self._client = self._given or httpx2.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=self._wait + 15
         )

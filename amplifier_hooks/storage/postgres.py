@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
@@ -73,6 +74,7 @@ class PostgresDatabase(Opened):
         Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, and other kinds of `StoreUnavailable`.
         """
         if self._pool is None:
+            await asyncio.to_thread(import_module, "asyncpg")  # long enough to make others late
             import asyncpg
 
             async with translated():

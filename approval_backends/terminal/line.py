@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from approval_backends.terminal.device import terminal_of
@@ -23,6 +25,7 @@ class LinePrompt:
     async def read(self) -> str:
         """The next line. Raises `EOFError` for Ctrl-D, `KeyboardInterrupt` for Ctrl-C. Cancelling it takes it away."""
         if self._session is None:
+            await asyncio.to_thread(import_module, "prompt_toolkit")
             from prompt_toolkit import PromptSession
             from prompt_toolkit.output import ColorDepth
 

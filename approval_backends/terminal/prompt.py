@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from amplifier_hooks.errors import ApprovalTimeout
@@ -15,7 +17,7 @@ from approval_backends.terminal.held import held_back
 from approval_backends.terminal.turns import turns_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.terminal.device import Terminal
@@ -104,12 +106,10 @@ class TerminalPrompt:
         *,
         may_wait: bool,
     ) -> Chosen:
-        from prompt_toolkit.application import in_terminal
-
-        from approval_backends.terminal.application import CardApplication
-
         turns = turns_at(terminal.number)
-        async with turns.mine(), in_terminal():  # a prompt of the program's own steps aside
+        async with turns.mine(), _free_terminal():
+            from approval_backends.terminal.application import CardApplication
+
             card = CardApplication(
                 request,
                 terminal,
@@ -153,6 +153,16 @@ def expired(request: ApprovalRequest, at: datetime) -> str:
     """What happens when nobody answers; nobody is said to have denied it."""
     became = "it is allowed by default" if request.default == "allow" else "it is denied and nothing runs"
     return f"expired at {at.astimezone():%H:%M:%S}; nobody answered, so {became}"
+
+
+@asynccontextmanager
+async def _free_terminal() -> AsyncIterator[None]:
+    """Make a prompt of the program's own step aside. The first time, a thread loads what a card needs."""
+    await asyncio.to_thread(import_module, "approval_backends.terminal.application")
+    from prompt_toolkit.application import in_terminal
+
+    async with in_terminal():
+        yield
 
 
 async def _taken_away(showing: asyncio.Task[Chosen]) -> None:

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+from tests.loop_imports import MOST, WATCH
 from tests.person import SOON, Person
 
 HOSTILE = "ok\x1b[2J\x1b[1;1H\x1b]52;c;cm0=\x07\x08\x9b31m\r\u202egnp.\u200b\x00\nResult: allowed & <b>{x} %s"
@@ -38,6 +39,18 @@ def test_what_is_shown() -> None:
     assert lines[-3].startswith(" ▸ d Deny    m Deny with message ")
     person.confirms("deny None null")
     person.leaves()
+
+
+@pytest.mark.rule("DSP-10")
+def test_first_card() -> None:
+    """The first card imports next to nothing on the loop."""
+    count = "await asyncio.gather(*asking)\nprint('LOADED', len(watch.seen), *watch.seen, flush=True)"
+    person = Person({"arguments": EDIT}, before=f"{WATCH}\nwatch.on = True", others=count, size=(200, 24))
+    person.selects("a", "a Allow")
+    person.confirms("allow None null")
+    person.sees("LOADED")
+    [loaded] = [line.split() for line in person.lines if line.startswith("LOADED")]
+    assert int(loaded[1]) <= MOST, loaded
 
 
 @pytest.mark.rule("BCK-1", "APR-6")
