@@ -11,6 +11,7 @@ import asyncio
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
+from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
 from amplifier_hooks.storage.bells import Bells, Watch
 from amplifier_hooks.storage.errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
@@ -70,10 +71,14 @@ class PostgresDatabase(Opened):
     async def open(self) -> Self:
         """Connect, make or migrate the tables, and listen. Twice is harmless.
 
-        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, and other kinds of `StoreUnavailable`.
+        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, other kinds of `StoreUnavailable`, and
+        `MissingExtra`.
         """
         if self._pool is None:
-            import asyncpg
+            try:
+                import asyncpg
+            except ModuleNotFoundError:
+                raise MissingExtra("PostgreSQL", "postgres") from None
 
             async with translated():
                 self._pool = await asyncpg.create_pool(

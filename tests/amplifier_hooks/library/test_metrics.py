@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
 from amplifier_hooks.library import Metrics
 from amplifier_hooks.library.measures import MEASURES
 from amplifier_hooks.library.metrics import MetricsSettings
@@ -175,7 +175,7 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an extra is missing, the hook cannot be made, and the error names it."""
     for module, extra in (("prometheus_client", "server"), ("opentelemetry", "otel")):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(InvalidHookSettings, match=rf"amplifier-hooks\[{extra}\]"):
+        with pytest.raises(MissingExtra, match=rf"amplifier-hooks\[{extra}\]"):
             Metrics.from_config({"prometheus": extra == "server", "opentelemetry": extra == "otel"})
 
 
