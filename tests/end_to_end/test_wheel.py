@@ -166,6 +166,12 @@ def called(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
 
 
 @pytest.mark.slow
+def test_the_default_install_is_small(installed: Path) -> None:
+    """The wheel and what it requires are at most 45 packages."""
+    assert len(list(installed.parents[1].glob("lib/*/site-packages/*.dist-info"))) in range(2, 46)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments", "extra"), CALLS, ids=lambda value: value or "-")
 def test_without_extras(path: str, arguments: str, extra: str, installed: Path, tmp_path: Path) -> None:
     """A command works without extras, or names the one that it needs and the command that installs it."""

@@ -28,11 +28,12 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 @pytest.fixture
 def collectors() -> tuple[CollectorRegistry, InMemoryMetricReader, Metrics]:
     """Prometheus' registry, OpenTelemetry's reader, and the hook that feeds both."""
-    prometheus = pytest.importorskip("prometheus_client")
-    sdk = pytest.importorskip("opentelemetry.sdk.metrics")
-    export = pytest.importorskip("opentelemetry.sdk.metrics.export")
-    registry, reader = prometheus.CollectorRegistry(), export.InMemoryMetricReader()
-    provider = sdk.MeterProvider([reader], shutdown_on_exit=False)
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from prometheus_client import CollectorRegistry
+
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
     return registry, reader, Metrics(BOTH, prometheus=registry, telemetry=provider)
 
 
