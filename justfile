@@ -29,7 +29,7 @@ format:
 
 # run the examples and compare what they print
 examples:
-    {{ uv }} run --all-extras pytest -m "" tests/test_examples.py
+    {{ uv }} run pytest -m "" tests/test_examples.py
 
 # change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/merge.py
 mutants MODULE *ARGS:

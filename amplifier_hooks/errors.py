@@ -243,8 +243,8 @@ class MissingExtra(HookUnavailable):
         super().__init__(f"{what} needs the extra {extra!r}: pip install 'amplifier-hooks[{extra}]'{either}")
 
     @classmethod
-    def behind(cls, error: ModuleNotFoundError, what: str) -> Self | None:
-        """The missing extra behind a failed import, which keeps `what` from working; None for any other module."""
+    def from_import(cls, error: ModuleNotFoundError, what: str) -> Self | None:
+        """Make the error from a failed import that `what` needs; None where the module comes with no extra."""
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         return None if extra is None else cls(what, extra)
 

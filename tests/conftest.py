@@ -34,7 +34,8 @@ NEEDS: Final = {"agents": "agents", "browser": "chromium", "claude-agent-sdk": "
 """The part that a group or an extra belongs to; other extras belong to every part."""
 MISSING: Final = {module: origin for module, origin in {**EXTRAS, **GROUPS}.items() if find_spec(module) is None}
 """Modules that are not installed, each with its extra or group; looked up before a test pretends."""
-TOLD: Final = re.compile(r"No module named '(\w+)|needs the extra '([\w-]+)'")
+MESSAGE: Final = re.compile(r"No module named '(\w+)|needs the extra '([\w-]+)'")
+"""The module that a failed import names, or the extra that our own error names."""
 
 
 def required() -> frozenset[str]:
@@ -51,13 +52,13 @@ def require(part: str, reason: str) -> NoReturn:
     _skip(reason, part in required())
 
 
-def require_told(text: str) -> None:
+def require_installed(text: str) -> None:
     """Skip or fail as `require` does if `text` says that something is not installed, and an extra or group brings it.
 
     `text` is an error, or the output of a program. Where AMPLIFIER_REQUIRE names any part, every extra must be there.
     """
-    told = TOLD.search(text)
-    origin = told and (MISSING.get(told[1]) or told[2])
+    message = MESSAGE.search(text)
+    origin = message and (MISSING.get(message[1]) or message[2])
     if origin in MISSING.values():
         kind = "group" if origin in GROUPS.values() else "extra"
         needed = {NEEDS[origin]} if origin in NEEDS else PARTS
@@ -78,7 +79,7 @@ class TestFile(pytest.Module):
         try:
             return super().collect()
         except (self.CollectError, MissingExtra) as error:
-            require_told(str(error))
+            require_installed(str(error))
             raise
 
 
@@ -90,20 +91,20 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None]:
     """Skip a test whose fixtures import what is not installed."""
-    yield from _imported()
+    yield from _skip_failed_imports()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None]:
     """Skip a test that imports what is not installed."""
-    yield from _imported()
+    yield from _skip_failed_imports()
 
 
-def _imported() -> Generator[None]:
+def _skip_failed_imports() -> Generator[None]:
     try:
         yield
     except (ModuleNotFoundError, HookUnavailable) as error:
-        require_told(str(error))
+        require_installed(str(error))
         raise
 
 

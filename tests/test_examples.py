@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 from amplifier_hooks.runs.agents import load_agents
-from tests.conftest import require_told
+from tests.conftest import require_installed
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -51,7 +51,7 @@ def plays(example: Path, folder: Path, **environment: str) -> None:
         capture_output=True,
         text=True,
     )
-    require_told(run.stderr)
+    require_installed(run.stderr)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == promised(example)
 

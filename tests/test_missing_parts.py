@@ -30,7 +30,7 @@ CALLS = "tests/amplifier_hooks/library/test_ready.py::test_entry_points"
 """A test that calls for an extra."""
 
 
-def without_extras(*arguments: str, required: str = "") -> tuple[int, str]:
+def run_without_extras(*arguments: str, required: str = "") -> tuple[int, str]:
     """Run pytest where no extra is installed; return its exit status and output."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS, *arguments],
@@ -47,7 +47,7 @@ def without_extras(*arguments: str, required: str = "") -> tuple[int, str]:
 @pytest.mark.slow
 def test_collection_without_extras() -> None:
     """Every test can be collected where no extra is installed."""
-    status, output = without_extras("-q", "--collect-only", "-m", "")
+    status, output = run_without_extras("-q", "--collect-only", "-m", "")
     assert status == 0, output[-2_000:]
     assert "server is not installed: uv sync --extra server" in output
 
@@ -56,9 +56,9 @@ def test_collection_without_extras() -> None:
 @pytest.mark.parametrize("test", [IMPORTS, CALLS])
 def test_skipped_or_failed(test: str) -> None:
     """A test that needs a missing extra is skipped with the remedy; where any part is required, it fails."""
-    status, output = without_extras(test)
+    status, output = run_without_extras(test)
     assert (status, " 1 skipped in" in output) == (0 if test == CALLS else 5, True), output
     assert "server is not installed: uv sync --extra server" in output
-    status, output = without_extras(test, required="chromium")
+    status, output = run_without_extras(test, required="chromium")
     assert status in (1, 2)
     assert "AMPLIFIER_REQUIRE is chromium, but server is not installed" in output

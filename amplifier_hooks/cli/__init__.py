@@ -155,7 +155,7 @@ def main() -> None:
         try:
             app(prog_name="amplifier-hooks")
         except ModuleNotFoundError as problem:
-            raise MissingExtra.behind(problem, "this command") or problem from None
+            raise MissingExtra.from_import(problem, "this command") or problem from None
         finally:
             sys.stdout.flush()
     except (OSError, MissingExtra) as problem:  # a full disk, another's folder, an extra: no traceback mends that

@@ -85,7 +85,7 @@ class Metrics(ReadyMade[MetricsSettings]):
         return (Point(event="*", call=self.watch, intent="observe", priority=PRIORITY),)
 
     def text(self) -> str:
-        """What Prometheus would read: its text format. Raises `MissingExtra` without its client."""
+        """The numbers in the text format of Prometheus. Raises `MissingExtra` without its client."""
         client = _client()
         return str(client.generate_latest(self._registry(client)).decode("utf-8"))
 

@@ -163,5 +163,5 @@ def test_the_tree_shows_every_error() -> None:
 )
 def test_extra_behind_an_import(module: str | None, extra: str | None) -> None:
     """A failed import is traced to the extra that its module comes with, if it comes with one."""
-    missing = MissingExtra.behind(ModuleNotFoundError(name=module), "it")
+    missing = MissingExtra.from_import(ModuleNotFoundError(name=module), "it")
     assert (missing and missing.extra) == extra

@@ -102,7 +102,7 @@ def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[
         yield from commands(one, (*path, name))
 
 
-def on_a_server() -> Iterator[tuple[str, str]]:
+def server_calls() -> Iterator[tuple[str, str]]:
     """The last call of each command that takes a store, with a store on a database server."""
     last = {path: arguments for path, arguments, _ in CALLS}
     for path, command in commands():
@@ -136,8 +136,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "env" / "bin" / "amplifier-hooks"
 
 
-def called(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
-    """Exit status, output and messages of a call in an empty home. A server is stopped once it serves."""
+def call(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
+    """Call the command in an empty home, and stop a server once it serves; return exit status, output and messages."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "blueprints").mkdir()
@@ -175,7 +175,7 @@ def test_the_default_install_is_small(installed: Path) -> None:
 @pytest.mark.parametrize(("path", "arguments", "extra"), CALLS, ids=lambda value: value or "-")
 def test_without_extras(path: str, arguments: str, extra: str, installed: Path, tmp_path: Path) -> None:
     """A command works without extras, or names the one that it needs and the command that installs it."""
-    status, output, messages = called(installed, f"{path} {arguments}", tmp_path)
+    status, output, messages = call(installed, f"{path} {arguments}", tmp_path)
     assert "Traceback" not in output + messages
     if extra:
         assert status in (1, 2)
@@ -186,10 +186,10 @@ def test_without_extras(path: str, arguments: str, extra: str, installed: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "arguments"), list(on_a_server()))
+@pytest.mark.parametrize(("path", "arguments"), list(server_calls()))
 def test_database_server_without_extras(path: str, arguments: str, installed: Path, tmp_path: Path) -> None:
     """A command that is given a store on a database server names an extra that it needs for that."""
-    status, output, messages = called(installed, f"{path} {arguments}", tmp_path)
+    status, output, messages = call(installed, f"{path} {arguments}", tmp_path)
     assert status in (1, 2)
     assert "Traceback" not in output + messages
     assert MISSING.search(output + messages)
