@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from typer.main import get_command
 
 from amplifier_hooks.cli import app
+from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +32,7 @@ FILES: Final = {
     "metrics.yaml": "version: 1\nlibrary:\n  metrics: {}\n",
     "telemetry.yaml": "version: 1\nlibrary:\n  metrics: {prometheus: false, opentelemetry: true}\n",
     "shell.yaml": "version: 1\nlibrary:\n  side_effects: {}\n",
-    "rules.yaml": "version: 1\nrules:\n- {id: reads, effect: allow, tool: Read}\n",
+    "rules.yaml": "version: 1\nrules:\n- {id: reads, effect: allow, tool: Read, hooks: '*'}\n",
     "settings.json": "{}",
     "record.jsonl": "",
     "functions.py": "AGENTS = {}\n",
@@ -38,7 +40,7 @@ FILES: Final = {
 """The files of the folder in which every command is called."""
 CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("demo", "--no-input --fast", ""),
-    ("init", "", ""),
+    ("init", "--force", ""),
     ("validate", "", ""),
     ("validate", "metrics.yaml", "server"),
     ("validate", "telemetry.yaml", "otel"),
@@ -47,8 +49,8 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("list", "shell.yaml", "shell"),
     ("test", "tool:pre --tool Bash --run", ""),
     ("test", "tool:pre --tool Bash --run --hooks metrics.yaml", "server"),
-    ("chat", "--hooks amplifier-hooks.yaml --prompt hello", ""),
     ("chat", "--hooks shell.yaml --prompt hello", "shell"),
+    ("chat", "--hooks amplifier-hooks.yaml --prompt hello", ""),
     ("doctor", "", ""),
     ("ledger", "", ""),
     ("import", "claude-code settings.json", ""),
@@ -136,12 +138,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "env" / "bin" / "amplifier-hooks"
 
 
+async def make_store(path: Path) -> None:
+    """Make a store of approvals with nothing in it."""
+    async with SqliteStore(path):
+        pass
+
+
 def call(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
-    """Call the command in an empty home, and stop a server once it serves; return exit status, output and messages."""
+    """Call the command in a fresh home, and stop a server once it serves; return exit status, output and messages."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "blueprints").mkdir()
-    (folder / "home").mkdir()
+    state = folder / "home" / ".local" / "state" / "amplifier-hooks"
+    state.mkdir(mode=0o700, parents=True)
+    asyncio.run(make_store(state / "approvals.db"))
     environment = {"HOME": str(folder / "home"), "PATH": os.defpath, "AMPLIFIER_HOOKS_TOKEN": "x"}
     with (folder / "out").open("w+", encoding="utf-8") as output:
         running = subprocess.Popen(
