@@ -20,7 +20,7 @@ test *ARGS:
 
 # every test, with coverage; a missing server, browser or agent program is skipped with its reason
 all:
-    {{ uv }} run --all-extras --group agents --group browser pytest --cov
+    {{ uv }} run --all-extras --group agents --group browser pytest -m "" --cov
 
 # format, and fix what ruff can fix
 format:
@@ -29,7 +29,7 @@ format:
 
 # run the examples and compare what they print
 examples:
-    {{ uv }} run pytest tests/test_examples.py
+    {{ uv }} run pytest -m "" tests/test_examples.py
 
 # change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/merge.py
 mutants MODULE *ARGS:
@@ -37,7 +37,7 @@ mutants MODULE *ARGS:
 
 # make the pictures of the terminal in docs/images anew
 pictures:
-    AMPLIFIER_PICTURES=write {{ uv }} run pytest tests/end_to_end/test_terminal_pictures.py
+    AMPLIFIER_PICTURES=write {{ uv }} run pytest -m "" tests/end_to_end/test_terminal_pictures.py
 
 # list the benchmarks, or run one: just bench dispatch
 bench *ARGS:

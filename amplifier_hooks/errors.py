@@ -16,7 +16,8 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── TooManyHooks                  the limit of hooks for one event is reached
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
-│   └── EndpointForbidden             a webhook's name stands for an address that may not be reached
+│   ├── EndpointForbidden             a webhook's name stands for an address that may not be reached
+│   └── MissingExtra                  an extra of this package is not installed; its sentence has the command
 ├── SettingsError                     another program's settings file that cannot be read; mend the file
 ├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
@@ -33,7 +34,10 @@ Each carries the facts as fields and builds its sentence from them: what happene
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "ApprovalMismatch",
@@ -55,6 +59,7 @@ __all__ = [
     "InvalidPayload",
     "InvalidRegistration",
     "InvalidResult",
+    "MissingExtra",
     "OperationRanTwice",
     "PrivilegeRequired",
     "SettingsError",
@@ -62,6 +67,26 @@ __all__ = [
     "UnknownEvent",
     "UnknownTool",
 ]
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "agent_hooks": "agent-hooks",
+    "agents": "openai-agents",
+    "asyncpg": "postgres",
+    "claude_agent_sdk": "claude-agent-sdk",
+    "ctok": "claude",
+    "fastapi": "server",
+    "langchain": "langchain",
+    "langchain_core": "langchain",
+    "langgraph": "langchain",
+    "opentelemetry": "otel",
+    "prometheus_client": "server",
+    "pydantic_ai": "pydantic-ai",
+    "starlette": "server",
+    "tree_sitter": "shell",
+    "tree_sitter_bash": "shell",
+    "uvicorn": "server",
+}
+"""Modules that come with an extra only, each with its extra."""
 
 
 class HookError(Exception):
@@ -206,6 +231,22 @@ class EndpointForbidden(HookUnavailable):
             f"endpoint_forbidden: {host!r} stands for {address}, which is not public; an operator allows networks "
             "with Reach(networks=[…])"
         )
+
+
+class MissingExtra(HookUnavailable):
+    """Something needs an extra that is not installed. `extra` names it, and the sentence has the command."""
+
+    def __init__(self, what: str, extra: str, otherwise: str = "") -> None:
+        self.what = what
+        self.extra = extra
+        either = f"; or {otherwise}" if otherwise else ""
+        super().__init__(f"{what} needs the extra {extra!r}: pip install 'amplifier-hooks[{extra}]'{either}")
+
+    @classmethod
+    def from_import(cls, error: ModuleNotFoundError, what: str) -> Self | None:
+        """Make the error from a failed import that `what` needs; None where the module comes with no extra."""
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        return None if extra is None else cls(what, extra)
 
 
 class HookAbortError(HookError):

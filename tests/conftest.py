@@ -1,18 +1,41 @@
-"""What all tests share: Hypothesis profiles, and what happens where a part of the world is missing."""
+"""All tests share this: Hypothesis profiles, and one way to skip a test whose part of the world is missing."""
+
+from __future__ import annotations
 
 import os
+import re
 import signal
-from typing import NoReturn
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
 from hypothesis import settings
+
+from amplifier_hooks.errors import EXTRAS, HookUnavailable, MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from pathlib import Path
 
 # No deadline: a slow machine is not a wrong program. In CI the examples are the same on every run, and more.
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=300, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-PARTS = frozenset({"agents", "chromium", "postgres"})
+PARTS: Final = frozenset({"agents", "chromium", "postgres"})
+GROUPS: Final = {
+    "acp": "agents",
+    "agent_framework": "agents",
+    "axe_playwright_python": "browser",
+    "playwright": "browser",
+}
+"""Modules that come with a dependency group only, each with its group."""
+NEEDS: Final = {"agents": "agents", "browser": "chromium", "claude-agent-sdk": "agents", "postgres": "postgres"}
+"""The part that a group or an extra belongs to; other extras belong to every part."""
+MISSING: Final = {module: origin for module, origin in {**EXTRAS, **GROUPS}.items() if find_spec(module) is None}
+"""Modules that are not installed, each with its extra or group; looked up before a test pretends."""
+MESSAGE: Final = re.compile(r"No module named '(\w+)|needs the extra '([\w-]+)'")
+"""The module that a failed import names, or the extra that our own error names."""
 
 
 def required() -> frozenset[str]:
@@ -26,9 +49,63 @@ def require(part: str, reason: str) -> NoReturn:
     Works inside a test, a fixture, and at the top of a test file.
     """
     assert part in PARTS, f"unknown part {part!r}"
-    if part in required():
-        pytest.fail(f"AMPLIFIER_REQUIRE names {part}, but {reason}", pytrace=False)
+    _skip(reason, part in required())
+
+
+def require_installed(text: str) -> None:
+    """Skip or fail as `require` does if `text` says that something is not installed, and an extra or group brings it.
+
+    `text` is an error, or the output of a program. Where AMPLIFIER_REQUIRE names any part, every extra must be there.
+    """
+    message = MESSAGE.search(text)
+    origin = message and (MISSING.get(message[1]) or message[2])
+    if origin in MISSING.values():
+        kind = "group" if origin in GROUPS.values() else "extra"
+        needed = {NEEDS[origin]} if origin in NEEDS else PARTS
+        _skip(f"{origin} is not installed: uv sync --{kind} {origin}", not needed.isdisjoint(required()))
+
+
+def _skip(reason: str, must: bool) -> NoReturn:
+    if must:
+        pytest.fail(f"AMPLIFIER_REQUIRE is {os.environ['AMPLIFIER_REQUIRE']}, but {reason}", pytrace=False)
     pytest.skip(reason, allow_module_level=True)
+
+
+class TestFile(pytest.Module):
+    """A test file that is skipped, and breaks no collection, where it imports what is not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Import the file and find its tests."""
+        try:
+            return super().collect()
+        except (self.CollectError, MissingExtra) as error:
+            require_installed(str(error))
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Collect test files as `TestFile`."""
+    return TestFile.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    """Skip a test whose fixtures import what is not installed."""
+    yield from _skip_failed_imports()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Skip a test that imports what is not installed."""
+    yield from _skip_failed_imports()
+
+
+def _skip_failed_imports() -> Generator[None]:
+    try:
+        yield
+    except (ModuleNotFoundError, HookUnavailable) as error:
+        require_installed(str(error))
+        raise
 
 
 def pytest_configure() -> None:

@@ -50,7 +50,8 @@ async def turns(count: int) -> None:
 
 async def server() -> str:
     """The DSN of a PostgreSQL server that answers; skips, or fails where one is required."""
-    asyncpg = pytest.importorskip("asyncpg")
+    import asyncpg
+
     try:
         connection = await asyncpg.connect(DSN, timeout=5)
     except (OSError, asyncpg.PostgresError) as problem:

@@ -4,7 +4,8 @@
   `<!-- no-run: reason -->` on the line before a block leaves it out.
 - ```` ```output ```` after them is what they printed since the last such block.
 - ```` ```sh ```` blocks name commands and options of `amplifier-hooks` that exist, and run: each command exits 0, or 1
-  where its comment says so. What cannot be run here has the same `no-run` line before it.
+  where its comment says so. What cannot be run here has the same `no-run` line before it; what installs has
+  `<!-- typed-in-ci: reason -->`, and `.ci/run` types it in a clone.
 - ```` ```yaml ```` and ```` ```json ```` blocks can be read; files of hooks, of rules and blueprints are right.
 - `<!-- file: name -->` before a block: the commands after it find it there. With `under a line`, it takes that line's
   place in the file.
@@ -41,7 +42,7 @@ DOCUMENTS = [
 FENCE = re.compile(r"(`{3,})(\w*)")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 NAMED = re.compile(r"<!-- file: (\S+?)(?:, under (\S+))? -->")
-NO_RUN = ("<!-- no-run:", "<!-- test-command -->")
+NO_RUN = ("<!-- no-run:", "<!-- typed-in-ci:")
 
 
 class Block(NamedTuple):

@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 from amplifier_hooks.runs.agents import load_agents
-from tests.conftest import require
+from tests.conftest import require_installed
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -52,9 +51,7 @@ def plays(example: Path, folder: Path, **environment: str) -> None:
         capture_output=True,
         text=True,
     )
-    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", run.stderr)
-    if missing and missing[1] not in ("amplifier_hooks", "approval_backends"):
-        pytest.skip(f"{missing[1]} is not installed: uv sync --all-extras")
+    require_installed(run.stderr)
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == promised(example)
 
@@ -87,12 +84,8 @@ async def test_adoption(example: Path, tmp_path: Path) -> None:
     if example.stem != "with_claude_agent_sdk":
         plays(example, tmp_path)
         return
-    try:
-        import claude_agent_sdk  # noqa: F401
+    from tests.scripted_models import Say, Use, serving
 
-        from tests.scripted_models import Say, Use, serving
-    except ImportError as missing:
-        require("agents", f"{missing.name} is not installed: uv sync --all-extras")
     script = [Use("mcp__files__write_file", {"path": path}) for path in ("notes.txt", "production.cfg")]
     async with serving(*script, Say("I wrote the notes, and left production alone.")) as model:
         variables = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "x", "HOME": str(tmp_path)}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import amplifier_hooks
+from amplifier_hooks.errors import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -95,6 +96,12 @@ def test_quick_import() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert set(run.stdout.split()).isdisjoint(UNHURRIED)
+
+
+@pytest.mark.rule("PKG-1")
+def test_every_extra_is_known() -> None:
+    """The modules that come with an extra name every extra that there is, and no other."""
+    assert set(EXTRAS.values()) == PYPROJECT["project"]["optional-dependencies"].keys() - {"all"}
 
 
 def test_no_machine_in_files() -> None:

@@ -50,6 +50,7 @@ from amplifier_hooks.cli import (
     streams,
     token,
 )
+from amplifier_hooks.errors import MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,8 +154,10 @@ def main() -> None:
     try:
         try:
             app(prog_name="amplifier-hooks")
+        except ModuleNotFoundError as problem:
+            raise MissingExtra.from_import(problem, "this command") or problem from None
         finally:
             sys.stdout.flush()
-    except OSError as problem:  # a disk that is full, a folder that is another's: no traceback mends that
+    except (OSError, MissingExtra) as problem:  # a full disk, another's folder, an extra: no traceback mends that
         streams.last_word(problem)
         sys.exit(1)

@@ -35,8 +35,8 @@ def _nothing(mode: str) -> TextIOWrapper:
     return TextIOWrapper(Path(os.devnull).open(f"{mode}b"), encoding="utf-8")
 
 
-def last_word(problem: OSError) -> None:
-    """Say what the system did not let happen, if that can still be said."""
+def last_word(problem: Exception) -> None:
+    """Print why the command could not go on, if standard error still takes it."""
     from amplifier_hooks.escape import for_terminal
 
     with suppress(OSError):

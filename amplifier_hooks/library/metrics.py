@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
 from amplifier_hooks.library.measures import MEASURES, Happened
 from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
 
@@ -57,7 +57,7 @@ class MetricsSettings(HookSettings):
 class Metrics(ReadyMade[MetricsSettings]):
     """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry.
 
-    Raises `InvalidHookSettings` when a library is missing that the settings ask for.
+    Raises `MissingExtra` when a library is missing that the settings ask for.
     """
 
     name = "metrics"
@@ -85,7 +85,7 @@ class Metrics(ReadyMade[MetricsSettings]):
         return (Point(event="*", call=self.watch, intent="observe", priority=PRIORITY),)
 
     def text(self) -> str:
-        """What Prometheus would read: its text format. Raises `InvalidHookSettings` without its client."""
+        """The numbers in the text format of Prometheus. Raises `MissingExtra` without its client."""
         client = _client()
         return str(client.generate_latest(self._registry(client)).decode("utf-8"))
 
@@ -124,9 +124,7 @@ def _client() -> Any:
     try:
         import prometheus_client
     except ModuleNotFoundError:
-        raise InvalidHookSettings(
-            "metrics", ("Prometheus' client is missing; install amplifier-hooks[server], or set prometheus: false",)
-        ) from None
+        raise MissingExtra("hook 'metrics'", "server", "set prometheus: false") from None
     return prometheus_client
 
 
@@ -134,9 +132,7 @@ def _meters() -> Any:
     try:
         from opentelemetry import metrics
     except ModuleNotFoundError:
-        raise InvalidHookSettings(
-            "metrics", ("OpenTelemetry is not installed; install amplifier-hooks[otel], or set opentelemetry: false",)
-        ) from None
+        raise MissingExtra("hook 'metrics'", "otel", "set opentelemetry: false") from None
     return metrics
 
 

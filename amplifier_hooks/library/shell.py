@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import field, frozen
 
-from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.errors import MissingExtra
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -67,16 +67,14 @@ class ShellReading:
 
 
 class ShellReader:
-    """Reads commands. Raises `HookUnavailable` where the grammar is not installed."""
+    """Reads commands. Raises `MissingExtra` where the grammar is not installed."""
 
     def __init__(self) -> None:
         try:
             import tree_sitter
             import tree_sitter_bash
-        except ImportError as error:
-            raise HookUnavailable(
-                f"{error.name} is not installed; a shell command is read with pip install 'amplifier-hooks[shell]'"
-            ) from error
+        except ModuleNotFoundError:
+            raise MissingExtra("reading a shell command", "shell") from None
         self._parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
     def read(self, command: str) -> ShellReading:

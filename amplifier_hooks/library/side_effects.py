@@ -62,7 +62,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
     For the model it is a note; for hooks behind it, it stands in the payload as `side_effects`. What programs it does
     not know and scripts do, and what a variable holds, cannot be seen, and the note says so. It guards nothing.
 
-    Raises `HookUnavailable` where the grammar of the shell is not installed.
+    Raises `MissingExtra` where the grammar of the shell is not installed.
     """
 
     name = "side_effects"

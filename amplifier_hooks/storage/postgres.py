@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
+from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
 from amplifier_hooks.storage.bells import Bells, Watch
 from amplifier_hooks.storage.errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
@@ -71,10 +72,14 @@ class PostgresDatabase(Opened):
     async def open(self) -> Self:
         """Connect, make or migrate the tables, and listen. Twice is harmless.
 
-        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, and other kinds of `StoreUnavailable`.
+        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, other kinds of `StoreUnavailable`, and
+        `MissingExtra`.
         """
         if self._pool is None:
-            await asyncio.to_thread(import_module, "asyncpg")  # long enough to make others late
+            try:
+                await asyncio.to_thread(import_module, "asyncpg")  # long enough to make others late
+            except ModuleNotFoundError:
+                raise MissingExtra("PostgreSQL", "postgres") from None
             import asyncpg
 
             async with translated():

@@ -33,7 +33,7 @@ def default_path() -> Path:
 def store_at(address: str | None = None) -> DatabaseStore:
     """The store at an address, not open yet; the default file without one.
 
-    Raises `UnknownStore` for what is neither a path nor a server, and where the extra for the server is missing.
+    Raises `UnknownStore` for what is neither a path nor a server.
     """
     place = _place(address)
     if isinstance(place, Server):
@@ -77,10 +77,6 @@ def _place(address: str | None) -> Path | Server | None:
         return Path(address).expanduser()
     if not SERVER.match(address):
         raise UnknownStore(f"{without_secrets(address)} is neither a file nor postgresql://…; name one of them")
-    from importlib.util import find_spec
-
-    if find_spec("asyncpg") is None:
-        raise UnknownStore("PostgreSQL needs the extra 'postgres': pip install 'amplifier-hooks[postgres]'")
     dsn, _, schema = address.partition("#")
     return Server(dsn, {"schema": schema} if schema else {})
 

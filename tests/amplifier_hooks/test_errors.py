@@ -22,6 +22,7 @@ from amplifier_hooks.errors import (
     InvalidPayload,
     InvalidRegistration,
     InvalidResult,
+    MissingExtra,
     OperationRanTwice,
     PrivilegeRequired,
     TooManyHooks,
@@ -66,6 +67,14 @@ SENTENCES: list[tuple[HookError, str]] = [
     (InvalidLimit("per_turn", -1, "a whole number, 0 or more"), "per_turn is -1; pass a whole number, 0 or more"),
     (InvalidResult("modify without data"), "modify without data"),
     (ApprovalTimeout("nobody came"), "nobody came"),
+    (
+        MissingExtra("PostgreSQL", "postgres"),
+        "PostgreSQL needs the extra 'postgres': pip install 'amplifier-hooks[postgres]'",
+    ),
+    (
+        MissingExtra("hook 'metrics'", "otel", "set opentelemetry: false"),
+        "hook 'metrics' needs the extra 'otel': pip install 'amplifier-hooks[otel]'; or set opentelemetry: false",
+    ),
 ]
 everyone = pytest.mark.parametrize(("error", "sentence"), SENTENCES, ids=count())
 
@@ -145,3 +154,14 @@ def test_the_tree_shows_every_error() -> None:
     for name, line in drawn.items():
         built_in = [base.__name__ for base in getattr(errors, name).__bases__ if base.__module__ == "builtins"]
         assert built_in == ["Exception"] or all(f"({base})" in line for base in built_in)
+
+
+@pytest.mark.rule("CLI-3")
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("fastapi", "server"), ("opentelemetry.metrics", "otel"), ("amplifier_hooks.nothing", None), (None, None)],
+)
+def test_extra_behind_an_import(module: str | None, extra: str | None) -> None:
+    """A failed import is traced to the extra that its module comes with, if it comes with one."""
+    missing = MissingExtra.from_import(ModuleNotFoundError(name=module), "it")
+    assert (missing and missing.extra) == extra

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 import pytest_asyncio
 
 from tests.browser.office import Browsers, Office
-from tests.browser.workshop import Workshop
 from tests.conftest import require
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from playwright.async_api import Browser
+
+    from tests.browser.workshop import Workshop
 
 FLAGS: Final = [
     "--headless",
@@ -35,10 +36,8 @@ async def browser() -> AsyncIterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
         require("chromium", "there is no chromium on PATH")
-    try:
-        from playwright.async_api import async_playwright
-    except ImportError:
-        require("chromium", "playwright is not installed: it is in the dependency group `browser`")
+    from playwright.async_api import async_playwright
+
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield started
@@ -64,5 +63,7 @@ async def visit(browser: Browser) -> AsyncIterator[Browsers]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def workshop() -> AsyncIterator[Workshop]:
     """Hooks and runs to look at, and nothing in it."""
+    from tests.browser.workshop import Workshop
+
     async with Workshop() as workshop:
         yield workshop

@@ -7,24 +7,19 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import acp
 import pytest
+from acp.exceptions import RequestError
+from acp.schema import AllowedOutcome, DeniedOutcome, PermissionOption, RequestPermissionResponse, ToolCallUpdate
+from acp.ws import create_websocket_stream
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import WebSocketApprovals
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider, Record
 from approval_backends.stores.postgres import PostgresStore
-from tests.conftest import require
 from tests.gateways import MARA, SOON, asked, gateway, served
 from tests.stores import schema, server
-
-try:
-    import acp
-    from acp.exceptions import RequestError
-    from acp.schema import AllowedOutcome, DeniedOutcome, PermissionOption, RequestPermissionResponse, ToolCallUpdate
-    from acp.ws import create_websocket_stream
-except ImportError:
-    require("agents", "agent-client-protocol is not installed: uv sync --group agents")
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import claude_agent_sdk
 import pytest
+import uvicorn
 from attrs import define, frozen
 
 from amplifier_hooks import HookRegistry, HookResult
@@ -24,20 +26,13 @@ from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.effects.audit.checkpoint import VerifierKey
 from amplifier_hooks.effects.audit.report import LogVerdict
 from amplifier_hooks.effects.audit.verify import verify
+from amplifier_hooks.server.app import create_app
+from amplifier_hooks.server.guests import DIALECTS, Guests
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.conftest import require
-
-try:
-    import claude_agent_sdk
-    import uvicorn
-
-    from amplifier_hooks.server.app import create_app
-    from amplifier_hooks.server.guests import DIALECTS, Guests
-    from tests.scripted_models import Say, ScriptedModel, Use, serving
-except ImportError as missing:
-    require("agents", f"{missing.name} is not installed: uv sync --all-extras")
+from tests.scripted_models import Say, ScriptedModel, Use, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.cli.doctor.symptoms import NOTE, WARNING, Symptom, bad, good
+from amplifier_hooks.cli.doctor.symptoms import NOTE, WARNING, Symptom, bad, good, reinstall
 from amplifier_hooks.cli.project.reading import importable
 from amplifier_hooks.definitions import PROJECT_FILE, InvalidDefinitions, load_files
 from amplifier_hooks.discovery import GROUP, OURS, installed
-from amplifier_hooks.errors import HookError, SettingsError
+from amplifier_hooks.errors import HookError, MissingExtra, SettingsError
 from amplifier_hooks.kinds.python import sources_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ def _ready_made(entry: ReadyMadeEntry, points: Sequence[EntryPoint]) -> Iterator
         return
     try:
         settings = points[0].load().from_config(entry.config).settings
+    except MissingExtra as missing:
+        yield bad("hooks", f"{entry.spot}: {missing}", reinstall(missing.extra))
+        return
     except HookError as problem:
         yield bad("hooks", f"{entry.spot}: {problem}", f"mend its settings in {entry.spot}")
         return

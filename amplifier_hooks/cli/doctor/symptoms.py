@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
+from amplifier_hooks.errors import MissingExtra
+
 __all__ = ["FAILED", "NOTE", "OK", "WARNING", "Check", "Patient", "Symptom", "bad", "examined", "good", "reinstall"]
 
 State = Literal["ok", "note", "warning", "failed"]
@@ -67,6 +69,8 @@ def examined(checks: Mapping[str, Check], patient: Patient) -> Iterator[Symptom]
     for about, check in checks.items():
         try:
             yield from check(patient)
+        except MissingExtra as missing:
+            yield bad(about, str(missing), reinstall(missing.extra))
         except Exception as error:  # noqa: BLE001  # a doctor that dies helps nobody
             text = f"the check itself failed: {type(error).__name__}: {error}"
             yield bad(about, text, "report this, with the output of: amplifier-hooks doctor --json")

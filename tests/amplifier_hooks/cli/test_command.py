@@ -203,3 +203,25 @@ def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None
     told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
     assert told.returncode == code
     assert ("amplifier-hooks serve" in told.stderr) == (policy == "deny")
+
+
+@pytest.mark.rule("CLI-3")
+@pytest.mark.parametrize("words", ["serve", "serve --api", "serve --programs --http 0", "runs serve ."])
+def test_missing_extra(words: str, tmp_path: Path) -> None:
+    """A command whose extra is missing names the extra and how to install it, and ends with 1."""
+    program = (
+        "import sys; sys.modules['fastapi'] = sys.modules['uvicorn'] = None\n"
+        "from amplifier_hooks.cli import main; main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program, *words.split()],
+        env={"HOME": str(tmp_path), "PATH": os.defpath},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert told.stderr == (
+        "It could not go on: this command needs the extra 'server': pip install 'amplifier-hooks[server]'\n"
+    )

@@ -9,6 +9,7 @@ import shlex
 import socket
 import stat
 import subprocess
+import sys
 import time
 from importlib import metadata
 from pathlib import Path
@@ -332,6 +333,19 @@ def test_extras(patient: Patient) -> None:
     found = list(machine.extras(patient))
     assert found[0].text.startswith("installed: ")
     assert all(re.fullmatch(r"(uv )?pip install 'amplifier-hooks\[[\w-]+\]'", finding.repair) for finding in found[1:])
+
+
+@pytest.mark.rule("CLI-5")
+def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook or a store whose extra is missing has failed, and the repair installs that extra."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    config(patient, "version: 1\nlibrary:\n  metrics: {}\n")
+    looked_at = {"hooks": project.hooks, "approvals": places.approvals}
+    found = list(examined(looked_at, evolve(patient, store="postgresql://127.0.0.1:1/shop")))
+    assert states(found) == {"failed"}
+    extras = [finding.repair.partition("pip install ")[2] for finding in found]
+    assert extras == ["'amplifier-hooks[server]'", "'amplifier-hooks[postgres]'"]
 
 
 @pytest.mark.rule("CLI-5")

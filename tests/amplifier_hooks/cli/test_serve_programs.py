@@ -23,6 +23,7 @@ from amplifier_hooks.cli.hosting import host_programs, tell_change
 from amplifier_hooks.registry import Change
 from approval_backends.broker import Broker
 from approval_backends.stores.sqlite import SqliteStore
+from tests.conftest import require_installed
 
 GUARDS = """
 from amplifier_hooks import HookRegistry, HookResult
@@ -52,6 +53,7 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
     assert process.stderr is not None
     try:
         said = process.stderr.readline()
+        require_installed(said)
         assert str(path) in said, said + process.stderr.read()
         yield path
     finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
 from amplifier_hooks.library import Metrics
 from amplifier_hooks.library.measures import MEASURES
 from amplifier_hooks.library.metrics import MetricsSettings
@@ -28,11 +28,12 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 @pytest.fixture
 def collectors() -> tuple[CollectorRegistry, InMemoryMetricReader, Metrics]:
     """Prometheus' registry, OpenTelemetry's reader, and the hook that feeds both."""
-    prometheus = pytest.importorskip("prometheus_client")
-    sdk = pytest.importorskip("opentelemetry.sdk.metrics")
-    export = pytest.importorskip("opentelemetry.sdk.metrics.export")
-    registry, reader = prometheus.CollectorRegistry(), export.InMemoryMetricReader()
-    provider = sdk.MeterProvider([reader], shutdown_on_exit=False)
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from prometheus_client import CollectorRegistry
+
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
     return registry, reader, Metrics(BOTH, prometheus=registry, telemetry=provider)
 
 
@@ -175,7 +176,7 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an extra is missing, the hook cannot be made, and the error names it."""
     for module, extra in (("prometheus_client", "server"), ("opentelemetry", "otel")):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(InvalidHookSettings, match=rf"amplifier-hooks\[{extra}\]"):
+        with pytest.raises(MissingExtra, match=rf"amplifier-hooks\[{extra}\]"):
             Metrics.from_config({"prometheus": extra == "server", "opentelemetry": extra == "otel"})
 
 

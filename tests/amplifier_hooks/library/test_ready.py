@@ -228,8 +228,6 @@ def test_what_every_hook_has(hook: type[ReadyMade[Any]]) -> None:
 def test_examples_run(module: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
     """The example in the docstring of a hook's module runs, and prints what stands below it."""
     monkeypatch.chdir(tmp_path)
-    if module == "metrics":
-        pytest.importorskip("prometheus_client")
     found = importlib.import_module(f"amplifier_hooks.library.{module}")
     blocks = FENCE.findall(inspect.getdoc(found) or "")
     assert [language for language, _ in blocks] == ["python", "output"], "an example, and what it prints"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinator
-from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.library.foresight import EFFECTS, foresee
 from amplifier_hooks.library.shell import LONGEST, MOST_SIGNS, ShellReader
 from amplifier_hooks.library.side_effects import SideEffects
@@ -214,5 +214,5 @@ async def test_what_runs_is_what_was_given(tmp_path: Path) -> None:
 def test_without_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the grammar is not installed, the error says what to install."""
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
-    with pytest.raises(HookUnavailable, match=r"pip install 'amplifier-hooks\[shell\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'amplifier-hooks\[shell\]'"):
         SideEffects()

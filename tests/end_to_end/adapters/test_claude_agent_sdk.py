@@ -5,26 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    HookMatcher,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.adapters.claude_agent_sdk import ClaudeAgent
 from amplifier_hooks.effects.context import InMemoryContext
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
-from tests.conftest import require
-
-try:
-    from claude_agent_sdk import (
-        ClaudeAgentOptions,
-        HookMatcher,
-        PermissionResultAllow,
-        PermissionResultDeny,
-        ToolPermissionContext,
-    )
-
-    from amplifier_hooks.adapters.claude_agent_sdk import ClaudeAgent
-    from tests.end_to_end.adapters.stage import Say, writes
-    from tests.end_to_end.adapters.stage_claude_agent_sdk import ClaudeAgentStage
-except ImportError as missing:
-    require("agents", f"{missing.name} is not installed: uv sync --all-extras")
+from tests.end_to_end.adapters.stage import Say, writes
+from tests.end_to_end.adapters.stage_claude_agent_sdk import ClaudeAgentStage
 
 if TYPE_CHECKING:
     from pathlib import Path

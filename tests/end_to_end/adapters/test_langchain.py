@@ -6,33 +6,28 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.adapters import langchain as adapter
+from amplifier_hooks.adapters.langchain import SessionMiddleware
 from amplifier_hooks.errors import HookUsageError
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
-
-try:
-    from langchain.agents import create_agent
-    from langchain.agents.middleware import (
-        AgentMiddleware,
-        HumanInTheLoopMiddleware,
-        ModelRetryMiddleware,
-        SummarizationMiddleware,
-        ToolRetryMiddleware,
-    )
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-    from langchain_core.outputs import ChatGeneration, ChatResult
-    from langchain_core.tools import StructuredTool, ToolException
-    from langgraph.checkpoint.memory import InMemorySaver
-    from langgraph.types import Command, interrupt
-
-    from amplifier_hooks.adapters import langchain as adapter
-    from amplifier_hooks.adapters.langchain import SessionMiddleware
-except ImportError as missing:
-    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

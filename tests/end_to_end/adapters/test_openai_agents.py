@@ -7,35 +7,30 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agents import (
+    Agent,
+    AgentsException,
+    FunctionTool,
+    RunConfig,
+    Runner,
+    RunState,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    WebSearchTool,
+    function_tool,
+)
+from agents.mcp import MCPServer
+from agents.testing import ScriptedModel, assistant_message, function_call
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.adapters.openai_agents import OpenAIAgents
 from amplifier_hooks.errors import HookAbortError, HookUsageError
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
-
-try:
-    from agents import (
-        Agent,
-        AgentsException,
-        FunctionTool,
-        RunConfig,
-        Runner,
-        RunState,
-        ToolGuardrailFunctionOutput,
-        ToolInputGuardrail,
-        WebSearchTool,
-        function_tool,
-    )
-    from agents.mcp import MCPServer
-    from agents.testing import ScriptedModel, assistant_message, function_call
-    from mcp.types import CallToolResult, TextContent
-    from mcp.types import Tool as MCPTool
-
-    from amplifier_hooks.adapters.openai_agents import OpenAIAgents
-except ImportError as missing:
-    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,35 +6,30 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ExternalToolset,
+    ModelRetry,
+    ToolDefinition,
+    ToolDenied,
+    WebSearchTool,
+)
+from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls, NativeTool
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.toolsets import WrapperToolset
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.adapters.pydantic_ai import SessionCapability
 from amplifier_hooks.errors import HookAbortError, HookUsageError
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
-
-try:
-    from pydantic_ai import (
-        Agent,
-        BinaryContent,
-        DeferredToolRequests,
-        DeferredToolResults,
-        ExternalToolset,
-        ModelRetry,
-        ToolDefinition,
-        ToolDenied,
-        WebSearchTool,
-    )
-    from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls, NativeTool
-    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
-    from pydantic_ai.models.function import DeltaToolCall, FunctionModel
-    from pydantic_ai.models.test import TestModel
-    from pydantic_ai.profiles import ModelProfile
-    from pydantic_ai.toolsets import WrapperToolset
-
-    from amplifier_hooks.adapters.pydantic_ai import SessionCapability
-except ImportError as missing:
-    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras", allow_module_level=True)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -20,12 +20,7 @@ from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
-from tests.conftest import require
-
-try:
-    from tests.end_to_end.adapters.stage import Ran, Say, Stage, writes
-except ImportError as missing:
-    pytest.skip(f"{missing.name} is not installed: uv sync --all-extras --group agents", allow_module_level=True)
+from tests.end_to_end.adapters.stage import Ran, Say, Stage, writes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -99,13 +94,7 @@ class Scene:
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
     """Each SDK in turn. An act that it has no place for is skipped, with the reason that stands in the documents."""
     file, name = STAGES[request.param]
-    try:
-        kind: type[Stage] = getattr(import_module(f"tests.end_to_end.adapters.{file}"), name)
-    except ModuleNotFoundError as missing:
-        reason = f"{missing.name} is not installed: uv sync --all-extras --group agents"
-        if MARKS.get(request.param) is pytest.mark.agents:
-            require("agents", reason)
-        pytest.skip(reason)
+    kind: type[Stage] = getattr(import_module(f"tests.end_to_end.adapters.{file}"), name)
     act = request.function.__name__.removeprefix("test_")
     if act in kind.cannot:
         pytest.skip(kind.cannot[act])
