@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload
+from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
 from amplifier_hooks.kinds.codec import BLOCKED, Ended
-from amplifier_hooks.kinds.messages import as_reason, incoming, outgoing
+from amplifier_hooks.kinds.messages import STRAY, as_reason, hides, incoming, outgoing
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE, HookResult
 
@@ -30,6 +31,12 @@ ABSENT: Final = object()
 """The value of something that was not said."""
 
 Block = Literal["deny", "inject", "nothing"]
+
+DECISION: Final = re.compile(
+    rb'"(?:hookSpecificOutput|permissionDecision|stopReason)"\s*:|"continue"\s*:\s*false'
+    rb'|"(?:decision|behavior)"\s*:\s*"(?:allow|approve|ask|block|defer|deny)"'
+)
+"""What a decision of those programs has in it, whatever stands in front."""
 
 
 def same(value: Any) -> Any:
@@ -212,6 +219,8 @@ class DialectCodec:
         output = ended.output.strip()
         if output.startswith(b"{"):
             return self._read(spelling, data, incoming(output))
+        if hides(output, DECISION):
+            raise InvalidResult(STRAY)
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
 
