@@ -126,7 +126,10 @@ class Dialect:
     read: Reader
     write: Writer
     settings: tuple[str, ...]
-    """Where its settings are, relative to a project or a home."""
+    """Where its settings are in a project: the file that a team commits, and its user's own file where there is one.
+
+    In a home it is the first.
+    """
     second: float = 1.0
     """How many of its units of time make a second."""
     timeout: float = 600.0
