@@ -41,7 +41,7 @@ INSTALL: Final = """Put our hook into another program's settings: its tool calls
 \b
 Examples:
   amplifier-hooks install claude-code              for you, in this project
-  amplifier-hooks install claude-code --shared     for everybody in this project, in the file that a team commits
+  amplifier-hooks install claude-code --shared     for a team, in the file that it commits
   amplifier-hooks install codex --user             for you, in all projects
   amplifier-hooks install claude-code --http http://127.0.0.1:8642
 
@@ -60,7 +60,7 @@ Examples:
 KEPT: Final = ".before-amplifier-hooks"
 """What the copy of the settings as they were is called besides."""
 
-COMMITTED: Final = "is a file that a team commits: all who use it need amplifier-hooks on their PATH, and a server."
+COMMITTED: Final = "is a file that a team commits: each user of it needs amplifier-hooks on the PATH, and a server."
 OWN: Final = "names paths of this machine: keep it out of version control."
 
 
@@ -236,7 +236,7 @@ def install(
 
 
 def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse options that cannot be carried out. Raises `BadParameter`."""
     if not (math.isfinite(wait) and wait > 0):
         raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
     if http is not None and not http.startswith(("http://", "https://")):
@@ -245,12 +245,12 @@ def check_options(http: str | None, wait: float, *, user: bool, shared: bool) ->
         )
     if user and shared:
         raise typer.BadParameter(
-            "the settings in a home are shared with nobody; leave out --shared, or --user", param_hint="--shared"
+            "the settings in a home belong to one user; leave out --shared, or --user", param_hint="--shared"
         )
 
 
 def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
-    """How the program reaches the server; nothing of this machine is in a portable one."""
+    """The program's way to the server; a portable one names nothing of this machine. Raises `BadParameter`."""
     from amplifier_hooks import bridge as bridge_module
     from amplifier_hooks.dialects.install import Bridge
     from amplifier_hooks.server.place import default_socket
@@ -299,7 +299,7 @@ def uninstall(
 
 
 def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
-    """Settings as they are, and as they are without our hook: None where the file goes, too. None if it has none."""
+    """A file, its text, and its text without our hook: None where the file goes, too. None for a file without one."""
     from amplifier_hooks.dialects.install import has_bridge, without_bridge
     from amplifier_hooks.errors import InvalidRegistration
 
@@ -317,5 +317,5 @@ def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
 
 
 def kept_of(path: Path) -> Path:
-    """Where the settings are kept as they were."""
+    """The copy of the settings as they were."""
     return path.with_name(path.name + KEPT)

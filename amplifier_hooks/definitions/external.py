@@ -106,7 +106,7 @@ class Surroundings:
     trusted: Callable[[], bool] = lambda: True
     """Whether programs may run, asked each time."""
     gate: bool = True
-    """Whether the hook that is built becomes a gate, so that every output of it has to be an answer."""
+    """True for a hook that becomes a gate: every output of it has to be an answer."""
 
     def variable(self, name: str) -> str:
         """The value of a variable. Raises `HookUnavailable` where it is not set."""

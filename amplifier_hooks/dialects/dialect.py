@@ -36,7 +36,7 @@ DECISION: Final = re.compile(
     rb'"(?:hookSpecificOutput|permissionDecision|stopReason)"\s*:|"continue"\s*:\s*false'
     rb'|"(?:decision|behavior)"\s*:\s*"(?:allow|approve|ask|block|defer|deny)"'
 )
-"""What a decision of those programs has in it, whatever stands in front."""
+"""The part by which a decision of those programs is recognised inside of other text."""
 
 
 def same(value: Any) -> Any:
@@ -223,6 +223,8 @@ class DialectCodec:
         if output.startswith(b"{"):
             return self._read(spelling, data, incoming(output))
         if hides(output, DECISION):
+            if dialect.failures == "closed":
+                return as_hook_result(spelling, Verdict(decision="deny", reason=STRAY))
             raise InvalidResult(STRAY)
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE

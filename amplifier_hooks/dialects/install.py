@@ -37,7 +37,7 @@ ROOM: Final = 15.0
 
 @frozen(kw_only=True)
 class Bridge:
-    """How a program reaches the server: by running the bridge, or by posting to an address.
+    """A program's way to the server: it runs the bridge, or posts to an address.
 
     With `python`, `file` and `socket` the bridge is that of this machine, which starts fast. Without them it is the
     command `amplifier-hooks` on the PATH of the machine where the program runs, and it finds that machine's socket

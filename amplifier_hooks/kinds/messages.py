@@ -38,7 +38,7 @@ DEEPEST: Final = 64
 """Levels of nesting, either way."""
 
 ACTION: Final = re.compile(rf'"action"\s*:\s*"(?:{"|".join(get_args(Action))})"'.encode("ascii"))
-"""What an answer of ours has in it, whatever stands in front."""
+"""The part by which an answer of ours is recognised inside of other text."""
 
 STRAY: Final = (
     "output that is not an answer: print one JSON object in UTF-8, with no byte-order mark and no other text, "

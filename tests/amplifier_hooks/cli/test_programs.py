@@ -119,7 +119,7 @@ COMMITTED = [
 def test_a_file_that_a_team_commits(program: str, file: str, options: list[str], desk: Desk) -> None:
     """What a team commits has no path of this machine in it, and decides on a colleague's machine."""
     told = desk.run("install", program, "--yes", *options).stdout
-    assert "need amplifier-hooks on their PATH" in told
+    assert "each user of it needs amplifier-hooks" in told
     path = desk.project / file
     text = path.read_text()
     for mine in (sys.prefix, "python", "bridge.py", os.fspath(default_socket()), os.fspath(desk.home)):

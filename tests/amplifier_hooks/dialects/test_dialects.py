@@ -245,9 +245,12 @@ def test_nonsense_is_invalid(dialect: Dialect, answer: Any) -> None:
     ],
 )
 def test_a_decision_behind_something_else_is_invalid(dialect: Dialect, event: str, answer: bytes) -> None:
-    """A decision behind stray bytes or lines is invalid in every dialect, while text without one keeps its meaning."""
-    with pytest.raises(InvalidResult, match="no other text"):
-        answered(dialect, event, answer)
+    """A decision behind stray bytes or lines fails its hook as its program fails one; other text keeps its meaning."""
+    if dialect.failures == "closed":
+        assert answered(dialect, event, answer).action == "deny"
+    else:
+        with pytest.raises(InvalidResult, match="no other text"):
+            answered(dialect, event, answer)
     assert answered(dialect, event, b'see {"continue": true} there').action in ("continue", "inject_context")
 
 
