@@ -119,7 +119,7 @@ class SessionCoordinator:
         approvals: Who decides when a hook asks; also any object with the upstream method
             `request_approval(prompt, options, timeout, default)`. Without one, what is asked is denied.
         display: The screen of the person at it.
-        audit: The record. What cannot be recorded is denied.
+        audit: The record, which many sessions may share. What cannot be recorded is denied.
         budget: What hooks may inject.
         model: The model's name; decides how tokens are counted.
         counter: A token counter of the host's own.
@@ -314,7 +314,9 @@ class SessionCoordinator:
         return bool(found.pending or found.approved or found.unknown)
 
     async def close(self) -> None:
-        """End the session, in order: open questions and running hooks, its children, session:end, grants, the record.
+        """End the session, in order: open questions and running hooks, its children, session:end, grants.
+
+        The record stays open for other sessions; the program that opened it closes it.
 
         A session with calls that are pending in a durable backend is not over: their questions stay open there, and its
         grants in force, for whoever comes back to them. `end` ends it all the same.
@@ -349,14 +351,8 @@ class SessionCoordinator:
             if self._session.inventory is not None:
                 await self._in_time(self._session.inventory.close())
         finally:  # also when the event loop itself is being shut down
-            await self._let_go()
-
-    async def _let_go(self) -> None:
-        parent = self._parent
-        if parent is None or self._audit is not parent._audit:  # noqa: SLF001  # its own kind
-            await self._in_time(self._audit.close())
-        if parent is not None and self in parent._children:  # noqa: SLF001  # its own kind
-            parent._children.remove(self)  # noqa: SLF001
+            if self._parent is not None and self in self._parent._children:  # noqa: SLF001  # its own kind
+                self._parent._children.remove(self)  # noqa: SLF001
 
     async def _in_time(self, step: Coroutine[Any, Any, Any]) -> None:
         """One step of closing. That it fails or hangs keeps nothing after it from happening."""
@@ -364,7 +360,7 @@ class SessionCoordinator:
             await within(CLOSING, step)
         except TooLate:
             log.warning("session_closing_late", session_id=self.session_id)
-        except Exception as error:  # noqa: BLE001  # a record may raise anything when it is closed
+        except Exception as error:  # noqa: BLE001  # a hook or a backend may raise anything
             log.warning("session_closing_failed", session_id=self.session_id, error=describe(error))
 
     def child(self, agent: str, **options: Any) -> SessionCoordinator:

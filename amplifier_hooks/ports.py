@@ -348,17 +348,13 @@ class DisplaySystem(Protocol):
 
 
 class AuditSink(Protocol):
-    """Where the record goes."""
+    """Where the record goes. A session only writes to it: the program that opened a record closes it."""
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Append one record; with `durable`, return only once it would survive a power cut.
 
         Raises `OSError` when it cannot; what is waiting for a durable record is then denied.
         """
-        ...
-
-    async def close(self) -> None:
-        """Finish. Twice is harmless."""
         ...
 
 

@@ -27,7 +27,7 @@ from amplifier_hooks.effects.audit import RecordUnavailable
 from amplifier_hooks.effects.display import show, transcript
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.escape import for_model
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
 from amplifier_hooks.view import DataView
@@ -264,7 +264,7 @@ class Session:
             except RecordUnavailable as error:
                 outcome = denied(outcome, "record", str(error), "audit_unavailable")
         else:
-            await self.recorder.note("outcome", facts)
+            await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
         if outcome.messages:
             await show(self.display, outcome.messages)
         if outcome.answers:

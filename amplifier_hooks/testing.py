@@ -154,17 +154,12 @@ class CollectingAudit:
         self.records: list[Record] = []
         self.error = error
         self.only = only
-        self.closed = False
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Append one record."""
         if self.error is not None and self.only in (None, kind):
             raise self.error
         self.records.append(Record(kind, dict(facts), durable))
-
-    async def close(self) -> None:
-        """Say that it was closed."""
-        self.closed = True
 
     @property
     def kinds(self) -> list[str]:

@@ -50,9 +50,6 @@ class InMemory:
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Take it."""
 
-    async def close(self) -> None:
-        """Nothing to close."""
-
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, print, and keep what was printed if wanted."""

@@ -18,8 +18,8 @@ Examples:
   amplifier-hooks bridge claude-code < question.json
   amplifier-hooks bridge codex --when-down allow
 
-It is what another program runs as its hook: the question comes on standard input. `amplifier-hooks install` writes a
-form of it into that program's settings that starts several times faster.
+It is what another program runs as its hook: the question comes on standard input. `amplifier-hooks install` writes it
+into settings that a team commits, and a form of it that starts several times faster into your own.
 """
 BRIDGE_CODES: Final = "Exit codes are the program's: 0 it answered, 2 the call is blocked; 2 also for a wrong call."
 

@@ -15,11 +15,12 @@ import typer
 from amplifier_hooks.cli.consent import confirm
 from amplifier_hooks.cli.messages import stop
 from amplifier_hooks.cli.options import NoInput, Yes  # noqa: TC001  # typer reads the annotations
-from amplifier_hooks.cli.settings import difference, file_text, folder, read_file, remove, replace, settings_of
+from amplifier_hooks.cli.settings import difference, file_text, folder, in_home, in_project, read_file, remove, replace
 from amplifier_hooks.escape import for_terminal
 
 if TYPE_CHECKING:
     from amplifier_hooks.dialects.dialect import Dialect
+    from amplifier_hooks.dialects.install import Bridge
     from amplifier_hooks.dialects.settings import Settings
     from amplifier_hooks.dialects.trust import TrustStore
 
@@ -39,13 +40,16 @@ INSTALL: Final = """Put our hook into another program's settings: its tool calls
 
 \b
 Examples:
-  amplifier-hooks install claude-code
-  amplifier-hooks install codex --user --when-down allow
+  amplifier-hooks install claude-code              for you, in this project
+  amplifier-hooks install claude-code --shared     for a team, in the file that it commits
+  amplifier-hooks install codex --user             for you, in all projects
   amplifier-hooks install claude-code --http http://127.0.0.1:8642
 
-The change is shown first, and the settings as they were are kept beside them.
+Codex and Gemini CLI have one file in a project, and a team commits it. The entry in such a file works on every machine
+with amplifier-hooks on its PATH; the one in a file of your own starts faster, and names paths of this machine. The
+change is shown first, and the settings as they were are kept beside them.
 """
-UNINSTALL: Final = """Take our hook out of another program's settings again.
+UNINSTALL: Final = """Take our hook out of another program's settings again, your own and those that a team commits.
 
 \b
 Examples:
@@ -55,6 +59,9 @@ Examples:
 
 KEPT: Final = ".before-amplifier-hooks"
 """What the copy of the settings as they were is called besides."""
+
+COMMITTED: Final = "is a file that a team commits: each user of it needs amplifier-hooks on the PATH, and a server."
+OWN: Final = "names paths of this machine: keep it out of version control."
 
 
 class ProgramName(StrEnum):
@@ -174,6 +181,9 @@ def install(
     *,
     project: Project = HERE,
     user: User = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="The settings that a team commits; the command works on every machine.")
+    ] = False,
     http: Annotated[
         str | None, typer.Option(metavar="URL", help="Post to this server instead of running the bridge.")
     ] = None,
@@ -186,82 +196,126 @@ def install(
     no_input: NoInput = False,
 ) -> None:
     """Add the hook."""
-    from amplifier_hooks import bridge as bridge_module
-    from amplifier_hooks.dialects.install import Bridge, has_bridge, with_bridge
+    from amplifier_hooks.dialects.install import has_bridge, with_bridge
     from amplifier_hooks.errors import InvalidRegistration
-    from amplifier_hooks.server.place import default_socket
 
+    check_options(http, wait, user=user, shared=shared)
     dialect = dialect_of(program)
-    if not (math.isfinite(wait) and wait > 0):
-        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
-    if http is not None and not http.startswith(("http://", "https://")):
-        raise typer.BadParameter(
-            f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
-        )
-    if http:
-        bridge = Bridge(url=http, waits=wait, when_down=when_down.value)
-    else:
-        bridge = Bridge(
-            python=sys.executable,
-            file=bridge_module.__file__,
-            socket=os.fspath(socket or default_socket()),
-            waits=wait,
-            when_down=when_down.value,
-        )
-    path = settings_of(dialect, project, user=user)
+    files = in_project(dialect, project)
+    path = in_home(dialect) if user else files[0] if shared else files[-1]
+    committed = path == files[0] and not user
+    bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
     before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
+        second = next(
+            (other for other in (in_home(dialect), *files) if other != path and has_bridge(read_file(other)[0])), None
+        )
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
     if after == before:
         print(f"{path} has the hook already.")
         return
-    kept = path.with_name(path.name + KEPT)
+    if second is not None:
+        remedy = f"amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
+        stop(f"{second} has the hook already, and with two of them every call is asked about twice; first: {remedy}")
     changed = file_text(after)
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     try:
-        if text is not None and not has_bridge(before) and not kept.exists():
-            replace(kept, text)  # as it was before us; not what an earlier install of ours left
+        if text is not None and not has_bridge(before) and not kept_of(path).exists():
+            replace(kept_of(path), text)  # as it was before us; not what an earlier install of ours left
         replace(path, changed)
     except OSError as error:
         stop(
             f"{path} was left as it is: {error.strerror}. Make its folder writable, or name another: --project, --user"
         )
     print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
+    if not http and not user:
+        print(f"{path.name} {COMMITTED if committed else OWN}")
+
+
+def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:
+    """Refuse options that cannot be carried out. Raises `BadParameter`."""
+    if not (math.isfinite(wait) and wait > 0):
+        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
+    if http is not None and not http.startswith(("http://", "https://")):
+        raise typer.BadParameter(
+            f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
+        )
+    if user and shared:
+        raise typer.BadParameter(
+            "the settings in a home belong to one user; leave out --shared, or --user", param_hint="--shared"
+        )
+
+
+def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
+    """The program's way to the server; a portable one names nothing of this machine. Raises `BadParameter`."""
+    from amplifier_hooks import bridge as bridge_module
+    from amplifier_hooks.dialects.install import Bridge
+    from amplifier_hooks.server.place import default_socket
+
+    if http:
+        return Bridge(url=http, waits=waits, when_down=when_down.value)
+    if portable and socket is not None:
+        raise typer.BadParameter(
+            "a team commits these settings, and a socket is of one machine; set AMPLIFIER_HOOKS_SOCKET on each instead",
+            param_hint="--socket",
+        )
+    if portable:
+        return Bridge(waits=waits, when_down=when_down.value)
+    return Bridge(
+        python=sys.executable,
+        file=bridge_module.__file__,
+        socket=os.fspath(socket or default_socket()),
+        waits=waits,
+        when_down=when_down.value,
+    )
 
 
 def uninstall(
     program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
 ) -> None:
-    """Take the hook out."""
+    """Take the hook out, of every file it is in."""
+    dialect = dialect_of(program)
+    files = [in_home(dialect)] if user else in_project(dialect, project)
+    removals = [removal for path in files if (removal := removal_from(path)) is not None]
+    if not removals:
+        print(f"There is no hook of ours in {' or '.join(map(os.fspath, files))}.")
+        return
+    for path, text, changed in removals:
+        difference(path, text, changed or "")
+    confirm(f"Change {' and '.join(os.fspath(path) for path, _, _ in removals)}?", yes=yes, no_input=no_input)
+    for path, _, changed in removals:
+        try:
+            if changed is None:
+                remove(path)
+            else:
+                replace(path, changed)
+            kept_of(path).unlink(missing_ok=True)
+        except OSError as error:
+            stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
+    print(f"{dialect.title} decides for itself again.")
+
+
+def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
+    """A file, its text, and its text without our hook: None where the file goes, too. None for a file without one."""
     from amplifier_hooks.dialects.install import has_bridge, without_bridge
     from amplifier_hooks.errors import InvalidRegistration
 
-    dialect = dialect_of(program)
-    path = settings_of(dialect, project, user=user)
     before, text = read_file(path)
     try:
         if not has_bridge(before):
-            print(f"{path} has no hook of ours.")
-            return
+            return None
         after = without_bridge(before)
-        kept = path.with_name(path.name + KEPT)
-        original, original_text = read_file(kept)
+        original, original_text = read_file(kept_of(path))
         same = without_bridge(original) == after and not has_bridge(original)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
     # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
-    changed = original_text if same else file_text(after)
-    difference(path, text or "", changed or "")
-    confirm(f"Change {path}?", yes=yes, no_input=no_input)
-    try:
-        if changed is None:
-            remove(path)
-        else:
-            replace(path, changed)
-        kept.unlink(missing_ok=True)
-    except OSError as error:
-        stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
-    print(f"{dialect.title} decides for itself again.")
+    return path, text or "", original_text if same else file_text(after)
+
+
+def kept_of(path: Path) -> Path:
+    """The copy of the settings as they were."""
+    return path.with_name(path.name + KEPT)

@@ -18,12 +18,17 @@ from amplifier_hooks.escape import for_terminal
 if TYPE_CHECKING:
     from amplifier_hooks.dialects.dialect import Dialect
 
-__all__ = ["difference", "file_text", "folder", "read_file", "remove", "replace", "settings_of"]
+__all__ = ["difference", "file_text", "folder", "in_home", "in_project", "read_file", "remove", "replace"]
 
 
-def settings_of(dialect: Dialect, project: Path, *, user: bool) -> Path:
-    """Where the settings are."""
-    return (Path.home() if user else folder(project)) / dialect.settings[0]
+def in_home(dialect: Dialect) -> Path:
+    """The settings for all projects."""
+    return Path.home().resolve() / dialect.settings[0]
+
+
+def in_project(dialect: Dialect, project: Path) -> list[Path]:
+    """The settings in a project: the file that a team commits, and its user's own where the program has one."""
+    return [folder(project) / name for name in dialect.settings]
 
 
 def folder(project: Path) -> Path:

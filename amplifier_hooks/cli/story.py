@@ -61,14 +61,14 @@ async def tell(telling: Telling) -> None:
         pace = Rests(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
         record = telling.record or folder / "record.jsonl"
         introduce(say, linter, pace)
-        async with approver(telling, say) as approvals:
+        async with approver(telling, say) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext()
             session = SessionCoordinator(
                 hooks=hooks(folder, linter, ON_THE_PAGE if telling.web else TO_ANSWER),
                 context=context,
                 approvals=approvals,
                 display=say,
-                audit=AuditLog.open(record),
+                audit=log,
                 cwd=folder,
             )
             stage = Stage(say, session, context, folder)

@@ -105,6 +105,8 @@ class Surroundings:
     programs: Programs = field(factory=Programs)
     trusted: Callable[[], bool] = lambda: True
     """Whether programs may run, asked each time."""
+    gate: bool = True
+    """True for a hook that becomes a gate: every output of it has to be an answer."""
 
     def variable(self, name: str) -> str:
         """The value of a variable. Raises `HookUnavailable` where it is not set."""
@@ -115,12 +117,19 @@ class Surroundings:
 
 def build_command(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
     """The handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable` or `InvalidRegistration`."""
+    from amplifier_hooks.kinds.codec import NATIVE, NATIVE_OPEN
     from amplifier_hooks.kinds.command import CommandHook
 
     config = CommandConfig.model_validate(definition.config)
     passed = {name: around.variable(name) for name in config.pass_env}
     cwd = around.folder / (config.cwd or ".")
-    return CommandHook(argv=config.argv, cwd=os.fspath(cwd), env={**passed, **config.env}, programs=around.programs)
+    return CommandHook(
+        argv=config.argv,
+        cwd=os.fspath(cwd),
+        env={**passed, **config.env},
+        codec=NATIVE if around.gate else NATIVE_OPEN,
+        programs=around.programs,
+    )
 
 
 def build_http(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
@@ -143,9 +152,9 @@ def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, Surroundings], C
     """
     from amplifier_hooks.kinds.agent import AgentHook
 
-    def build(definition: HookDefinition, _around: Surroundings) -> Callable[..., Any]:
+    def build(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
         config = AgentConfig.model_validate(definition.config)
-        return AgentHook(agent_name=config.agent, runs=runs, detached=config.mode == "async")
+        return AgentHook(agent_name=config.agent, runs=runs, detached=config.mode == "async", gate=around.gate)
 
     return build
 

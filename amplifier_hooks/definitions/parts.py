@@ -17,7 +17,7 @@ from inspect import isawaitable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from amplifier_hooks.definitions.external import MODES, Surroundings, build_command, build_http
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
@@ -151,7 +151,8 @@ def parts_of(
         build = {**BUILDERS, **builders}.get(definition.kind)
         if build is None:
             raise HookUnavailable(f"nothing here carries out {definition.kind} hooks")
-        found: Any = build(definition, around)
+        gate = mode == "sync" and fail_mode_of(definition, settings) == "closed"
+        found: Any = build(definition, evolve(around, gate=gate))
         if definition.kind == "command":
             found = while_trusted(found, around.trusted)
     else:

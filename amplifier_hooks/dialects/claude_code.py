@@ -231,6 +231,7 @@ CLAUDE_CODE: Final = Dialect(
     timeouts={"UserPromptSubmit": 30.0, "MessageDisplay": 10.0},
     variables={"CLAUDE_PROJECT_DIR": "project"},
     differs=(
+        ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
         ("several hooks for one event", "one after the other, each sees what the one before changed; there: at once"),
         ("`permissionDecision: allow`", "nothing against it; there: no question is asked any more"),
         ("`permissionDecision: defer`", "asks a person; there: ends a headless run"),

@@ -123,6 +123,7 @@ CODEX: Final = Dialect(
     timeouts={"SessionEnd": 1.0},
     silent_block=False,
     differs=(
+        ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
         ("`permissionDecision: ask`", "the hook has failed, and the call goes on; as there"),
         ("exit status 2 with nothing on standard error", "the hook has failed, and the call goes on; as there"),
         ("an unknown key", "the whole answer is void; as there"),

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload
+from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
 from amplifier_hooks.kinds.codec import BLOCKED, Ended
-from amplifier_hooks.kinds.messages import as_reason, incoming, outgoing
+from amplifier_hooks.kinds.messages import STRAY, as_reason, hides, incoming, outgoing
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE, HookResult
 
@@ -30,6 +31,12 @@ ABSENT: Final = object()
 """The value of something that was not said."""
 
 Block = Literal["deny", "inject", "nothing"]
+
+DECISION: Final = re.compile(
+    rb'"(?:hookSpecificOutput|permissionDecision|stopReason)"\s*:|"continue"\s*:\s*false'
+    rb'|"(?:decision|behavior)"\s*:\s*"(?:allow|approve|ask|block|defer|deny)"'
+)
+"""The part by which a decision of those programs is recognised inside of other text."""
 
 
 def same(value: Any) -> Any:
@@ -119,7 +126,10 @@ class Dialect:
     read: Reader
     write: Writer
     settings: tuple[str, ...]
-    """Where its settings are, relative to a project or a home."""
+    """Where its settings are in a project: the file that a team commits, and its user's own file where there is one.
+
+    In a home it is the first.
+    """
     second: float = 1.0
     """How many of its units of time make a second."""
     timeout: float = 600.0
@@ -212,6 +222,10 @@ class DialectCodec:
         output = ended.output.strip()
         if output.startswith(b"{"):
             return self._read(spelling, data, incoming(output))
+        if hides(output, DECISION):
+            if dialect.failures == "closed":
+                return as_hook_result(spelling, Verdict(decision="deny", reason=STRAY))
+            raise InvalidResult(STRAY)
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
 

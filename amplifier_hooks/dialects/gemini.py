@@ -132,6 +132,7 @@ GEMINI: Final = Dialect(
     merges=True,
     variables={"GEMINI_PROJECT_DIR": "project"},
     differs=(
+        ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
         ("exit status 1", "a warning to the user, and the call goes on; as there"),
         ("every other exit status than 0 and 1", "refuses; as there, though its documentation says only 2"),
         ("BeforeModel, AfterModel, BeforeToolSelection", "not run, and said at import"),

@@ -143,6 +143,8 @@ class Guest:
         self._pending: dict[str, str] | None = None
         self.approved: set[str] = set()
         """Calls that a person or a rule has approved."""
+        self.closed = False
+        """The session is over. When the program goes on under the same id, it needs another one."""
         self._steps: Final[Mapping[str, Callable[[Spelling, dict[str, Any]], Awaitable[Verdict]]]] = {
             SESSION_START: self._start,
             SESSION_END: self._end,
@@ -182,8 +184,11 @@ class Guest:
 
     async def close(self) -> None:
         """The program is gone, and the session ends."""
-        await self.leave()
-        await self._session.close()
+        try:
+            await self.leave()
+            await self._session.close()
+        finally:
+            self.closed = True
 
     async def _with_news(self, spelling: Spelling, verdict: Verdict) -> Verdict:
         """Together with what hooks wanted the model and the person to read; what cannot be told here waits."""

@@ -1,11 +1,12 @@
 """Our hook in another program's settings: put in, recognised, taken out. Settings in, settings out; no file is touched.
 
-An entry of ours is recognised by the file it runs or the address it posts to, so putting it in twice is the same as
-once, and taking it out leaves everything else as it was.
+An entry of ours is recognised by the file or the command it runs, or the address it posts to, so putting it in twice is
+the same as once, and taking it out leaves everything else as it was.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -27,16 +28,21 @@ WhenDown = Literal["deny", "ask", "allow"]
 PATH: Final = "/v1/bridge/"
 """Where the server takes questions; the name of the dialect follows."""
 
+COMMAND: Final = re.compile(r"amplifier_hooks/bridge\.py|\bamplifier-hooks(?:\.exe)?[\"']? bridge\b")
+"""The bridge in a command, by its file or by its name."""
+
 ROOM: Final = 15.0
 """Seconds a program waits longer than a person has, so that it hears what became of it."""
 
 
 @frozen(kw_only=True)
 class Bridge:
-    """How a program reaches the server: by running a file with a Python, or by posting to an address.
+    """A program's way to the server: it runs the bridge, or posts to an address.
 
-    `waits` is how many seconds a person has. `when_down` is what happens at a gate when no server answers; elsewhere
-    the program goes on.
+    With `python`, `file` and `socket` the bridge is that of this machine, which starts fast. Without them it is the
+    command `amplifier-hooks` on the PATH of the machine where the program runs, and it finds that machine's socket
+    itself. `waits` is how many seconds a person has. `when_down` is what happens at a gate when no server answers;
+    elsewhere the program goes on.
     """
 
     python: str = ""
@@ -64,11 +70,21 @@ class Bridge:
                 "timeout": timeout,
             } | ({"onFailure": "block"} if gate and self.when_down == "deny" else {})
         policy = self.when_down if gate else "allow"
-        words = [self.python, "-I", "-S", self.file, self.socket, dialect.name, policy]
-        entry: dict[str, Any] = {"type": "command", "command": shlex.join(words), "timeout": timeout}
+        entry: dict[str, Any] = {"type": "command", "command": self.command(dialect, policy), "timeout": timeout}
         if dialect.name == "claude_code" and policy == "deny":
             entry["onFailure"] = "block"
         return entry
+
+    def command(self, dialect: Dialect, policy: WhenDown) -> str:
+        """The line of shell that runs the bridge. A bridge that is gone, or crashes, is a server that is down."""
+        if self.python:
+            words = [self.python, "-I", "-S", self.file, self.socket, dialect.name, policy]
+        else:
+            words = ["amplifier-hooks", "bridge", dialect.name.replace("_", "-"), "--when-down", policy]
+        line = shlex.join(words)
+        if policy != "allow":
+            return f"{line} || exit 2"
+        return f"{line} || [ $? -ne 2 ] || exit 2" if dialect.failures == "closed" else line
 
 
 def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> dict[str, Any]:
@@ -130,5 +146,5 @@ def is_ours(hook: Any) -> bool:
     if not isinstance(hook, dict):
         return False
     command, url = hook.get("command"), hook.get("url")
-    runs_us = isinstance(command, str) and "amplifier_hooks/bridge.py" in command.replace("\\", "/")
+    runs_us = isinstance(command, str) and COMMAND.search(command.replace("\\", "/")) is not None
     return runs_us or (isinstance(url, str) and PATH in url)

@@ -45,10 +45,6 @@ class PunctualSink:
                 raise TimeoutError(f"not written within {seconds:g} s") from error
             raise
 
-    async def close(self) -> None:
-        """Close the sink."""
-        await self._sink.close()
-
 
 @coroutine
 def rest(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:

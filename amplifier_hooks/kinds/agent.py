@@ -14,15 +14,13 @@ from attrs import frozen
 
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 from amplifier_hooks.escape import clip, for_log
-from amplifier_hooks.kinds.messages import LONGEST_REASON, incoming, outgoing
+from amplifier_hooks.kinds.messages import LONGEST_REASON, answer_in, outgoing
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
 
 __all__ = ["AGENT_TIMEOUT", "AgentHook", "AgentInputRefused", "AgentOrder", "AgentRuns", "AgentSaid"]
 
 AGENT_TIMEOUT: Final = 300.0
 """Seconds an agent has if nobody says otherwise, the time until a runner takes it included."""
-
-LOOKS_LIKE_JSON: Final = ("{", "[")
 
 
 class AgentInputRefused(HookUnavailable):
@@ -76,19 +74,20 @@ class AgentRuns(Protocol):
 class AgentHook:
     """One agent as a handler: register it with a timeout, `AGENT_TIMEOUT` if there is no better one.
 
-    `detached` only starts it: for observers.
+    `detached` only starts it: for observers. Without `gate`, a text is no decision.
     """
 
     agent_name: str
     runs: AgentRuns
     detached: bool = False
+    gate: bool = True
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Run it with the event and its payload, `{"event": …, "data": …}`.
 
-        A result that is an object has the fields of a `HookResult`; none, or a text that does not begin like JSON, is
-        no decision. Raises `HookFailed` when the agent fails, `InvalidResult` for a result that is no answer, and what
-        `AgentRuns` raises. Cancelling it stops the agent.
+        A result that is an object has the fields of a `HookResult`, and none is no decision; a text is read like the
+        output of a command. Raises `HookFailed` when the agent fails, `InvalidResult` for a result that is no answer,
+        and what `AgentRuns` raises. Cancelling it stops the agent.
         """
         payload = json.loads(outgoing({"event": event, "data": dict(data)}))
         order = AgentOrder(
@@ -103,15 +102,14 @@ class AgentHook:
         return as_result(await self.ask(order))
 
     async def ask(self, order: AgentOrder) -> dict[str, Any] | None:
-        """Run an order, and return the object its agent answered; None for a text that is no decision."""
+        """Run an order, and return the object its agent answered; None for no decision. Raises as a call does."""
         said = await self.runs.run(order)
         if said.status != "completed":
             why = clip(for_log(said.error or "it does not say why"), LONGEST_REASON)
             raise HookFailed(f"agent {order.agent!r} {said.status}: {why}")
         if said.text is None:
             return _object(said.data)
-        text = said.text.strip()
-        return incoming(text.encode("utf-8", "surrogatepass")) if text.startswith(LOOKS_LIKE_JSON) else None
+        return answer_in(said.text.encode("utf-8", "surrogatepass"), gate=self.gate)
 
 
 def _object(data: Any) -> dict[str, Any] | None:

@@ -6,9 +6,10 @@ exit status and standard output:
 | exit status    | standard output     | answer                                                              |
 |----------------|---------------------|---------------------------------------------------------------------|
 | 0              | nothing             | continue                                                            |
-| 0              | text                | continue: text is no decision                                       |
 | 0              | one JSON object     | the fields of a `HookResult`                                        |
-| 0              | begins like JSON, but is none | invalid                                                   |
+| 0              | anything else, at a gate | invalid                                                        |
+| 0              | text, elsewhere     | continue: text is no decision                                       |
+| 0              | elsewhere: begins with `{`, or text with an answer in it | invalid                        |
 | 2              | whatever it is      | deny; standard error is the reason                                  |
 | any other, or a signal | whatever it is | the hook has failed                                                |
 
@@ -26,18 +27,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from attrs import frozen
 
 from amplifier_hooks.errors import HookFailed, InvalidResult
-from amplifier_hooks.kinds.messages import as_reason, incoming, outgoing
-from amplifier_hooks.result import CONTINUE, HookResult, as_result
+from amplifier_hooks.kinds.messages import answer_in, as_reason, incoming, outgoing
+from amplifier_hooks.result import HookResult, as_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BLOCKED", "NATIVE", "Codec", "Ended", "NativeCodec"]
+__all__ = ["BLOCKED", "NATIVE", "NATIVE_OPEN", "Codec", "Ended", "NativeCodec"]
 
 BLOCKED: Final = 2
 """The exit status that denies, here as in the programs this was learnt from."""
-
-LOOKS_LIKE_JSON: Final = (b"{", b"[")
 
 
 @frozen(kw_only=True)
@@ -73,8 +72,11 @@ class Codec(Protocol):
         ...
 
 
+@frozen
 class NativeCodec:
-    """Our own spelling."""
+    """Our own spelling. Without `gate`, text is no decision."""
+
+    gate: bool = True
 
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
         """The event and its payload, and the id of the request where there is one."""
@@ -88,8 +90,7 @@ class NativeCodec:
         if ended.code != 0:
             said = as_reason(ended.errors)
             raise HookFailed(f"the command {ended.how}{f': {said}' if said else ''}")
-        output = ended.output.strip()
-        return as_result(incoming(output)) if output.startswith(LOOKS_LIKE_JSON) else CONTINUE
+        return as_result(answer_in(ended.output, gate=self.gate))
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
         """One JSON object: the id of the request it answers, and the fields of a `HookResult`."""
@@ -100,3 +101,4 @@ class NativeCodec:
 
 
 NATIVE: Final = NativeCodec()
+NATIVE_OPEN: Final = NativeCodec(gate=False)

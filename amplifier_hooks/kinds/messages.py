@@ -7,15 +7,28 @@ not guessed at.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+import re
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
 
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.escape import clip, for_model
+from amplifier_hooks.result import Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["DEEPEST", "LARGEST_ANSWER", "LARGEST_PAYLOAD", "LONGEST_REASON", "as_reason", "incoming", "outgoing"]
+__all__ = [
+    "DEEPEST",
+    "LARGEST_ANSWER",
+    "LARGEST_PAYLOAD",
+    "LONGEST_REASON",
+    "STRAY",
+    "answer_in",
+    "as_reason",
+    "hides",
+    "incoming",
+    "outgoing",
+]
 
 LARGEST_PAYLOAD: Final = 1024 * 1024
 LARGEST_ANSWER: Final = 64 * 1024
@@ -23,6 +36,14 @@ LONGEST_REASON: Final = 2 * 1024
 """Bytes."""
 DEEPEST: Final = 64
 """Levels of nesting, either way."""
+
+ACTION: Final = re.compile(rf'"action"\s*:\s*"(?:{"|".join(get_args(Action))})"'.encode("ascii"))
+"""The part by which an answer of ours is recognised inside of other text."""
+
+STRAY: Final = (
+    "output that is not an answer: print one JSON object in UTF-8, with no byte-order mark and no other text, "
+    "or nothing; log lines go to standard error"
+)
 
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
 
@@ -66,6 +87,27 @@ def incoming(data: bytes) -> dict[str, Any]:
     if _too_deep(value):
         raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it")
     return value
+
+
+def answer_in(output: bytes, *, gate: bool) -> dict[str, Any] | None:
+    """The JSON object that a hook printed; None if it printed nothing, or text where that is no decision.
+
+    At a gate every output is an answer, or invalid: a denial behind a byte-order mark or a line of a log must not read
+    like nothing at all. Elsewhere text is left alone, unless it has an answer in it. Raises `InvalidResult`.
+    """
+    output = output.strip()
+    if output.startswith(b"{"):
+        return incoming(output)
+    if not output or not (gate or hides(output, ACTION)):
+        return None
+    raise InvalidResult(STRAY)
+
+
+def hides(text: bytes, answers: re.Pattern[bytes]) -> bool:
+    """Return True if there is an object with an answer in a text, in UTF-8 or UTF-16."""
+    plain = text.replace(b"\0", b"")
+    start = plain.find(b"{")
+    return start >= 0 and answers.search(plain, start) is not None
 
 
 def as_reason(data: bytes) -> str:

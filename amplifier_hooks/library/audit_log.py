@@ -77,9 +77,10 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         self, settings: AuditLogSettings | None = None, *, sink: AuditSink | None = None, clock: Clock | None = None
     ) -> None:
         super().__init__(settings)
-        self._sink = sink
+        self._lent = sink
+        self._log: AuditLog | None = None
         self._clock = SystemClock() if clock is None else clock
-        self._opening: asyncio.Future[AuditSink] | None = None
+        self._opening: asyncio.Future[AuditLog] | None = None
         self._closing: asyncio.Future[None] | None = None
 
     def points(self) -> tuple[Point, ...]:
@@ -103,38 +104,41 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
     async def close(self) -> None:
         """Finish the record, also one that is just being opened. Twice is harmless; the next event opens it again.
 
-        Raises `LogUnavailable` when its end cannot be written. Cancelling it does not stop it.
+        A record that was handed in as `sink` stays open. Raises `LogUnavailable` when the end cannot be written.
+        Cancelling it does not stop it.
         """
         if self._closing is None or self._closing.done():
-            sink, opening = self._sink, self._opening
-            self._sink = self._opening = None
-            self._closing = asyncio.ensure_future(self._finished(sink, opening))
+            found, opening = self._log, self._opening
+            self._log = self._opening = None
+            self._closing = asyncio.ensure_future(self._finished(found, opening))
         await asyncio.shield(self._closing)
 
-    async def _finished(self, sink: AuditSink | None, opening: asyncio.Future[AuditSink] | None) -> None:
-        if sink is None and opening is not None:
+    async def _finished(self, found: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
+        if found is None and opening is not None:
             await asyncio.wait({opening})  # a thread opens it, which nobody can stop
-            sink = opening.result() if opening.exception() is None else None
-        if sink is not None:
-            await sink.close()
+            found = opening.result() if opening.exception() is None else None
+        if found is not None:
+            await found.close()
 
     async def _open(self) -> AuditSink:
         """The record, opened when it is first needed. Raises `HookUnavailable`; the next event tries again."""
-        if self._sink is not None:
-            return self._sink
+        if self._lent is not None:
+            return self._lent
+        if self._log is not None:
+            return self._log
         if self._opening is None or self._opening.done():
             self._opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
         opening = self._opening
         try:
-            sink = await asyncio.shield(opening)
+            opened = await asyncio.shield(opening)
         except OSError as error:
             raise HookUnavailable(f"the record {self.settings.path!r:.200} cannot be opened: {error}") from error
         if self._opening is not opening:
             raise HookUnavailable(f"the record {self.settings.path!r:.200} was closed while it was being opened")
-        self._sink = sink
-        return sink
+        self._log = opened
+        return opened
 
-    def _opened(self) -> AuditSink:
+    def _opened(self) -> AuditLog:
         path = Path(self.settings.path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return AuditLog.open(path, signed=self.settings.signed, clock=self._clock)

@@ -61,7 +61,12 @@ class Guests:
         session = question.get("session_id")
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
-        return await (await self._guest(dialect, session, question.get("cwd"))).answer(question)
+        guest = await self._guest(dialect, session, question.get("cwd"))
+        try:
+            return await guest.answer(question)
+        finally:
+            if guest.closed and self._guests.get((dialect.name, session)) is guest:
+                del self._guests[dialect.name, session]
 
     async def answer_once(self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None) -> Ended:
         """The same for a question that may be delivered again, under an id of the sender's.

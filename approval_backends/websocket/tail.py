@@ -1,6 +1,6 @@
 """What happens in the sessions beside this gateway, for those who look on: the last lines of each, and the next ones.
 
-SessionCoordinator(approvals=web, audit=web.watched(AuditLog.open(path)))
+SessionCoordinator(approvals=web, audit=web.watched(log))
 """
 
 from __future__ import annotations
@@ -71,10 +71,6 @@ class Watched:
         """Write, then show. Raises what the sink raises."""
         await self._sink.write(kind, facts, durable=durable)
         self._tails.add(kind, facts)
-
-    async def close(self) -> None:
-        """Close the record."""
-        await self._sink.close()
 
 
 def seen(by: Decider, place: tuple[str, str], session: str) -> bool:

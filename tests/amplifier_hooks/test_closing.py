@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
+from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
 from amplifier_hooks.effects import deadline, punctual
 from amplifier_hooks.effects.approval import approver
-from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
+from amplifier_hooks.effects.approval.grants import SessionGrants
+from amplifier_hooks.effects.audit import LogUnavailable
+from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 CLOSED = "Operation denied by session: the session is closed"
 
@@ -51,25 +55,17 @@ def asking(registry: HookRegistry | None = None) -> HookRegistry:
     return registry
 
 
-class Ends(CollectingAudit):
-    """A record that notes what was told before it was closed, and after."""
+class Ends(SessionGrants):
+    """Grants that note when they end, which is the last step of closing."""
 
     def __init__(self, told: list[str]) -> None:
-        super().__init__()
+        super().__init__(ManualClock())
         self.told = told
-        self.late: list[str] = []
 
-    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
-        """Append one record."""
-        if self.closed:
-            self.late.append(kind)
-            raise OSError("the record is closed")
-        await super().write(kind, facts, durable=durable)
-
-    async def close(self) -> None:
-        """Close it."""
-        await super().close()
-        self.told.append("record")
+    async def end_grants(self, tenant: str, session: str) -> None:
+        """End them."""
+        await super().end_grants(tenant, session)
+        self.told.append("grants")
 
 
 # -- in order ----------------------------------------------------------------------------------------------------------
@@ -77,7 +73,7 @@ class Ends(CollectingAudit):
 
 @pytest.mark.rule("COO-5", "COO-9")
 async def test_order() -> None:
-    """Questions are withdrawn and hooks cancelled, children end, then it is told, and the record is closed last."""
+    """Questions are withdrawn and hooks cancelled, children end, then it is told, and grants end last."""
     registry, approver = asking(), ScriptedApprover(HANG)
     told: list[str] = []
     hanging = asyncio.Event()
@@ -92,10 +88,9 @@ async def test_order() -> None:
     registry.on("memory:pre", hang)
     registry.observe("session:end", lambda event, data, outcome: told.append(data["session_id"]))
     registry.observe("tool:pre", lambda event, data, outcome: told.append(outcome.cause))
-    audit = Ends(told)
-    session = SessionCoordinator("s1", registry, approvals=approver, audit=audit)
+    session = SessionCoordinator("s1", registry, approvals=approver, grants=Ends(told))
     await session.start()
-    child = session.child("a", session_id="s2")
+    child = session.child("a", session_id="s2", grants=Ends([]))
     await child.start()
     asked = asyncio.create_task(session.call_tool("Read", {}, never))
     storing = asyncio.create_task(session.operation("memory", {"content": "x"}, never))
@@ -103,18 +98,17 @@ async def test_order() -> None:
     await hanging.wait()
     await session.close()
     assert set(told[:-2]) == {"hook", "session_cancelled", "s2"}
-    assert told[-2:] == ["s1", "record"]
+    assert told[-2:] == ["s1", "grants"]
     assert (await asked).denied
     assert isinstance((await asyncio.gather(storing, return_exceptions=True))[0], Exception)
-    assert audit.late == []
     assert approver.did == ["request", "withdraw"]
 
 
 @pytest.mark.rule("COO-5", "AUD-1")
 @pytest.mark.parametrize("event", ["tool:pre", "memory:pre"])
 async def test_what_was_open_is_on_record(event: str) -> None:
-    """Before the record is closed, it has that the open question was cancelled and what it was about denied."""
-    audit = Ends([])
+    """When a session has closed, the record has that the open question was cancelled and what it was about denied."""
+    audit = CollectingAudit()
     registry = HookRegistry()
     registry.gate(event, lambda event, data: HookResult.ask("Really?"), name="asker")
 
@@ -140,7 +134,6 @@ async def test_what_was_open_is_on_record(event: str) -> None:
     assert audit.facts("approval.decided")[0]["status"] == "cancelled"
     assert audit.kinds[-2:] == ["tool.denied" if event == "tool:pre" else "memory.denied", "outcome"]
     assert audit.facts("outcome")[-1]["event"] == "session:end"
-    assert audit.late == []
 
 
 @pytest.mark.rule("COO-5")
@@ -167,7 +160,7 @@ async def test_nothing_runs_afterwards() -> None:
 
 @pytest.mark.rule("COO-5", "COO-9")
 async def test_running_tool_goes_on() -> None:
-    """A tool that runs when its session closes goes on, and its value comes back."""
+    """A tool that runs when its session closes goes on: its value comes back, and its result is on record."""
     running, go = asyncio.Event(), asyncio.Event()
 
     async def tool(given: Any) -> str:
@@ -175,19 +168,19 @@ async def test_running_tool_goes_on() -> None:
         await go.wait()
         return "done"
 
-    audit = Ends([])
+    audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         task = asyncio.create_task(session.call_tool("Wait", {}, tool))
         await running.wait()
     go.set()
     assert (await task).value == "done"
-    assert audit.late == ["tool.done", "outcome"]
+    assert audit.kinds[-2:] == ["tool.done", "outcome"]
 
 
 @pytest.mark.rule("COO-5")
 async def test_tool_closes_its_session() -> None:
     """A tool may close the session it runs in."""
-    session = SessionCoordinator(audit=Ends([]))
+    session = SessionCoordinator()
     await session.start()
 
     async def tool(given: Any) -> str:
@@ -202,14 +195,14 @@ async def test_tool_closes_its_session() -> None:
 @pytest.mark.parametrize("event", ["tool:pre", "session:end"])
 async def test_hook_closes_its_session(event: str) -> None:
     """A hook that closes its own session does not wait for itself for ever."""
-    registry, audit = HookRegistry(), Ends([])
-    session = SessionCoordinator(hooks=registry, audit=audit)
+    registry, told = HookRegistry(), list[str]()
+    session = SessionCoordinator(hooks=registry, grants=Ends(told))
     registry.gate(event, lambda event, data: session.close())
     await session.start()
     if event == "tool:pre":
         assert (await session.call_tool("Read", {}, never)).denied
     await session.close()
-    assert audit.closed
+    assert told == ["grants"]
 
 
 # -- twice, half way, and by whom --------------------------------------------------------------------------------------
@@ -221,22 +214,22 @@ async def test_twice() -> None:
     registry = HookRegistry()
     told: list[str] = []
     registry.observe("session:*", lambda event, data, outcome: told.append(event))
-    session = SessionCoordinator(hooks=registry, audit=Ends(told))
+    session = SessionCoordinator(hooks=registry, grants=Ends(told))
     await asyncio.gather(session.start(), session.start())
     await session.start()
     await asyncio.gather(session.close(), session.close())
     await session.close()
-    assert told == ["session:start", "session:end", "record"]
+    assert told == ["session:start", "session:end", "grants"]
 
 
 @pytest.mark.rule("COO-5")
 async def test_never_started() -> None:
-    """A session that was never started has no end to tell; its record is closed."""
+    """A session that was never started has no end to tell; its grants end."""
     registry = HookRegistry()
     told: list[str] = []
     registry.observe("session:*", lambda event, data, outcome: told.append(event))
-    await SessionCoordinator(hooks=registry, audit=Ends(told)).close()
-    assert told == ["record"]
+    await SessionCoordinator(hooks=registry, grants=Ends(told)).close()
+    assert told == ["grants"]
 
 
 @pytest.mark.rule("COO-5")
@@ -246,9 +239,9 @@ async def test_error_in_the_body() -> None:
     told: list[str] = []
     registry.observe("session:end", lambda event, data, outcome: told.append(event))
     with pytest.raises(LookupError):
-        async with SessionCoordinator(hooks=registry, audit=Ends(told)):
+        async with SessionCoordinator(hooks=registry, grants=Ends(told)):
             raise LookupError
-    assert told == ["session:end", "record"]
+    assert told == ["session:end", "grants"]
 
 
 @pytest.mark.rule("COO-5")
@@ -264,7 +257,7 @@ async def test_start_is_cancelled() -> None:
     registry.on("session:start", hang)
 
     async def work() -> None:
-        async with SessionCoordinator(hooks=registry, audit=Ends(told)):
+        async with SessionCoordinator(hooks=registry, grants=Ends(told)):
             pytest.fail("it began")
 
     task = asyncio.create_task(work())
@@ -272,7 +265,7 @@ async def test_start_is_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == ["record"]
+    assert told == ["grants"]
 
 
 @pytest.mark.rule("COO-5")
@@ -289,11 +282,11 @@ async def test_stopped_from_outside() -> None:
 
     registry.on("memory:pre", hang)
     registry.observe("session:end", lambda event, data, outcome: told.append(event))
-    audit = Ends(told)
+    audit = CollectingAudit()
 
     async def program() -> None:
         async with (
-            SessionCoordinator(hooks=registry, approvals=approver, audit=audit) as session,
+            SessionCoordinator(hooks=registry, approvals=approver, audit=audit, grants=Ends(told)) as session,
             session.turn("go"),
             asyncio.TaskGroup() as group,
         ):
@@ -306,10 +299,9 @@ async def test_stopped_from_outside() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == ["session:end", "record"]
+    assert told == ["session:end", "grants"]
     assert approver.did == ["request", "withdraw"]
     assert audit.facts("approval.decided")[0]["status"] == "cancelled"
-    assert audit.late == []
 
 
 @pytest.mark.rule("COO-5")
@@ -325,7 +317,7 @@ async def test_cancelled_while_closing() -> None:
         await forever()
 
     registry.on("session:end", hang)
-    session = SessionCoordinator(hooks=registry, audit=Ends(told))
+    session = SessionCoordinator(hooks=registry, grants=Ends(told))
     await session.start()
     task = asyncio.create_task(session.close())
     await ending.wait()
@@ -334,31 +326,7 @@ async def test_cancelled_while_closing() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == ["record"]
-
-
-@pytest.mark.rule("COO-5")
-@pytest.mark.fault("F-LC-04")
-def test_loop_is_shut_down() -> None:
-    """When the event loop is shut down while a session closes, its record is closed all the same."""
-    told: list[str] = []
-
-    async def program() -> None:
-        registry, ending = HookRegistry(), asyncio.Event()
-
-        async def hang(event: str, data: Any) -> None:
-            ending.set()
-            await forever()
-
-        registry.on("session:end", hang)
-        session = SessionCoordinator(hooks=registry, audit=Ends(told))
-        await session.start()
-        closing = asyncio.create_task(session.close())
-        await ending.wait()
-        assert not closing.done()
-
-    asyncio.run(program())
-    assert told == ["record"]
+    assert told == ["grants"]
 
 
 # -- what hangs or fails -----------------------------------------------------------------------------------------------
@@ -367,20 +335,20 @@ def test_loop_is_shut_down() -> None:
 @pytest.mark.rule("COO-5")
 @soon
 async def test_hook_hangs_at_the_end() -> None:
-    """A hook or observer that hangs at session:end does not keep the record from being closed."""
+    """A hook or observer that hangs at session:end does not keep the grants from ending."""
     registry = HookRegistry()
     told: list[str] = []
     registry.on("session:end", forever)
     registry.observe("session:end", forever)
-    async with SessionCoordinator(hooks=registry, audit=Ends(told)):
+    async with SessionCoordinator(hooks=registry, grants=Ends(told)):
         pass
-    assert told == ["record"]
+    assert told == ["grants"]
 
 
 @pytest.mark.rule("COO-5", "DIS-3")
 @soon
 async def test_screen_hangs() -> None:
-    """A screen that hangs at the end does not keep the record from being closed."""
+    """A screen that hangs at the end does not keep the grants from ending."""
 
     class Screen:
         async def show_message(self, message: str, level: str, source: str) -> None:
@@ -389,61 +357,61 @@ async def test_screen_hangs() -> None:
     registry = HookRegistry()
     told: list[str] = []
     registry.on("session:end", lambda event, data: HookResult(user_message="bye"))
-    async with SessionCoordinator(hooks=registry, display=Screen(), audit=Ends(told)):
+    async with SessionCoordinator(hooks=registry, display=Screen(), grants=Ends(told)):
         pass
-    assert told == ["record"]
+    assert told == ["grants"]
 
 
 @pytest.mark.rule("COO-5")
 @soon
 async def test_backend_hangs() -> None:
-    """A backend that hangs when its question is withdrawn does not keep the record from being closed."""
+    """A backend that hangs when its question is withdrawn does not keep the grants from ending."""
 
     class Backend(ScriptedApprover):
         async def withdraw(self, request_id: str, reason: str) -> None:
             await forever()
 
-    backend, audit = Backend(HANG), Ends([])
-    async with SessionCoordinator(hooks=asking(), approvals=backend, audit=audit) as session:
+    backend, told = Backend(HANG), list[str]()
+    async with SessionCoordinator(hooks=asking(), approvals=backend, grants=Ends(told)) as session:
         task = asyncio.create_task(session.call_tool("Read", {}, never))
         await backend.asked.wait()
-    assert audit.closed
+    assert told == ["grants"]
     assert (await task).denied
 
 
 @pytest.mark.rule("COO-5")
 @soon
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_record_fails_to_close(hangs: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A record that fails or hangs when it is closed is logged, and the session is closed."""
+async def test_grants_fail_to_end(hangs: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A store of grants that fails or hangs at the end is logged, and the session is closed."""
 
-    class Sink(CollectingAudit):
-        async def close(self) -> None:
+    class Broken(SessionGrants):
+        async def end_grants(self, tenant: str, session: str) -> None:
             if hangs:
                 await forever()
             raise OSError("disk is gone")
 
-    session = SessionCoordinator(audit=Sink())
+    session = SessionCoordinator(grants=Broken(ManualClock()))
     await session.start()
     await session.close()
-    assert ("session_closing_late" if hangs else "session_closing_failed") in caplog.text
+    assert "session_closing_" in caplog.text
     assert (await session.call_tool("Read", {}, never)).reason == CLOSED
 
 
 @pytest.mark.rule("COO-5")
 @soon
 async def test_record_hangs_at_the_end() -> None:
-    """A record that hangs when the end is written is closed all the same."""
+    """A record that hangs when the end is written does not keep the grants from ending."""
     told: list[str] = []
 
-    class Sink(Ends):
+    class Sink(CollectingAudit):
         async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
             if facts["event"] == "session:end":
                 await forever()
 
-    async with SessionCoordinator(audit=Sink(told)):
+    async with SessionCoordinator(audit=Sink(), grants=Ends(told)):
         pass
-    assert told == ["record"]
+    assert told == ["grants"]
 
 
 @pytest.mark.rule("COO-5", "COO-9")
@@ -460,29 +428,42 @@ async def test_children_that_hang_close_together() -> None:
             await forever()
 
     registry.on("session:end", hang)
-    session = SessionCoordinator("s0", registry, audit=Ends(told))
+    session = SessionCoordinator("s0", registry, grants=Ends(told))
     await session.start()
     for number in range(1, 6):
         await session.child("a", session_id=f"s{number}").start()
     await session.close()
     assert sorted(began[:5]) == [f"s{number}" for number in range(1, 6)]
     assert began[5:] == ["s0"]
-    assert told == ["record"]
+    assert told == ["grants"] * 6
 
 
 @pytest.mark.rule("COO-9")
 async def test_child_closes_alone() -> None:
-    """A child that closes leaves its parent and the record open; a record of its own is closed with it."""
-    told: list[str] = []
-    async with SessionCoordinator(audit=Ends(told)) as session:
+    """A child that closes leaves its parent and the record open."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
         async with session.child("a") as child:
             pass
-        assert told == []
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
         assert (await child.call_tool("Read", {}, never)).denied
-        own = Ends([])
-        async with session.child("b", audit=own):
+    assert "tool.done" in audit.kinds
+
+
+@pytest.mark.rule("COO-5", "AUD-9")
+async def test_a_shared_record(tmp_path: Path) -> None:
+    """A session that ends leaves a shared record open, with its own end on disk; the owner of the record closes it."""
+    path = tmp_path / "record.jsonl"
+    async with AuditLog.open(path) as log:
+        second = SessionCoordinator("s2", audit=log)
+        await second.start()
+        async with SessionCoordinator("s1", audit=log):
             pass
-        assert own.closed
-        assert told == []
-    assert told == ["record"]
+        recorded = [json.loads(line)["facts"] for line in path.read_text().splitlines()]
+        assert ("s1", "session:end") in [(facts.get("session"), facts.get("event")) for facts in recorded]
+        assert (await second.call_tool("Read", {}, lambda _: 1)).ok
+        await second.close()
+        await log.check()
+    assert json.loads(path.read_text().splitlines()[-2])["kind"] == "log.closed"
+    with pytest.raises(LogUnavailable, match="closed"):
+        await log.check()

@@ -126,5 +126,3 @@ async def test_audit_fails() -> None:
         await audit.write("b", {})
     assert audit.kinds == ["a"]
     assert audit.facts("a") == [{"x": 1}]
-    await audit.close()
-    assert audit.closed

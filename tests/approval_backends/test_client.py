@@ -80,8 +80,6 @@ async def test_everything_else(one: Gateway) -> None:
     class Nowhere:
         async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None: ...
 
-        async def close(self) -> None: ...
-
     record = one.watched(Nowhere())
     async with client(one) as mara:
         views = {view.name: await mara.whole(request.id, view) for view in (await mara.show(request.id)).views}

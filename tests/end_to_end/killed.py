@@ -71,6 +71,7 @@ async def main(address: str, folder: str, point: str) -> None:
             die()
 
     async with (
+        audit,
         approvals,
         SessionCoordinator(
             "s1", registry, approvals=approvals, audit=audit, tenant="acme", approval_wait=20.0

@@ -67,7 +67,7 @@ class Program:
 def claude_code(home: Path, project: Path, settings: dict[str, Any], url: str) -> Started:
     """The CLI inside the claude-agent-sdk wheel."""
     (project / ".claude").mkdir()
-    (project / ".claude" / "settings.json").write_text(json.dumps(settings))
+    (project / ".claude" / "settings.local.json").write_text(json.dumps(settings))
     argv = [os.fspath(CLAUDE), "-p", "do it", "--output-format", "json", "--allowedTools", "Bash,Write"]
     quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
     return argv, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "x", **dict.fromkeys(quiet, "1")}
@@ -140,12 +140,15 @@ class World:
         """Where the agent works."""
         return self.folder / "project"
 
-    def bridge(self, program: Program) -> dict[str, Any]:
+    def bridge(self, program: Program, *, portable: bool = False) -> dict[str, Any]:
         """The one line in a program's settings, for every event it has."""
-        how = Bridge(
-            python=sys.executable, file=bridge_module.__file__, socket=os.fspath(self.folder / "hooks.sock"), waits=60
-        )
-        return with_bridge({}, DIALECTS[program.dialect], how)
+        mine = Bridge(python=sys.executable, file=bridge_module.__file__, socket=self.socket, waits=60)
+        return with_bridge({}, DIALECTS[program.dialect], Bridge(waits=60) if portable else mine)
+
+    @property
+    def socket(self) -> str:
+        """Where the server is asked."""
+        return os.fspath(self.folder / "hooks.sock")
 
     async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel) -> str:
         """Run the program to its end, and return what it printed."""
@@ -153,7 +156,9 @@ class World:
         home.mkdir()
         self.project.mkdir()
         argv, env = program.settled(home, self.project, settings, model.url)
-        basic = {"PATH": os.environ["PATH"], "HOME": os.fspath(home), "TERM": "dumb", "NO_COLOR": "1"}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        basic = {"PATH": path, "HOME": os.fspath(home), "TERM": "dumb", "NO_COLOR": "1"}
+        basic["AMPLIFIER_HOOKS_SOCKET"] = self.socket
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=self.project,
@@ -213,8 +218,9 @@ async def decide_elsewhere(here: World, verb: str, *arguments: str) -> None:
     assert process.returncode == 0, (output + errors).decode()
 
 
-@pytest.mark.rule("DIA-2")
-async def test_its_calls_are_asked_denied_and_answered(program: Program, tmp_path: Path) -> None:
+@pytest.mark.rule("DIA-2", "DIA-5")
+@pytest.mark.parametrize("portable", [False, True], ids=["personal", "shared"])
+async def test_its_calls_are_asked_denied_and_answered(program: Program, portable: bool, tmp_path: Path) -> None:
     """A call approved in the inbox runs, a denied one does not and the model reads why, and the record verifies."""
     async with world(tmp_path) as here:
 
@@ -236,7 +242,7 @@ async def test_its_calls_are_asked_denied_and_answered(program: Program, tmp_pat
         ]
         async with serving(*script) as model:
             person = asyncio.create_task(decide_elsewhere(here, "allow", "--yes"))
-            await here.run(program, here.bridge(program), model)
+            await here.run(program, here.bridge(program, portable=portable), model)
             await person
         assert (here.project / "production.txt").read_text() == "hello\n"
         assert not (here.project / "forbidden.txt").exists()

@@ -51,8 +51,8 @@ async def test_a_secret_stays_where_it_belongs(
     async def change(event: str, data: Mapping[str, Any]) -> HookResult:
         return HookResult.modify({"prompt": f"{data['prompt']}!"})
 
-    audit = AuditLog.open(path)
     async with (
+        AuditLog.open(path) as audit,
         SessionCoordinator(
             hooks=registry, context=context, approvals=approver, display=display, audit=audit
         ) as session,

@@ -145,8 +145,11 @@ async def play(base: Path) -> Played:
     assert isinstance(guard, library.CostGuard)
     registry.observe("tool:pre", lambda event, data, outcome: one.ran.append(outcome.ran), name="order")
     (base / "audit").mkdir(mode=0o700)
-    audit, display = AuditLog.open(base / "audit" / "record.jsonl"), CollectingDisplay()
-    async with ledger, SessionCoordinator("s", registry, context, None, display, audit, cwd=folder) as session:
+    async with (
+        ledger,
+        AuditLog.open(base / "audit" / "record.jsonl") as audit,
+        SessionCoordinator("s", registry, context, None, CollectingDisplay(), audit, cwd=folder) as session,
+    ):
         calls = iter(enumerate(script()))
         for turn in range(TURNS):
             async with session.turn("Prepare the release." if turn < 2 else "Go on."):

@@ -52,7 +52,8 @@ async def test_a_turn(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     context, display, approver = InMemoryContext(), CollectingDisplay(), ScriptedApprover("Deny", "Allow once")
     async with (
-        SessionCoordinator("s1", registry, context, approver, display, AuditLog.open(path)) as session,
+        AuditLog.open(path) as log,
+        SessionCoordinator("s1", registry, context, approver, display, log) as session,
         session.turn("tidy up") as began,
     ):
         assert not began.denied

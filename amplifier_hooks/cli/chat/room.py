@@ -97,8 +97,7 @@ class Room:
         context = InMemoryContext()
         context.add_message("system", SYSTEM)
         place = Workplace(wishes.folder, heard=screen.heard)
-        async with _approvals(wishes) as (approvals, page):
-            log = AuditLog.open(record)
+        async with _approvals(wishes) as (approvals, page), AuditLog.open(record) as log:
             session = SessionCoordinator(
                 session_id,
                 wishes.hooks.registry,

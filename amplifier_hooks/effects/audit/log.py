@@ -8,7 +8,7 @@ import secrets
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
@@ -28,6 +28,7 @@ from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
 
     from amplifier_hooks.effects.audit.checkpoint import Signer
     from amplifier_hooks.ports import Clock, HeadStore, StoreMark
@@ -55,7 +56,8 @@ class AuditLog:
     """A log that shows whether somebody changed it. One process writes to it, for any number of sessions.
 
     A record is on disk within a second; with `durable`, when `write` returns. What is not written raises, and what
-    was to follow is denied.
+    was to follow is denied. Sessions never close it: close it behind the last one, or use it as an async context
+    manager around them.
     """
 
     def __init__(
@@ -155,6 +157,14 @@ class AuditLog:
             accept_store=accept_store,
         )
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -178,13 +188,13 @@ class AuditLog:
             self._writer.append(piece)
 
     async def check(self) -> None:
-        """Do now what is done before the first record: compare the log with what is kept elsewhere.
+        """Return if a durable record could be written now: the log is open, fits the store, and the disk answers.
 
-        Raises `LogCut`, `StoreReplaced`, and other kinds of `LogUnavailable` as long as records are refused.
+        Raises `LogClosed`, `LogCut`, `StoreReplaced`, `LogHangs`, and other kinds of `LogUnavailable`, as long as
+        records are refused.
         """
         await self._comparison()
-        if self._writer.down:
-            raise LogUnavailable(f"{self.path} could not be written the last time, and is tried again")
+        await self._on_disk(self._writer.flush)
 
     async def close(self) -> None:
         """Write what is there, sign it, say that the log is closed, and let go of it. Twice is harmless.

@@ -24,9 +24,6 @@ class NoRecord:
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Nothing."""
 
-    async def close(self) -> None:
-        """Nothing."""
-
 
 class Recorder:
     """Writes to a sink on behalf of one session: who, when, and in which order."""

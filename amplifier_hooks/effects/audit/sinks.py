@@ -10,7 +10,7 @@ from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from amplifier_hooks.ports import AuditSink
 
@@ -26,7 +26,7 @@ class TwoSinks:
     """A sink that writes to two: another disk, another machine.
 
     By default a record is on record when one of the two has it, so that one that fails or hangs stops nothing; with
-    `need=2` both must have it.
+    `need=2` both must have it. The program that opened the two closes them.
     """
 
     def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, patience: float = PATIENCE) -> None:
@@ -42,26 +42,19 @@ class TwoSinks:
 
         Raises `LogUnavailable` when too few do. Cancelling it leaves the record with whoever has it.
         """
-        await self._all([sink.write(kind, facts, durable=durable) for sink in self._sinks], self._need)
-
-    async def close(self) -> None:
-        """Close both. Raises `LogUnavailable` when too few could be."""
-        await self._all([sink.close() for sink in self._sinks], self._need)
-
-    async def _all(self, steps: list[Coroutine[Any, Any, None]], need: int) -> None:
-        tasks = {asyncio.ensure_future(step) for step in steps}
+        tasks = {asyncio.ensure_future(sink.write(kind, facts, durable=durable)) for sink in self._sinks}
         self._late |= tasks
         for task in tasks:
             task.add_done_callback(self._over)
         deadline = asyncio.get_running_loop().time() + self._patience
         waiting, done = tasks, set[asyncio.Task[None]]()
-        while waiting and need > _good(done):
+        while waiting and self._need > _good(done):
             left = deadline - asyncio.get_running_loop().time()
             ended, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             done |= ended
             if not ended:
                 break
-        if need > _good(done):
+        if self._need > _good(done):
             problems = [str(task.exception()) for task in done if not task.cancelled() and task.exception()]
             problems += ["no answer in time"] * len(waiting)
             raise LogUnavailable(f"{_good(done)} of {len(tasks)} records could be written: {'; '.join(problems)}")

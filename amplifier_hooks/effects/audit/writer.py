@@ -181,10 +181,7 @@ class Writer:
         if self._process != os.getpid():
             self.check()
         with self._lock:
-            if self._ending:
-                raise LogClosed("the record is closed")
-            if self._queued > MOST_QUEUED:
-                raise LogUnavailable(f"{self._queued:,} bytes wait for the disk; this record was not taken")
+            self._admit()
             self._add(piece)
             if waiter is not None:
                 self._waiters.append(waiter)
@@ -192,6 +189,21 @@ class Writer:
             self._urgent.set()
         if not self._something.is_set():
             self._something.set()
+
+    def flush(self, waiter: Waiter) -> None:
+        """Tell the waiter when all records so far are on disk. Raises as `append` does."""
+        self.check()
+        with self._lock:
+            self._admit()
+            self._waiters.append(waiter)
+        self._wake()
+
+    def _admit(self) -> None:
+        """With the lock: raise `LogClosed` or `LogUnavailable` while no record is taken."""
+        if self._ending:
+            raise LogClosed("the record is closed")
+        if self._queued > MOST_QUEUED:
+            raise LogUnavailable(f"{self._queued:,} bytes wait for the disk; no record is taken until it has them")
 
     def end(self, waiter: Waiter) -> None:
         """Write what is there, close the log, and tell the waiter. Once."""

@@ -326,8 +326,8 @@ def test_purging_leaves_the_record(tmp_path: Path) -> None:
     registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?"), name="guard")
 
     async def session() -> None:
-        async with DeferredApprovals(SqliteStore(path)) as approvals:
-            coordinator = SessionCoordinator("s1", registry, approvals=approvals, audit=AuditLog.open(log))
+        async with DeferredApprovals(SqliteStore(path)) as approvals, AuditLog.open(log) as record:
+            coordinator = SessionCoordinator("s1", registry, approvals=approvals, audit=record)
             call = asyncio.ensure_future(coordinator.call_tool("Write", {"text": "CANARY"}, lambda given: "ran"))
             with approvals.broker.watch() as watch:
                 while not (waiting := await approvals.pending(Decider(name="x", channel="y"))):

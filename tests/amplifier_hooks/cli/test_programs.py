@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from attrs import frozen
 from typer.testing import CliRunner, Result
 
 from amplifier_hooks.cli import app
+from amplifier_hooks.server.place import default_socket
 
 
 @frozen
@@ -23,9 +26,9 @@ class Desk:
         """Call the command, without a terminal."""
         return CliRunner().invoke(app, [*arguments])
 
-    def settings(self, value: Any) -> Path:
-        """A project's settings."""
-        path = self.project / ".claude" / "settings.json"
+    def settings(self, value: Any, name: str = "settings.local.json") -> Path:
+        """Settings of Claude Code in the project."""
+        path = self.project / ".claude" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(value if isinstance(value, str) else json.dumps(value))
         return path
@@ -66,7 +69,7 @@ def test_import_refuses_what_it_cannot_read(desk: Desk) -> None:
     """A file that is no settings file is refused by its name."""
     result = desk.run("import", "codex", os.fspath(desk.settings("{")))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "settings.json" in result.stderr
+    assert "settings.local.json" in result.stderr
 
 
 @pytest.mark.rule("DIA-5", "CLI-1")
@@ -84,12 +87,89 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
         hook["command"] for group in json.loads(path.read_text())["hooks"]["PreToolUse"] for hook in group["hooks"]
     ]
     assert commands[0] == "theirs"
-    assert commands[1].endswith("claude_code deny")
+    assert commands[1].endswith("claude_code deny || exit 2")
     assert "already" in desk.run("install", "claude-code", "--yes").stdout
     assert desk.run("uninstall", "claude-code", "--yes").exit_code == 0
     assert path.read_text() == odd
     assert "no hook of ours" in desk.run("uninstall", "claude-code", "--yes").stdout
-    assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
+    assert [one.name for one in path.parent.iterdir()] == ["settings.local.json"]
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+def test_the_personal_file_is_the_default(desk: Desk) -> None:
+    """Without an option a program's personal file is written, and the one that a team commits is left as it is."""
+    shared = desk.settings({"model": "opus"}, "settings.json")
+    before = shared.read_text()
+    told = desk.run("install", "claude-code", "--yes").stdout
+    assert shared.read_text() == before
+    assert sys.executable in (shared.parent / "settings.local.json").read_text()
+    assert "keep it out of version control" in told
+
+
+COMMITTED = [
+    ("claude-code", ".claude/settings.json", ["--shared"]),
+    ("codex", ".codex/hooks.json", []),
+    ("codex", ".codex/hooks.json", ["--shared"]),
+    ("gemini", ".gemini/settings.json", []),
+]
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+@pytest.mark.parametrize(("program", "file", "options"), COMMITTED)
+def test_a_file_that_a_team_commits(program: str, file: str, options: list[str], desk: Desk) -> None:
+    """What a team commits has no path of this machine in it, and decides on a colleague's machine."""
+    told = desk.run("install", program, "--yes", *options).stdout
+    assert "each user of it needs amplifier-hooks" in told
+    path = desk.project / file
+    text = path.read_text()
+    for mine in (sys.prefix, "python", "bridge.py", os.fspath(default_socket()), os.fspath(desk.home)):
+        assert mine not in text
+    hooks = {event: groups[0]["hooks"][0]["command"] for event, groups in json.loads(text)["hooks"].items()}
+    gate, after = ("BeforeTool", "AfterTool") if program == "gemini" else ("PreToolUse", "PostToolUse")
+    here = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": os.fspath(desk.home)}
+    nothing = {"PATH": "/usr/bin:/bin"}
+    for environment, event, code, said in (
+        (here, gate, 2, "amplifier-hooks serve"),
+        (here, after, 0, ""),
+        (nothing, gate, 2, "not found"),
+    ):
+        ran = subprocess.run(["sh", "-c", hooks[event]], env=environment, input=b"{}", capture_output=True, check=False)
+        assert (ran.returncode, said in ran.stderr.decode()) == (code, True)
+    assert desk.run("uninstall", program, "--yes").exit_code == 0
+    assert not path.exists()
+
+
+@pytest.mark.rule("DIA-5", "CLI-8")
+def test_uninstall_finds_either_kind(desk: Desk) -> None:
+    """Entries in the personal and in the shared file are taken out together."""
+    shared = desk.settings({"model": "opus"}, "settings.json")
+    desk.run("install", "claude-code", "--shared", "--yes")
+    text = shared.read_text()
+    desk.run("uninstall", "claude-code", "--yes")
+    own = desk.settings({"theme": "dark"})
+    desk.run("install", "claude-code", "--yes")
+    shared.write_text(text)  # as a colleague has committed it meanwhile
+    assert desk.run("uninstall", "claude-code", "--yes").exit_code == 0
+    assert json.loads(shared.read_text()) == {"model": "opus"}
+    assert json.loads(own.read_text()) == {"theme": "dark"}
+
+
+@pytest.mark.rule("DIA-5")
+@pytest.mark.parametrize(
+    ("first", "then", "remedy"),
+    [
+        ([], ["--shared"], "amplifier-hooks uninstall claude-code\n"),
+        (["--shared"], [], "amplifier-hooks uninstall claude-code\n"),
+        (["--user"], [], "amplifier-hooks uninstall claude-code --user\n"),
+        ([], ["--user"], "amplifier-hooks uninstall claude-code\n"),
+    ],
+)
+def test_a_second_hook_is_refused(first: list[str], then: list[str], remedy: str, desk: Desk) -> None:
+    """With a hook in two files of a program every call would be asked about twice, so the second one is refused."""
+    assert desk.run("install", "claude-code", *first, "--yes").exit_code == 0
+    told = desk.run("install", "claude-code", *then, "--yes")
+    assert told.exit_code == 1
+    assert told.stderr.endswith(f"asked about twice; first: {remedy}")
 
 
 def test_uninstall_keeps_what_was_added_since(desk: Desk) -> None:
@@ -118,7 +198,7 @@ def test_install_refuses_broken_settings(desk: Desk) -> None:
     path = desk.settings("{")
     result = desk.run("install", "claude-code", "--yes")
     assert result.exit_code == 1
-    assert "settings.json" in result.stderr
+    assert "settings.local.json" in result.stderr
     assert path.read_text() == "{"
 
 
@@ -141,7 +221,7 @@ def test_uninstall_restores_every_byte(before: str, desk: Desk) -> None:
     assert "bridge.py" in path.read_text()
     assert desk.run("uninstall", "claude-code", "--yes").exit_code == 0
     assert path.read_text() == before
-    assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
+    assert [one.name for one in path.parent.iterdir()] == ["settings.local.json"]
 
 
 @pytest.mark.rule("DIA-5", "CLI-8")
@@ -175,6 +255,9 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
         (["install", "claude-code", "--wait", "nan", "--yes"], 2, "--wait: nan is no time to wait; write seconds"),
         (["install", "claude-code", "--wait", "-5", "--yes"], 2, "-5 is no time to wait"),
         (["install", "claude-code", "--project", "nope", "--yes"], 2, "--project: nope is no folder"),
+        (["install", "claude-code", "--user", "--shared", "--yes"], 2, "--shared: the settings in a home"),
+        (["install", "claude-code", "--shared", "--socket", "/s", "--yes"], 2, "set AMPLIFIER_HOOKS_SOCKET on each"),
+        (["install", "codex", "--socket", "/s", "--yes"], 2, "--socket: a team commits these settings"),
         (["install", "claude-code"], 2, "with --yes nobody has to be"),
         (["install", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first, nothing was changed"),
         (["uninstall", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first"),
@@ -215,7 +298,7 @@ def test_a_folder_that_cannot_be_written(command: str, desk: Desk, monkeypatch: 
     monkeypatch.setattr("tempfile.mkstemp", refused)  # a folder keeps nobody out who is root
     told = desk.run(command, "claude-code", "--yes")
     assert told.exit_code == 1
-    assert "settings.json was left as it is: Permission denied. Make" in told.stderr
+    assert "settings.local.json was left as it is: Permission denied. Make" in told.stderr
     assert path.read_text() == before
 
 

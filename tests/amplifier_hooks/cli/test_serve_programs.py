@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
+from amplifier_hooks import AuditLog
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.cli import app
 from amplifier_hooks.cli.hosting import host_programs, tell_change
@@ -202,7 +203,9 @@ ASKED = {
 }  # fmt: skip
 
 
-async def one_call(folder: Path) -> tuple[str | None, int, dict[str, Any], dict[str, Any]]:
+async def one_call(
+    folder: Path, before: Callable[[], Awaitable[object]] | None = None
+) -> tuple[str | None, int, dict[str, Any], dict[str, Any]]:
     """What a server of this folder says at its start, its health, and what a program is told of a call."""
     async with SqliteStore(folder / "approvals.db") as store:
         host = host_programs(
@@ -211,9 +214,31 @@ async def one_call(folder: Path) -> tuple[str | None, int, dict[str, Any], dict[
         )  # fmt: skip
         way = httpx2.AsyncHTTPTransport(uds=os.fspath(host.socket))
         async with host.serving() as trouble, httpx2.AsyncClient(transport=way, base_url="http://localhost") as client:
+            if before is not None:
+                await before()
             health = await client.get("/healthz")
             answered = await client.post("/v1/bridge/claude_code", json=ASKED)
             return trouble, health.status_code, health.json(), answered.json() if answered.content else {}
+
+
+@pytest.mark.rule("AUD-9")
+def test_a_record_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a running server cannot record, its health is red and says why, and every call is denied."""
+    opened: list[AuditLog] = []
+    original = AuditLog.open
+
+    def opening(*arguments: Any, **options: Any) -> AuditLog:
+        opened.append(original(*arguments, **options))
+        return opened[-1]
+
+    async def close() -> None:
+        await opened[0].close()
+
+    monkeypatch.setattr(AuditLog, "open", opening)
+    trouble, code, health, answer = asyncio.run(one_call(tmp_path, close))
+    assert trouble is None
+    assert (code, health) == (503, {"status": "red", "problem": "the record is closed"})
+    assert "the record is closed" in answer["hookSpecificOutput"]["permissionDecisionReason"]
 
 
 @pytest.mark.rule("AUD-8", "CLI-1")

@@ -78,6 +78,32 @@ async def test_what_a_failure_means(
     assert [answer.status for answer in outcome.answers] == ["error"]
 
 
+@pytest.mark.rule("DEF-4", "DEF-2")
+@pytest.mark.parametrize(
+    ("said", "printed", "comes_to"),
+    [
+        ({"priority": 10}, "checked", ("deny", ["invalid"])),
+        ({"priority": 10}, 'checked\n{"action": "deny"}', ("deny", ["invalid"])),
+        ({"fail_mode": "open"}, "checked", ("continue", [])),
+        ({"fail_mode": "open"}, 'checked\n{"action": "deny"}', ("continue", ["invalid"])),
+    ],
+)
+@pytest.mark.parametrize("kind", ["command", "agent"])
+async def test_what_a_gate_prints_is_its_answer(
+    hooks: DefinedHooks, kind: str, said: dict[str, Any], printed: str, comes_to: tuple[str, list[str]]
+) -> None:
+    """Text is invalid where a definition is a gate; elsewhere only where an answer is hidden in it."""
+
+    async def run(order: AgentOrder) -> AgentSaid:
+        return AgentSaid(run="run_1", status="completed", text=printed)
+
+    hooks.builders = {"agent": agent_builder(SimpleNamespace(run=run))}
+    config = {"argv": ["printf", "%s", printed]} if kind == "command" else {"agent": "guard"}
+    install(hooks, hook("a", kind, config=config, **said))
+    outcome = await hooks.registry.emit("tool:pre", CALL)
+    assert (outcome.action, [answer.status for answer in outcome.answers if not answer.success]) == comes_to
+
+
 @pytest.mark.rule("DSP-4", "DSP-9", "DEF-3")
 @pytest.mark.parametrize(
     ("definition", "settings", "timeout", "shared"),

@@ -232,6 +232,28 @@ def test_nonsense_is_invalid(dialect: Dialect, answer: Any) -> None:
         answered(dialect, "tool:pre", answer)
 
 
+@pytest.mark.rule("DIA-1")
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("event", ["tool:pre", "prompt:submit"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\ufeff{}".format('{"decision": "block"}').encode(),
+        '{"decision": "block"}'.encode("utf-16"),
+        b'loading\n{"hookSpecificOutput": {"permissionDecision": "deny"}}',
+        b'\x1b[0m{"continue": false}',
+    ],
+)
+def test_a_decision_behind_something_else_is_invalid(dialect: Dialect, event: str, answer: bytes) -> None:
+    """A decision behind stray bytes or lines fails its hook as its program fails one; other text keeps its meaning."""
+    if dialect.failures == "closed":
+        assert answered(dialect, event, answer).action == "deny"
+    else:
+        with pytest.raises(InvalidResult, match="no other text"):
+            answered(dialect, event, answer)
+    assert answered(dialect, event, b'see {"continue": true} there').action in ("continue", "inject_context")
+
+
 # -- endings -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,8 @@
 """Our hook in other programs' settings."""
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from amplifier_hooks.dialects.install import Bridge, is_ours, with_bridge, witho
 from amplifier_hooks.errors import InvalidRegistration
 
 COMMAND = Bridge(python="/usr/bin/python3", file="/x y/amplifier_hooks/bridge.py", socket="/run/hooks.sock")
+PORTABLE = Bridge()
 POSTS = Bridge(url="http://127.0.0.1:8123")
 THEIRS = {"type": "command", "command": "their guard"}
 
@@ -37,11 +41,11 @@ def without_empty(settings: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.rule("DIA-5")
 @pytest.mark.parametrize("dialect", [CLAUDE_CODE, CODEX, GEMINI])
-@given(settings=SETTINGS)
-def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, Any]) -> None:
+@given(settings=SETTINGS, bridge=st.sampled_from([COMMAND, PORTABLE]))
+def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, Any], bridge: Bridge) -> None:
     """Installing twice is installing once, and uninstalling leaves the settings as they were."""
-    once = with_bridge(settings, dialect, COMMAND)
-    assert with_bridge(once, dialect, COMMAND) == once
+    once = with_bridge(settings, dialect, bridge)
+    assert with_bridge(once, dialect, bridge) == once
     assert without_empty(without_bridge(once)) == without_empty(settings)
 
 
@@ -50,11 +54,32 @@ def test_every_event_is_covered_and_gates_refuse() -> None:
     """Our hook stands at every event; at gates it refuses when no server answers, and elsewhere the program goes on."""
     hooks = with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]
     assert set(hooks) == {spelling.theirs for spelling in CLAUDE_CODE.spellings}
-    policies = {event: groups[0]["hooks"][0]["command"].split()[-1] for event, groups in hooks.items()}
+    policies = {event: groups[0]["hooks"][0]["command"].split()[7] for event, groups in hooks.items()}
     assert policies["PreToolUse"] == policies["UserPromptSubmit"] == "deny"
     assert policies["PostToolUse"] == policies["SessionStart"] == "allow"
     assert hooks["PreToolUse"][0]["matcher"] == "*"
     assert hooks["PreToolUse"][0]["hooks"][0]["command"].startswith("/usr/bin/python3 -I -S '/x y/amplifier_hooks/")
+
+
+@pytest.mark.rule("DIA-5")
+@pytest.mark.parametrize("dialect", [CLAUDE_CODE, CODEX, GEMINI])
+@pytest.mark.parametrize("ends", [0, 1, 2, 127])
+def test_a_bridge_that_fails_is_a_server_that_is_down(dialect: Dialect, ends: int, tmp_path: Path) -> None:
+    """A bridge that is gone or crashes blocks at a gate, and blocks nothing where that is wanted; its own 2 stays 2."""
+    if ends != 127:
+        program = tmp_path / "amplifier-hooks"
+        program.write_text(f"#!/bin/sh\nexit {ends}\n")
+        program.chmod(0o755)
+
+    def status(policy: Any) -> int:
+        line = PORTABLE.command(dialect, policy)
+        return subprocess.run(
+            ["/bin/sh", "-c", line], env={"PATH": os.fspath(tmp_path)}, check=False, stderr=subprocess.DEVNULL
+        ).returncode
+
+    blocks = [2] if dialect.failures == "open" else [code for code in range(256) if code not in (0, 1)]
+    assert (status("deny") in blocks) is (status("ask") in blocks) is (ends != 0)
+    assert (status("allow") in blocks) is (ends == 2)
 
 
 def test_time_is_in_the_units_of_the_program() -> None:
@@ -81,7 +106,25 @@ def test_settings_of_another_shape_are_left_alone(hooks: Any) -> None:
         with_bridge({"hooks": hooks}, CLAUDE_CODE, COMMAND)
 
 
-@pytest.mark.parametrize("hook", [None, "x", {}, {"command": 1}, {"command": "python bridge.py"}, THEIRS])
+@pytest.mark.parametrize(
+    "hook",
+    [None, "x", {}, {"command": 1}, {"command": "python bridge.py"}, {"command": "amplifier-hooks test"}, THEIRS],
+)
 def test_others_hooks_are_not_ours(hook: Any) -> None:
     """A hook that does not run our bridge or post to our server is not taken for ours."""
     assert not is_ours(hook)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "amplifier-hooks bridge codex",
+        "/home/ada/.local/bin/amplifier-hooks bridge claude-code --when-down allow",
+        '"C:\\tools\\amplifier-hooks.exe" bridge codex',
+        "/usr/bin/python3 -I -S /lib/amplifier_hooks/bridge.py /run/s codex deny",
+        "C:\\py\\python.exe -I -S C:\\lib\\amplifier_hooks\\bridge.py s codex deny",
+    ],
+)
+def test_ours_in_every_form(command: str) -> None:
+    """Our bridge is recognised by its file and by its name, wherever it is installed and whoever wrote the line."""
+    assert is_ours({"type": "command", "command": command})

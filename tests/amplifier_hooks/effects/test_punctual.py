@@ -87,10 +87,3 @@ class Failing(Slow):
         """Wait, and fail."""
         await asyncio.sleep(0)
         raise TimeoutError("full")
-
-
-async def test_close() -> None:
-    """Closing it closes the sink."""
-    sink = CollectingAudit()
-    await PunctualSink(sink).close()
-    assert sink.closed

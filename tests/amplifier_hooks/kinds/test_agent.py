@@ -47,8 +47,8 @@ def completed(**fields: Any) -> AgentSaid:
     [
         (completed(data={"action": "deny", "reason": "no"}), "deny"),
         (completed(text='{"action": "deny", "reason": "no"}'), "deny"),
-        (completed(text="I see no harm in it."), "continue"),
         (completed(), "continue"),
+        (completed(text="\n"), "continue"),
     ],
 )
 async def test_an_agent_decides(said: AgentSaid, action: str) -> None:
@@ -72,6 +72,8 @@ async def test_an_agent_decides(said: AgentSaid, action: str) -> None:
         (completed(data=[1]), InvalidResult),
         (completed(data={"acton": "deny"}), InvalidResult),
         (completed(text='{"action": '), InvalidResult),
+        (completed(text="I see great harm in it."), InvalidResult),
+        (completed(text='```json\n{"action": "deny"}\n```'), InvalidResult),
         (HookUnavailable("there is no such agent"), HookUnavailable),
     ],
 )
@@ -83,6 +85,16 @@ async def test_an_agent_that_decides_nothing(said: Any, error: type[Exception]) 
     registry = HookRegistry()
     registry.register("tool:pre", hook, name="guard", on_error="deny")
     assert (await registry.emit("tool:pre", CALL)).denied
+
+
+@pytest.mark.rule("DEF-2", "DEF-4")
+async def test_an_agent_that_is_no_gate() -> None:
+    """Where no gate stands, an agent may answer in prose; an answer inside of prose is invalid there, too."""
+    prose = AgentHook(agent_name="note", runs=Desk(completed(text="I see great harm in it.")), gate=False)
+    assert (await prose("tool:pre", CALL)).action == "continue"
+    buried = AgentHook(agent_name="note", runs=Desk(completed(text='Sure: {"action": "deny"}')), gate=False)
+    with pytest.raises(InvalidResult, match="no other text"):
+        await buried("tool:pre", CALL)
 
 
 @pytest.mark.rule("DEF-2")

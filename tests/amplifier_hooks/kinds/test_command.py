@@ -16,6 +16,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
+from amplifier_hooks.kinds.codec import NATIVE, NATIVE_OPEN, NativeCodec
 from amplifier_hooks.kinds.command import CommandHook
 from amplifier_hooks.kinds.programs import Programs
 from amplifier_hooks.result import HookResult, Outcome
@@ -110,7 +111,9 @@ async def test_a_long_reason_is_bounded() -> None:
     [
         ('{"action": "deny", "reason": "no"}', "deny", "denied_by_hook"),
         ("", "continue", None),
-        ("all fine", "continue", None),
+        (" \n", "continue", None),
+        ("all fine", "deny", "hook_invalid_output"),
+        ("null", "deny", "hook_invalid_output"),
         ('{"action": "deny"', "deny", "hook_invalid_output"),
         ('{"action": "deny"} trailing', "deny", "hook_invalid_output"),
         ('{"action": "deny", "action": "continue"}', "deny", "hook_invalid_output"),
@@ -126,10 +129,46 @@ async def test_a_long_reason_is_bounded() -> None:
 async def test_exit_status_zero_says_what_it_prints(
     output: str, action: str, cause: str | None, tmp_path: Path
 ) -> None:
-    """With exit status 0 a printed object decides, text decides nothing, and what only begins like JSON is invalid."""
+    """With exit status 0 a printed object decides at a gate, nothing decides nothing, and all else is invalid."""
     (tmp_path / "out").write_text(output)
     outcome = await gated(shell(f"cat {tmp_path}/out"))
     assert (outcome.action, outcome.cause) == (action, cause)
+
+
+DENIAL = '{"action": "deny", "reason": "no"}'
+BURIED = {
+    "byte-order mark": f"\ufeff{DENIAL}".encode(),
+    "UTF-16": DENIAL.encode("utf-16"),
+    "UTF-16 BE": DENIAL.encode("utf-16-be"),
+    "NUL": f"\0{DENIAL}".encode(),
+    "no-break space": f"\u00a0{DENIAL}".encode(),
+    "zero-width space": f"\u200b{DENIAL}".encode(),
+    "ANSI reset": f"\x1b[0m{DENIAL}".encode(),
+    "log line": f"loading policy\n{DENIAL}".encode(),
+    "word": f"OK {DENIAL}".encode(),
+    "code fence": f"```json\n{DENIAL}\n```".encode(),
+    "broken": b'loading policy\n{"action" : "deny",}',
+}
+"""An answer behind what is no part of it."""
+
+
+@pytest.mark.rule("DEF-4")
+@pytest.mark.fault("F-CMD-02")
+@pytest.mark.parametrize("codec", [NATIVE, NATIVE_OPEN], ids=["gate", "elsewhere"])
+@pytest.mark.parametrize("stray", BURIED)
+async def test_an_answer_behind_something_else_is_invalid(stray: str, codec: NativeCodec, tmp_path: Path) -> None:
+    """An answer behind stray bytes or lines is invalid everywhere: it must not read like an answer that lets pass."""
+    (tmp_path / "out").write_bytes(BURIED[stray])
+    outcome = await gated(shell(f"cat {tmp_path}/out", codec=codec))
+    assert (outcome.action, outcome.cause) == ("deny", "hook_invalid_output")
+
+
+@pytest.mark.rule("DEF-4")
+@pytest.mark.parametrize("text", ["all fine", "[INFO] done", 'sent {"action": "upload"}', '"action": "deny"'])
+async def test_text_elsewhere_is_no_decision(text: str, tmp_path: Path) -> None:
+    """Where no gate stands, a command may print text, also with JSON in it that is no answer."""
+    (tmp_path / "out").write_text(text)
+    assert await ask(shell(f"cat {tmp_path}/out", codec=NATIVE_OPEN)) == HookResult()
 
 
 @pytest.mark.fault("F-CMD-03")

@@ -46,8 +46,8 @@ async def test_everywhere(tmp_path: Path) -> None:
         reached.append(repr(given))
         return {"out": [f"key: {TOKEN}", ("swordfish-42",)], "password": "hunter2", "lines": 7, "raw": b"x", TOKEN: 1}
 
-    log = AuditLog.open(tmp_path / "record.jsonl", key=AuditKey(b"\x07" * 32))
     async with (
+        AuditLog.open(tmp_path / "record.jsonl", key=AuditKey(b"\x07" * 32)) as log,
         SessionCoordinator(hooks=registry, context=context, display=display, audit=log) as session,
         session.turn(f"Use {TOKEN} please") as turn,
     ):

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from attrs import define, field
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.dialects.dialect import Dialect
 from amplifier_hooks.dialects.guest import Guest, Outbox
@@ -88,6 +88,24 @@ async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookReg
     kinds = [record.kind for record in audit.records]
     assert "tool.running" in kinds
     assert "tool.done" in kinds
+
+
+@pytest.mark.rule("DIA-2", "AUD-9")
+async def test_one_session_ends_and_the_others_go_on(
+    registry: HookRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that ends, or makes room for another, leaves the record to the others; its program may come back."""
+    monkeypatch.setattr("amplifier_hooks.server.guests.MOST", 2)
+    async with AuditLog.open(tmp_path / "record.jsonl") as log:
+        guests = Guests(registry, options={"audit": log})
+
+        async def decided(session: str, event: str = "PreToolUse") -> str | None:
+            return decision(await guests.answer("claude_code", {**tool(event), "session_id": session}))
+
+        assert [await decided(session) for session in "ab"] == [None, None]
+        await decided("a", "SessionEnd")
+        assert [await decided(session) for session in "bacda"] == [None] * 5
+        await guests.close()
 
 
 @pytest.mark.rule("DIA-2")

@@ -130,9 +130,6 @@ class Book:
         """One more line."""
         self.lines.append((kind, facts))
 
-    async def close(self) -> None:
-        """Nothing."""
-
 
 @pytest.mark.rule("APR-6", "AUD-1", "BCK-4", "WIR-6")
 @pytest.mark.fault("F-WS-12")
@@ -327,7 +324,6 @@ async def test_tail() -> None:
         assert not mara.heard
         assert not other.heard
         assert len(book.lines) == 5
-        await record.close()
 
 
 @pytest.mark.rule("WIR-10")

@@ -155,9 +155,6 @@ class Broken:
         """Refuse."""
         raise OSError("disk full")
 
-    async def close(self) -> None:
-        """Nothing."""
-
 
 @pytest.mark.rule("AUD-1")
 async def test_record_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,8 +30,10 @@ async def test_kept_and_purged(tmp_path: Path) -> None:
     given = {"file_path": "a.py", "content": "é"}
     async with SqliteDatabase(tmp_path / "arguments.db", ARGUMENTS) as database:
         store = StoredArguments(database, clock, retention=timedelta(days=1))
-        log = AuditLog.open(path, key=AuditKey(b"\x07" * 32))
-        async with SessionCoordinator("s1", audit=log, arguments=store, tenant="acme") as session:
+        async with (
+            AuditLog.open(path, key=AuditKey(b"\x07" * 32)) as log,
+            SessionCoordinator("s1", audit=log, arguments=store, tenant="acme") as session,
+        ):
             assert (await session.call_tool("Write", given, str)).ok
             digest = facts(path, "tool.running")[0]["digest"]
             assert await store.find(digest, "acme") == freeze(given)

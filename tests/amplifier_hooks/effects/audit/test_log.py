@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -163,6 +164,24 @@ async def test_closed(tmp_path: Path) -> None:
         await log.write("note", {}, durable=True)
 
 
+@pytest.mark.rule("AUD-9")
+async def test_check(tmp_path: Path) -> None:
+    """A check passes while records are taken, and raises while the disk is full and when the log is closed."""
+    files = FaultyFiles(error=errno.ENOSPC, times=1_000_000)
+    log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, files=files, pace=Pace(retry=0))
+    await log.check()
+    files.first = len(files.calls) + 1
+    with pytest.raises(LogUnavailable, match="No space left"):
+        await log.write("note", {}, durable=True)
+    with pytest.raises(LogUnavailable, match="No space left"):
+        await log.check()
+    files.first = 0
+    await log.check()
+    await log.close()
+    with pytest.raises(LogClosed, match="closed"):
+        await log.check()
+
+
 @pytest.mark.rule("AUD-2")
 async def test_unsigned(tmp_path: Path) -> None:
     """A log that is not signed is still a chain, and says that it has no key."""
@@ -313,10 +332,10 @@ async def test_fork(tmp_path: Path) -> None:
 # -- a disk that hangs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AUD-3")
+@pytest.mark.rule("AUD-3", "AUD-9")
 @pytest.mark.fault("F-AUD-09")
 async def test_sync_hangs(tmp_path: Path) -> None:
-    """A sync that hangs is a record that cannot be written; another log is not held up."""
+    """A sync that hangs is a record that cannot be written, and a check says so; another log is not held up."""
     hanging = threading.Event()
     hanging.set()
     log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.05, files=FaultyFiles(hanging=hanging))
@@ -327,6 +346,9 @@ async def test_sync_hangs(tmp_path: Path) -> None:
     await other.write("decision", {}, durable=True)
     with pytest.raises(LogHangs):
         await log.write("decision", {}, durable=True)
+    with pytest.raises(LogHangs):
+        await log.check()
+    await other.check()
     hanging.set()
     await asyncio.gather(other.close(), log.close())
     assert kinds(tmp_path / "a.jsonl").count("decision") == 2

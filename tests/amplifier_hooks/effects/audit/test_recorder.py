@@ -33,4 +33,3 @@ async def test_no_record() -> None:
     """A session that keeps no record writes to one that forgets."""
     record = NoRecord()
     await record.write("note", {}, durable=True)
-    await record.close()

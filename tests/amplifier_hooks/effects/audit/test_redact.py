@@ -190,11 +190,11 @@ async def test_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shaped
         raise OSError(f"401 for {canary}")
 
     path = tmp_path / "record.jsonl"
-    log = AuditLog.open(path, key=AuditKey(b"\x07" * 32))
     given = {"command": f"curl -H 'Authorization: Bearer {canary}'", "env": {"API_KEY": canary}, "headers": [canary]}
-    async with SessionCoordinator(
-        f"s-{canary}", registry, approvals=ScriptedApprover("Allow", "Allow"), audit=log
-    ) as session:
+    async with (
+        AuditLog.open(path, key=AuditKey(b"\x07" * 32)) as log,
+        SessionCoordinator(f"s-{canary}", registry, approvals=ScriptedApprover("Allow", "Allow"), audit=log) as session,
+    ):
         assert (await session.call_tool("Bash", given, str)).ok
         assert (await session.call_tool(canary, given, broken)).error is not None
         await log.write("note", {"environment": {"MY_KEY": canary}, canary: 1, "argv": ["--key", canary]}, durable=True)
