@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
-from amplifier_hooks.effects import deadline, punctual
+from amplifier_hooks.effects import punctual
 from amplifier_hooks.effects.approval import approver
+from amplifier_hooks.leftovers import LEFT_BEHIND
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ CLOSED = "Operation denied by session: the session is closed"
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     yield
-    assert not deadline.LEFT_BEHIND
+    assert not LEFT_BEHIND
 
 
 @pytest.fixture
