@@ -5,6 +5,7 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookUsageError                    the code that called us is wrong; mend it there
 │   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
+│   ├── InvalidCollaborator (TypeError)  what a session was given in another's place, or twice
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
 │   ├── InvalidHookSettings (ValueError)  settings of a ready-made hook that cannot work
 │   ├── UnknownTool (LookupError)     a tool the session does not have
@@ -50,6 +51,7 @@ __all__ = [
     "HookUsageError",
     "InjectionTooLarge",
     "InputNotFreezable",
+    "InvalidCollaborator",
     "InvalidHookSettings",
     "InvalidLimit",
     "InvalidPayload",
@@ -88,6 +90,10 @@ class InvalidResult(HookUsageError, ValueError):
 
 class InvalidRegistration(HookUsageError, ValueError):
     """A handler, priority, timeout, matcher or event list that cannot work, refused when it is registered."""
+
+
+class InvalidCollaborator(HookUsageError, TypeError):
+    """An argument of a session that is in another one's place, or that was given under two names."""
 
 
 class InvalidLimit(HookUsageError, ValueError):

@@ -5,7 +5,7 @@ from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.library import ToolLedger
 
 registry = HookRegistry()
-async with ToolLedger.from_config({"store": ":memory:"}) as ledger, SessionCoordinator("s1", registry) as session:
+async with ToolLedger.from_config({"store": ":memory:"}) as ledger, SessionCoordinator(registry) as session:
     ledger.register(registry)
     await session.call_tool("Login", {"user": "ann", "password": "hunter2-hunter2"}, lambda input: "welcome")
     [entry] = await ledger.entries(session="s1")

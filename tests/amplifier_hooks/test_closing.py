@@ -94,7 +94,7 @@ async def test_order() -> None:
     registry.observe("session:end", lambda event, data, outcome: told.append(data["session_id"]))
     registry.observe("tool:pre", lambda event, data, outcome: told.append(outcome.cause))
     audit = Ends(told)
-    session = SessionCoordinator("s1", registry, approvals=approver, audit=audit)
+    session = SessionCoordinator(registry, session_id="s1", approvals=approver, audit=audit)
     await session.start()
     child = session.child("a", session_id="s2")
     await child.start()
@@ -461,7 +461,7 @@ async def test_children_that_hang_close_together() -> None:
             await forever()
 
     registry.on("session:end", hang)
-    session = SessionCoordinator("s0", registry, audit=Ends(told))
+    session = SessionCoordinator(registry, session_id="s0", audit=Ends(told))
     await session.start()
     for number in range(1, 6):
         await session.child("a", session_id=f"s{number}").start()

@@ -146,7 +146,12 @@ async def play(base: Path) -> Played:
     registry.observe("tool:pre", lambda event, data, outcome: one.ran.append(outcome.ran), name="order")
     (base / "audit").mkdir(mode=0o700)
     audit, display = AuditLog.open(base / "audit" / "record.jsonl"), CollectingDisplay()
-    async with ledger, SessionCoordinator("s", registry, context, None, display, audit, cwd=folder) as session:
+    async with (
+        ledger,
+        SessionCoordinator(
+            registry, session_id="s", context=context, display=display, audit=audit, cwd=folder
+        ) as session,
+    ):
         calls = iter(enumerate(script()))
         for turn in range(TURNS):
             async with session.turn("Prepare the release." if turn < 2 else "Go on."):

@@ -52,7 +52,9 @@ async def test_a_turn(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     context, display, approver = InMemoryContext(), CollectingDisplay(), ScriptedApprover("Deny", "Allow once")
     async with (
-        SessionCoordinator("s1", registry, context, approver, display, AuditLog.open(path)) as session,
+        SessionCoordinator(
+            registry, session_id="s1", context=context, approvals=approver, display=display, audit=AuditLog.open(path)
+        ) as session,
         session.turn("tidy up") as began,
     ):
         assert not began.denied

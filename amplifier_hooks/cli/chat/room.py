@@ -100,13 +100,13 @@ class Room:
         async with _approvals(wishes) as (approvals, page):
             log = AuditLog.open(record)
             session = SessionCoordinator(
-                session_id,
                 wishes.hooks.registry,
-                context,
-                approvals,
-                TerminalDisplay(),
-                log,
-                limits,
+                session_id=session_id,
+                context=context,
+                approvals=approvals,
+                display=TerminalDisplay(),
+                audit=log,
+                budget=limits,
                 model=None if wishes.model.name == "script" else wishes.model.name,
                 agent="chat",
                 cwd=wishes.folder,

@@ -531,7 +531,7 @@ async def test_a_question_of_an_old_version_is_void(there: Office) -> None:
     person = Decider(name="ada", channel="test", tenant="acme")
     ran: list[Any] = []
     approvals = DeferredApprovals(there.broker)
-    async with SessionCoordinator("s", there.registry, approvals=approvals, tenant="acme") as session:
+    async with SessionCoordinator(there.registry, session_id="s", approvals=approvals, tenant="acme") as session:
         call = asyncio.create_task(session.call_tool("Bash", {"command": "ls"}, ran.append))
         old = await asked(there, person)
         changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json={"priority": 7}, headers=match(hook))

@@ -77,7 +77,7 @@ class Scene:
     async def session(self, **options: Any) -> AsyncIterator[SessionCoordinator]:
         """A session with this record, which verifies when it is over."""
         log = AuditLog.open(self.record)
-        async with SessionCoordinator("story", self.hooks, audit=log, model="gpt-4o", **options) as session:
+        async with SessionCoordinator(self.hooks, session_id="story", audit=log, model="gpt-4o", **options) as session:
             yield session
         key = VerifierKey.parse(next(self.folder.glob("*.pub")).read_text())
         report = verify({1: self.record}, keys=[key])

@@ -146,7 +146,7 @@ async def test_full_disk_denies(tmp_path: Path) -> None:
         return HookResult.deny("no") if data["tool_input"].get("bad") else HookResult.proceed()
 
     log = opened(tmp_path / "record.jsonl", files=files, pace=Pace(retry=0))
-    async with SessionCoordinator("s1", registry, audit=log) as session:
+    async with SessionCoordinator(registry, session_id="s1", audit=log) as session:
         assert (await session.call_tool("Write", {"n": 1}, ran.append)).ok
         files.first = len(files.calls) + 1
         for _ in range(3):

@@ -193,7 +193,7 @@ async def test_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shaped
     log = AuditLog.open(path, key=AuditKey(b"\x07" * 32))
     given = {"command": f"curl -H 'Authorization: Bearer {canary}'", "env": {"API_KEY": canary}, "headers": [canary]}
     async with SessionCoordinator(
-        f"s-{canary}", registry, approvals=ScriptedApprover("Allow", "Allow"), audit=log
+        registry, session_id=f"s-{canary}", approvals=ScriptedApprover("Allow", "Allow"), audit=log
     ) as session:
         assert (await session.call_tool("Bash", given, str)).ok
         assert (await session.call_tool(canary, given, broken)).error is not None
