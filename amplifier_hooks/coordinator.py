@@ -302,8 +302,11 @@ class SessionCoordinator:
         In a durable approval backend this program becomes its owner. What another one began there, without saying how
         it ended, is shown on the screen and never run again. Questions that are still open, and answers nobody has
         used, wait for their calls to be made again.
+
+        Raises `UnknownEvent`, and tells nobody anything, where a gate of its registry is at an event nobody knows.
         """
         if not self._started:
+            self._session.hooks.check_gates()
             self._started = True
             if self._session.inventory is not None:
                 await self._session.inventory.open()
