@@ -303,7 +303,7 @@ class SessionCoordinator:
         it ended, is shown on the screen and never run again. Questions that are still open, and answers nobody has
         used, wait for their calls to be made again.
 
-        Raises `UnknownEvent`, and tells nobody anything, where a gate of its registry is at an event nobody knows.
+        Raises `UnknownEvent`, and tells no hook anything, where a gate of its registry is at an unknown event.
         """
         if not self._started:
             self._session.hooks.check_gates()

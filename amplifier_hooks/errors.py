@@ -9,7 +9,7 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
 │   ├── InvalidHookSettings (ValueError)  settings of a ready-made hook that cannot work
 │   ├── UnknownTool (LookupError)     a tool the session does not have
-│   ├── UnknownEvent (ValueError)     an event name nobody declared, at a gate or while strict_events is on
+│   ├── UnknownEvent (ValueError)     an unknown event name, at a gate or while strict_events is on
 │   │   └── MisspeltEvent             an event name that reads like a known one and is not written as it
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
 │   └── OperationRanTwice             an around hook called call_next a second time
@@ -128,7 +128,7 @@ class UnknownTool(HookUsageError, LookupError):
 
 
 class UnknownEvent(HookUsageError, ValueError):
-    """An event nobody declared, where only a known one may be: at a gate, and everywhere under strict_events.
+    """An unknown event where only a known one may be: at a gate, and everywhere under strict_events.
 
     `hook` is the hook that would never run, if it is about one, and `remedy` how to make the event known.
     """
@@ -150,8 +150,8 @@ class MisspeltEvent(UnknownEvent):
     """
 
     def __init__(self, name: str, likely: str) -> None:
-        super().__init__(name, likely)
-        self.args = (f"unknown event {name!r}: write it {likely!r}",)  # and never "if not"
+        super().__init__(name, likely, remedy=f"write it {likely!r}")
+        self.args = (f"unknown event {name!r}: {self.remedy}",)  # there is no "if not"
 
 
 class EventNameWarning(UserWarning):

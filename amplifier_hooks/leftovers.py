@@ -29,7 +29,7 @@ def keep_alive(work: object) -> None:
 
 
 def keep_until_done(task: asyncio.Future[Any]) -> None:
-    """Keep a task that goes on by itself until it is done. Its late error disturbs nobody."""
+    """Keep a task that goes on by itself until it is done. Its late error is not reported."""
     keep_alive(task)
     task.add_done_callback(_forget)
 
@@ -51,4 +51,4 @@ async def cancel_all(
 def _forget(task: asyncio.Future[Any]) -> None:
     LEFT_BEHIND.pop(id(task), None)
     if not task.cancelled():
-        task.exception()  # looked at, or asyncio would complain that nobody did
+        task.exception()  # looked at, or asyncio would report it

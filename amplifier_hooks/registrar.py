@@ -42,7 +42,7 @@ class Registrar(ABC):
 
     Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
 
-    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` for a gate at an event nobody knows and under
+    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` for a gate at an unknown event and under
     strict_events, `MisspeltEvent` for a name that reads like a known one, and `HookRefused` (`PrivilegeRequired`,
     `TooManyHooks`) for what this registrar may not.
     """

@@ -143,7 +143,7 @@ class HookRegistry(Registrar):
         no further hook runs.
 
         Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
-        an event nobody knows, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
+        an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
         circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
@@ -372,11 +372,11 @@ class HookRegistry(Registrar):
         self._vocabulary.remove_own(names)
 
     def check_event(self, event: str, hook: str) -> None:
-        """Refuse an event, or a pattern, that nobody knows, for the definition `hook`. Raises `UnknownEvent`."""
+        """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`."""
         self._vocabulary.require(self._vocabulary.known(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
 
     def check_gates(self) -> None:
-        """Refuse gates at events nobody knows, as the first session and the first emit do. Raises `UnknownEvent`.
+        """Refuse gates at unknown events, as the first session and the first emit do. Raises `UnknownEvent`.
 
         Once it has found none, the event of a gate has to be known when the gate registers.
         """

@@ -35,8 +35,8 @@ class Vocabulary:
         yield from self._declared.values()
 
     def __contains__(self, event: str) -> bool:
-        """Whether an event, or one that a pattern stands for, is in the catalogue, declared, or the host's own."""
-        return self._is_described(event) or any(applies(own, event) or applies(event, own) for own in self._own)
+        """Return True if an event, or one that a pattern stands for, is catalogued, declared, or the host's own."""
+        return self._is_described(event) or any(applies(event, own) for own in self._own)
 
     def find(self, event: str) -> Event | None:
         """What is known of an event; None of one that nobody declared."""
@@ -67,7 +67,7 @@ class Vocabulary:
             self._models[name] = model
 
     def add_own(self, names: Iterable[str]) -> None:
-        """Make names known that nobody describes. Each stays known until it was removed as often as it was added.
+        """Make names known without a description. Each stays known until it was removed as often as it was added.
 
         Raises `MisspeltEvent`.
         """

@@ -177,7 +177,7 @@ class StandingHooks:
         return plan
 
     def _check(self, definition: HookDefinition, standing: Standing) -> None:
-        """Whether its event is one, and whether there is room for it among the tenant's others."""
+        """Refuse an unknown event, and a definition that has no room among the tenant's others."""
         if definition.event_type not in OPERATIONS:  # a hook with points may be around one
             self.registry.check_event(definition.event_type, definition.name)
         others = [one for one in standing.all.values() if one.hook_id != definition.hook_id]

@@ -349,7 +349,7 @@ def test_a_gate_at_a_misspelt_event_is_refused(guard: Callable[[HookRegistry, st
 @pytest.mark.rule("EVT-5")
 @pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
 async def test_a_gate_at_no_event_lets_no_session_start(guard: Callable[[HookRegistry, str], Any]) -> None:
-    """With a gate at an event nobody knows no session starts, no tool runs, and nothing is emitted until it is gone."""
+    """With a gate at an unknown event no session starts, no tool runs, and nothing is emitted until it is gone."""
     registry = HookRegistry()
     guard(registry, "tool:before")
     meant = "'tool:before', so the hook 'stop' would never run: did you mean 'tool:pre'"
@@ -402,6 +402,7 @@ async def test_an_event_that_is_said_to_be_ones_own(name: str) -> None:
     registry.gate(f"{name.partition(':')[0]}:*", lambda event, data: None)
     assert (await registry.emit(name, {})).reason == "no"
     registry.declare(name, gate=True)
+    registry.gate("other:*", lambda event, data: None, own_event=True)
     with pytest.raises(UnknownEvent):
         registry.gate("other:event", lambda event, data: None)
     with pytest.raises(UnknownEvent, match="declare"):
@@ -410,7 +411,7 @@ async def test_an_event_that_is_said_to_be_ones_own(name: str) -> None:
 
 @pytest.mark.rule("EVT-5", "TRU-1")
 def test_a_plugins_gate_needs_a_known_event() -> None:
-    """A plugin's gate at an event nobody knows is refused whenever it comes: no plugin keeps sessions from starting."""
+    """A plugin's gate at an unknown event is refused whenever it comes: no plugin keeps sessions from starting."""
     registry = HookRegistry()
     with pytest.raises(UnknownEvent, match="'acme:go', so the hook 'guard' would never run"):
         registry.scoped("acme").gate("acme:go", lambda event, data: None, name="guard")

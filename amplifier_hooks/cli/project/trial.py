@@ -27,7 +27,7 @@ SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
 def event_named(name: str, own: Collection[str]) -> str:
     """The canonical name of an event, which may be the project's `own`.
 
-    Raises `typer.BadParameter` for one that nobody knows, with what was meant.
+    Raises `typer.BadParameter` for an unknown one, with the one that was probably meant.
     """
     if events.find(name) is None and name not in own:
         near = events.suggestion(name, own)

@@ -17,7 +17,7 @@ from amplifier_hooks.cli.hooks import hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.reading import content_digest
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
-from amplifier_hooks.errors import HookError, HookRefused
+from amplifier_hooks.errors import HookError, HookRefused, UnknownEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,7 +271,7 @@ hooks:
 
 @pytest.mark.rule("CLI-7", "DEF-1", "EVT-5")
 @pytest.mark.parametrize("options", [(), ("--no-import",), ("--trust",)])
-def test_an_event_that_nobody_emits(folder: Path, options: tuple[str, ...]) -> None:
+def test_an_unknown_event(folder: Path, options: tuple[str, ...]) -> None:
     """A hook at an event that is neither in the catalogue nor named in the file is a mistake: the exit code is 1."""
     for event, said in {
         "tool.execute.pe": "'tool.execute.pre'",
@@ -289,7 +289,7 @@ def test_an_event_that_nobody_emits(folder: Path, options: tuple[str, ...]) -> N
 
 @pytest.mark.rule("CLI-7", "CLI-3", "EVT-5")
 def test_an_event_of_the_projects_own(folder: Path) -> None:
-    """An event that the file names can be tried and listed; one that nobody knows is a mistake of the call."""
+    """An event that the file names can be tried and listed; an unknown one is a mistake of the call."""
     (folder / FILE).write_text(OWN % "deploy:before")
     tried = called("test", "deploy:before", "--json")
     assert (tried.exit_code, [one["name"] for one in json.loads(tried.stdout)["asked"]]) == (0, ["a"])
@@ -396,6 +396,12 @@ def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
+    (guarded / "blind.py").write_text(
+        "from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n"
+        "registry.gate('tool:before', lambda event, data: None, name='stop')\n"
+    )
+    with pytest.raises(UnknownEvent, match="the hook 'stop' would never run"):
+        hooks_named("blind:registry")
     for name in ("nowhere.yaml", "nowhere:registry", "named:other"):
         with pytest.raises(HookError):
             hooks_named(name)

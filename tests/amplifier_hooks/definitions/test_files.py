@@ -240,7 +240,7 @@ def test_a_hook_stands_at_a_known_event(write: Write, event: str) -> None:
     ],
 )
 def test_a_hook_at_no_event_is_a_mistake(write: Write, event: str, said: str, more: str) -> None:
-    """At an event that nobody knows a hook is a mistake with its line, whatever else it says: it would never run."""
+    """At an unknown event a hook is a mistake with its line, whatever else it says: it would never run."""
     (mistake,) = mistakes(write(a_yaml=OWN + AT % event + more))
     assert mistake.startswith(f"a.yaml:5: unknown event {event!r}, so the hook 'a' would never run: {said}")
 

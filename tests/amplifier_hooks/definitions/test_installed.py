@@ -645,8 +645,8 @@ def test_a_row_for_a_list(hooks: DefinedHooks) -> None:
 
 @pytest.mark.rule("EVT-5", "DEF-1")
 @pytest.mark.parametrize("priority", [10, 500])
-def test_an_event_that_nobody_knows(hooks: DefinedHooks, priority: int) -> None:
-    """A definition at an event nobody knows is refused, gate or not, and one at an event the host declared is not."""
+def test_an_unknown_event(hooks: DefinedHooks, priority: int) -> None:
+    """A definition at an unknown event is refused, gate or not, and one at an event the host declared is not."""
     wrong = DefinitionSet(
         definitions=(
             hook("a", event_type="tool:pree", priority=priority),
@@ -666,7 +666,7 @@ def test_an_event_that_nobody_knows(hooks: DefinedHooks, priority: int) -> None:
 
 @pytest.mark.rule("EVT-5", "DEF-1")
 async def test_events_that_a_set_names(hooks: DefinedHooks) -> None:
-    """What a set names as the program's own is known as long as a set in force names it, to its program as well."""
+    """An event that a set names as the program's own is known as long as a set in force names it, also to its gates."""
     registry = hooks.registry = HookRegistry(strict_events=True)
     other = DefinedHooks(registry, environment={})
     found = DefinitionSet(

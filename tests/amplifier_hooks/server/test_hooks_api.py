@@ -241,7 +241,7 @@ async def test_what_a_body_may_not_say(there: Office, extra: dict[str, Any]) -> 
         ("acme:*", "unknown event 'acme:*', so the hook 'odd' would never run"),
     ],
 )
-async def test_an_event_that_nobody_knows(there: Office, event: str, said: str, enabled: bool) -> None:
+async def test_an_unknown_event(there: Office, event: str, said: str, enabled: bool) -> None:
     """A hook at an event that is none is neither made nor changed to, on or off, and the answer says what was meant."""
     client = await there.client()
     answer = await client.post("/v1/hooks", json=new_hook("odd", event_type=event, enabled=enabled))
