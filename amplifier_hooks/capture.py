@@ -30,7 +30,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.dispatch import CURRENT
-from amplifier_hooks.waiting import LEFT_BEHIND
+from amplifier_hooks.leftovers import keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -65,7 +65,7 @@ def captured(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[
                 return answer
         finally:
             if getattr(answer, "cr_frame", None) is not None:
-                LEFT_BEHIND.append(answer)  # it would not be closed
+                keep_alive(answer)  # it would not be closed
             if not output.empty:
                 run.attend = True  # a hook that printed has something to say
             elif run.output is output:

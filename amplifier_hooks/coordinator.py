@@ -28,7 +28,7 @@ from amplifier_hooks.effects.deadline import TooLate, within
 from amplifier_hooks.effects.display import LogDisplay
 from amplifier_hooks.effects.injection import Injector
 from amplifier_hooks.effects.punctual import PunctualSink
-from amplifier_hooks.errors import InvalidLimit, InvalidRegistration, UnknownTool
+from amplifier_hooks.errors import InvalidCollaborator, InvalidLimit, InvalidRegistration, UnknownTool
 from amplifier_hooks.events import (
     CANCEL_COMPLETED,
     CANCEL_REQUESTED,
@@ -56,7 +56,7 @@ from amplifier_hooks.toolcall import ToolCall, ToolOutcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
     from os import PathLike
-    from types import TracebackType
+    from types import TracebackType, UnionType
 
     from amplifier_hooks.effects.injection import Injected
     from amplifier_hooks.operations import StepOutcome
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
 __all__ = ["SessionCoordinator", "Turn"]
 
 log = get_logger(__name__)
+
+EXAMPLE: Final = "SessionCoordinator(registry, session_id='s1')"
 
 CLOSING: Final = 5.0
 """Seconds each step of closing a session may take."""
@@ -113,12 +115,14 @@ class SessionCoordinator:
     manager: it tells the hooks when the session starts and ends, and closes in order.
 
     Args:
-        session_id: Made up when it is not given.
         hooks: A registry, which many sessions may share.
+        session_id: Made up when it is not given.
         context: Where the model's messages are.
         approvals: Who decides when a hook asks; also any object with the upstream method
             `request_approval(prompt, options, timeout, default)`. Without one, what is asked is denied.
+        approval_system: Another name of `approvals`.
         display: The screen of the person at it.
+        display_system: Another name of `display`.
         audit: The record, which many sessions may share. What cannot be recorded is denied.
         budget: What hooks may inject.
         model: The model's name; decides how tokens are counted.
@@ -138,18 +142,22 @@ class SessionCoordinator:
         audit_required: Whether what cannot be recorded is denied. Without it, that is only logged.
         arguments: Where the arguments of tool calls are kept beside the record; nowhere unless it is given.
         audit_runs: Whether every run of hooks is put on record, with its start and its end; else only what they say.
+
+    Raises `InvalidCollaborator` for `hooks` that are no registry, and for two names of one thing at once.
     """
 
-    def __init__(  # noqa: PLR0917  # the collaborators, in the order in which they are named everywhere
+    def __init__(
         self,
-        session_id: str | None = None,
         hooks: HookRegistry | None = None,
+        *,
+        session_id: str | None = None,
         context: ContextManager | None = None,
         approvals: ApprovalBackend | UpstreamMethod | None = None,
+        approval_system: ApprovalBackend | UpstreamMethod | None = None,
         display: DisplaySystem | None = None,
+        display_system: DisplaySystem | None = None,
         audit: AuditSink | None = None,
         budget: Limits | None = None,
-        *,
         model: str | None = None,
         counter: TokenCounter | None = None,
         tenant: str = "",
@@ -169,8 +177,14 @@ class SessionCoordinator:
         tool_schemas: Mapping[str, Any] | None = None,
     ) -> None:
         # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
-        session_id = session_id or uuid4().hex
         hooks = HookRegistry() if hooks is None else hooks
+        check_place("hooks", hooks, HookRegistry)
+        check_place("session_id", session_id, str | None)
+        check_once(approvals=approvals, approval_system=approval_system)
+        check_once(display=display, display_system=display_system)
+        approvals = approval_system if approvals is None else approvals
+        display = display_system if display is None else display
+        session_id = session_id or uuid4().hex
         clock = SystemClock() if clock is None else clock
         backend = as_backend(approvals)
         self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
@@ -288,8 +302,11 @@ class SessionCoordinator:
         In a durable approval backend this program becomes its owner. What another one began there, without saying how
         it ended, is shown on the screen and never run again. Questions that are still open, and answers nobody has
         used, wait for their calls to be made again.
+
+        Raises `UnknownEvent`, and tells no hook anything, where a gate of its registry is at an unknown event.
         """
         if not self._started:
+            self._session.hooks.check_gates()
             self._started = True
             if self._session.inventory is not None:
                 await self._session.inventory.open()
@@ -391,6 +408,9 @@ class SessionCoordinator:
             "grants": self._grants,
         }
         path = f"{session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
+        for name, other in (("approvals", "approval_system"), ("display", "display_system")):
+            if options.get(other) is not None:
+                del defaults[name]
         child = SessionCoordinator(agent=path, parent=self, **(defaults | options))
         self._children.append(child)
         if session.closed:
@@ -638,6 +658,19 @@ class SessionCoordinator:
         kind that nothing runs around.
         """
         return await operations.operate(self._session, kind, data, call)
+
+
+def check_place(name: str, value: object, wanted: type | UnionType) -> None:
+    """Refuse an argument in another one's place. Raises `InvalidCollaborator`."""
+    if not isinstance(value, wanted):
+        problem = f"{name} is of type {type(value).__name__}"
+        raise InvalidCollaborator(f"{problem}; pass the HookRegistry first, and everything else by its name: {EXAMPLE}")
+
+
+def check_once(**names: object) -> None:
+    """Refuse one thing under two names. Raises `InvalidCollaborator`."""
+    if None not in names.values():
+        raise InvalidCollaborator(f"{' and '.join(names)} are two names of one thing; pass one of them")
 
 
 def working_directory() -> str:

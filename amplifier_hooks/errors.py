@@ -5,10 +5,12 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookUsageError                    the code that called us is wrong; mend it there
 │   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
+│   ├── InvalidCollaborator (TypeError)  what a session was given in another's place, or twice
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
 │   ├── InvalidHookSettings (ValueError)  settings of a ready-made hook that cannot work
 │   ├── UnknownTool (LookupError)     a tool the session does not have
-│   ├── UnknownEvent (ValueError)     an event name that is not declared while strict_events is on
+│   ├── UnknownEvent (ValueError)     an unknown event name, at a gate or while strict_events is on
+│   │   └── MisspeltEvent             an event name that reads like a known one and is not written as it
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
 │   └── OperationRanTwice             an around hook called call_next a second time
 ├── HookRefused                       the rules of this registry say no; ask whoever runs it
@@ -54,12 +56,14 @@ __all__ = [
     "HookUsageError",
     "InjectionTooLarge",
     "InputNotFreezable",
+    "InvalidCollaborator",
     "InvalidHookSettings",
     "InvalidLimit",
     "InvalidPayload",
     "InvalidRegistration",
     "InvalidResult",
     "MissingExtra",
+    "MisspeltEvent",
     "OperationRanTwice",
     "PrivilegeRequired",
     "SettingsError",
@@ -115,6 +119,10 @@ class InvalidRegistration(HookUsageError, ValueError):
     """A handler, priority, timeout, matcher or event list that cannot work, refused when it is registered."""
 
 
+class InvalidCollaborator(HookUsageError, TypeError):
+    """An argument of a session that is in another one's place, or that was given under two names."""
+
+
 class InvalidLimit(HookUsageError, ValueError):
     """A limit that makes no sense, refused where it is set. `wanted` says what it may be."""
 
@@ -145,13 +153,30 @@ class UnknownTool(HookUsageError, LookupError):
 
 
 class UnknownEvent(HookUsageError, ValueError):
-    """An event nobody declared, while the registry was told to accept declared events only."""
+    """An unknown event where only a known one may be: at a gate, and everywhere under strict_events.
 
-    def __init__(self, name: str, likely: str | None = None) -> None:
+    `hook` is the hook that would never run, if it is about one, and `remedy` how to make the event known.
+    """
+
+    def __init__(self, name: str, likely: str | None = None, *, hook: str = "", remedy: str = "") -> None:
         self.name = name
         self.likely = likely
-        meant = f"did you mean {likely!r}? If not, declare" if likely else "declare"
-        super().__init__(f"unknown event {name!r}: {meant} it with registry.declare({name!r}) before it is used")
+        self.hook = hook
+        self.remedy = remedy or f"declare it with registry.declare({name!r}) before it is used"
+        never = f", so the hook {hook!r} would never run" if hook else ""
+        meant = f"did you mean {likely!r}? If not, " if likely else ""
+        super().__init__(f"unknown event {name!r}{never}: {meant}{self.remedy}")
+
+
+class MisspeltEvent(UnknownEvent):
+    """An event name that differs from a known one in case, separators or the form of its characters alone.
+
+    Such a name is refused wherever it is used, and cannot be declared: names that read alike are one event.
+    """
+
+    def __init__(self, name: str, likely: str) -> None:
+        super().__init__(name, likely, remedy=f"write it {likely!r}")
+        self.args = (f"unknown event {name!r}: {self.remedy}",)  # there is no "if not"
 
 
 class EventNameWarning(UserWarning):

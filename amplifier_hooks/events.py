@@ -4,6 +4,8 @@
 find("PreToolUse")       the row of tool:pre                  CATALOGUE   all rows, in the order a session meets them
 canonical("onIntake")    "prompt:submit"                      ALL_EVENTS  their canonical names
 likely("tool:pree")      "tool:pre", for a warning            TOOL_PRE …  a constant for each
+alike("TOOL:PRE")        "tool:pre", for a refusal
+suggestion("tool:befor") "tool:pre", for a hint
 spellings("tool:pre")    every name of that event
 payload_model(name)      the pydantic model of its payload, loaded on first use
 ```
@@ -104,11 +106,13 @@ __all__ = [
     "WORKFLOW_POST",
     "WORKFLOW_PRE",
     "Event",
+    "alike",
     "canonical",
     "find",
     "likely",
     "payload_model",
     "spellings",
+    "suggestion",
 ]
 
 # -- constants: one per row, named as the event is -------------------------------------------------------------------
@@ -234,9 +238,21 @@ class Event:
     claude_code: tuple[str, ...] = ()
 
     @property
-    def spellings(self) -> tuple[str, ...]:
-        """Every name of this event, the canonical one first."""
+    def names(self) -> tuple[str, ...]:
+        """Its names in the five vocabularies, the canonical one first."""
         return (self.name, *self.middleware, *self.loop, *self.run, *self.claude_code)
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Its names, and the other ways to write the canonical one (`tool_pre`) and Claude Code's (`preToolUse`)."""
+        written = [self.name.replace(":", "_"), self.name.replace(":", ".")]
+        for name in self.claude_code:
+            written += [name[0].lower() + name[1:], _snake(name)]
+        return tuple(dict.fromkeys((*self.names, *written)))
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def _row(
@@ -479,6 +495,7 @@ ALL_EVENTS: Final[tuple[str, ...]] = tuple(event.name for event in CATALOGUE)
 
 _ROWS: Final[Mapping[str, Event]] = {spelling: event for event in CATALOGUE for spelling in event.spellings}
 _CANONICAL: Final[Mapping[str, str]] = {spelling: event.name for spelling, event in _ROWS.items()}
+_NAMES: Final = tuple(name for event in CATALOGUE for name in event.names)
 
 
 def canonical(name: str) -> str:
@@ -514,24 +531,73 @@ def likely(name: str, also: Iterable[str] = ()) -> str | None:
     counts for nothing. A known name was meant as it is, and a name further away is somebody's own event.
     `also` are more names that are known, such as declared ones.
     """
-    known = (*_ROWS, *also)
-    if name in known:
+    known = (*_NAMES, *also)
+    if name in _ROWS or name in known:
         return None
     typed = _letters(name)
-    near = [spelling for spelling in known if _one_typo_apart(typed, _letters(spelling))]
-    from difflib import SequenceMatcher  # for a warning only
+    return _closest(name, [one for one in known if _one_typo_apart(typed, _letters(one))])
 
-    return max(near, key=lambda spelling: SequenceMatcher(a=name, b=spelling).ratio(), default=None)
 
+def alike(name: str, also: Iterable[str] = ()) -> str | None:
+    """Return the known name that this one is but for its case, its separators and the form of its characters.
+
+    `LLM:POST`, `llm::post` and one in full-width letters are all like `llm:post`; a pattern is like that of a domain.
+    A known name is like no other. `also` are more names that are known, such as declared ones.
+    """
+    known = (*_NAMES, *also)
+    if name in _ROWS or name in known:
+        return None
+    domain = name.removesuffix(":*")
+    if domain != name:
+        known = tuple({f"{one.partition(':')[0]}:*": None for one in known if ":" in one})
+        if name in known:
+            return None
+    typed = _letters(name)
+    return _closest(name, [one for one in known if _letters(one) == typed]) if typed else None
+
+
+def suggestion(name: str, also: Iterable[str] = ()) -> str | None:
+    """Return the known name that was most probably meant, to suggest it; None where none is near.
+
+    That is one a typo away, else one with mostly the same words (`before_tool` has those of `tool:pre`), else one that
+    looks much like it.
+    """
+    from difflib import get_close_matches  # for a mistake only
+
+    known, words = (*_NAMES, *also), _words(name)
+    shared = {one: len(words & _words(one)) / len(words | _words(one)) for one in known}
+    near = [one for one in known if shared[one] == max(shared.values()) >= MOSTLY]
+    close = get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)
+    return likely(name, also) or _closest(name, near or close)
+
+
+def _words(name: str) -> frozenset[str]:
+    separated = "".join(letter if letter.isalnum() else " " for letter in _snake(name))
+    return frozenset(SYNONYMS.get(word, word) for word in separated.casefold().split())
+
+
+def _closest(name: str, known: list[str]) -> str | None:
+    from difflib import SequenceMatcher  # for a mistake only
+
+    return max(known, key=lambda one: SequenceMatcher(a=name, b=one).ratio(), default=None)
+
+
+SYNONYMS: Final = {"before": "pre", "after": "post"}
+"""Words that other programs use in the place of ours."""
+MOSTLY: Final = 0.5
+LOOKS_LIKE: Final = 0.75
 
 _SHORTEST_TYPO: Final = 6
 """Below this many letters, one of them makes another word: `Step` is no misspelt `Stop`."""
-_SEPARATORS: Final = str.maketrans("", "", "_:.- ")
 
 
 def _letters(name: str) -> str:
-    """Strip a name of what people mix up between vocabularies: case and separators."""
-    return name.casefold().translate(_SEPARATORS)
+    """Strip a name of all that people mix up: case, separators, other forms of a character, and invisible ones."""
+    if not name.isascii():
+        from unicodedata import normalize  # no known name needs it
+
+        name = normalize("NFKC", name)
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 def _one_typo_apart(typed: str, meant: str) -> bool:

@@ -37,10 +37,14 @@ class Registrar(ABC):
     A handler with an `origin`, the address of a service or a program, speaks for somebody outside of this process: its
     texts are labelled with that and never reach the model in the system's name.
 
+    A gate stands at an event that is known: from the catalogue, or declared by the time the first session starts.
+    `own_event=True` says that the event is the host's own, and needs no declaration.
+
     Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
 
-    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` under strict_events, and `HookRefused`
-    (`PrivilegeRequired`, `TooManyHooks`) for what this registrar may not.
+    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` for a gate at an unknown event and under
+    strict_events, `MisspeltEvent` for a name that reads like a known one, and `HookRefused` (`PrivilegeRequired`,
+    `TooManyHooks`) for what this registrar may not.
     """
 
     _roster: Roster

@@ -45,7 +45,7 @@ from amplifier_hooks.vocabulary import Vocabulary, applies, is_pattern
 from amplifier_hooks.waiting import cancelled_itself
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 
     from amplifier_hooks.discovery import Discovered
     from amplifier_hooks.explain import Explanation
@@ -57,6 +57,8 @@ __all__ = ["Change", "HookMatcher", "HookRegistry", "RegistryScope"]
 
 NAMES_KEPT: Final = 4096
 """Chains kept by event name; whoever emits made-up names must not fill the memory."""
+
+NAMED_IN_FILE: Final = "name it under 'events' in a file of hooks, or declare it where the registry is made"
 
 log = get_logger(__name__)
 
@@ -121,6 +123,7 @@ class HookRegistry(Registrar):
         self._vocabulary = Vocabulary(strict=strict_events)
         self._roster = Roster(self._changed)
         self._number = 0
+        self._settled = False  # there were no gates at unknown events when the first session started
         self._chains: dict[str, Chain] = {}
         self._layers: dict[str, Chain] = {}
         self._stoppable: dict[str, bool] = {}
@@ -139,8 +142,9 @@ class HookRegistry(Registrar):
         made of it. Without `notify` the observers are left for later. Cancelling it cancels the hook that is running;
         no further hook runs.
 
-        Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events, `EmitTooDeep` when
-        hooks emit in circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
+        Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
+        an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
+        circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
         plain = data.__class__ is dict
@@ -339,10 +343,12 @@ class HookRegistry(Registrar):
         replaces: str | None = None,
         payload: type[Payload] | None = None,
     ) -> None:
-        """Make a custom event known: strict registries accept it then, and typos of it are noticed.
+        """Make a custom event known: gates may be there and strict registries accept it, and typos of it are noticed.
 
         `replaces` is the field of the payload a modification is about, `payload` the model that describes it. Twice
         the same is harmless.
+
+        Raises `InvalidRegistration` for a name that is taken, and `MisspeltEvent` for one that reads like a known one.
         """
         answers = {"continue", "inject_context"}
         if gate:
@@ -361,18 +367,41 @@ class HookRegistry(Registrar):
         self._vocabulary.declare(row, payload)
         self._changed(Change(what="declared", event=name))
 
+    def forget_own_events(self, names: Iterable[str]) -> None:
+        """Take back events that `at_once` made known."""
+        self._vocabulary.remove_own(names)
+
+    def check_event(self, event: str, hook: str) -> None:
+        """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`."""
+        self._vocabulary.require(self._vocabulary.known(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
+
+    def check_gates(self) -> None:
+        """Refuse gates at unknown events, as the first session and the first emit do. Raises `UnknownEvent`.
+
+        Once it has found none, the event of a gate has to be known when the gate registers.
+        """
+        if self._settled:
+            return
+        for hook in self._roster:
+            if hook.intent != "around" and (hook.intent == "gate" or hook.on_error == "deny"):
+                self._vocabulary.require(hook.event, hook.name)
+        for event in self._required:
+            self._vocabulary.require(event, "")
+        self._settled = True
+
     def payload_model(self, event: str) -> type[Payload]:
         """The model of an event's payload, from the catalogue or as it was declared."""
         return self._vocabulary.payload_model(event)
 
     # -- in charge -----------------------------------------------------------------------------------------------
 
-    def require(self, event: str) -> Undo:
+    def require(self, event: str, *, own_event: bool = False) -> Undo:
         """Deny this event, as `no_policy`, whenever no gate looks at it. Returns the undo.
 
-        Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop.
+        Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop, and
+        `UnknownEvent` as for a gate.
         """
-        name = self._vocabulary.known(event)
+        name = self._event(self._vocabulary.known(event, warn=False), "", own=own_event)
         row = events.find(name)
         if name in events.GOES_ON_WHEN_DENIED or (row is not None and not row.gate):
             raise InvalidRegistration(f"{name} cannot require a gate: denying it would keep nothing from happening")
@@ -416,14 +445,17 @@ class HookRegistry(Registrar):
         return explain(chain, self._roster, *whose(payload), refused)
 
     @contextmanager
-    def at_once(self, *, max_per_event: int | None = None, keep: bool = True) -> Iterator[None]:
+    def at_once(
+        self, *, max_per_event: int | None = None, own_events: Collection[str] = (), keep: bool = True
+    ) -> Iterator[None]:
         """What is registered and removed inside takes effect together, or not at all if it raises.
 
         Emits see the hooks as they were before, or as they are after it; so nothing inside may wait. From then on an
-        event may have `max_per_event` hooks from definitions, if that is given. Without `keep` it is a trial: what
-        would raise does, and everything is as it was.
+        event may have `max_per_event` hooks from definitions, if that is given, and `own_events` are known as the
+        host's own. Without `keep` it is a trial: what would raise does, and everything is as it was.
         """
         before, kept = self._max_per_event, False
+        self._vocabulary.add_own(own_events)
         try:
             self._max_per_event = before if max_per_event is None else max_per_event
             with self._roster.at_once(keep=keep):
@@ -432,6 +464,7 @@ class HookRegistry(Registrar):
         finally:
             if not kept:
                 self._max_per_event = before
+                self._vocabulary.remove_own(own_events)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
         """Remove these very hooks, whatever they are called; takes effect with the next emit. Returns how many."""
@@ -465,7 +498,14 @@ class HookRegistry(Registrar):
         """Register on somebody's behalf; what every way in comes down to."""
         tenant = options.setdefault("tenant", scope.tenant)
         around = operation_of(event) if intent == "around" else None
-        name = events.canonical(event) if around else self._vocabulary.known(event, patterns=True)
+        own = options.pop("own_event", False)
+        defined = options.get("source") == "definition"
+        guards = intent == "gate" or options.get("on_error") == "deny"
+        who = options.get("name") or name_of(handler)
+        if around:
+            name = events.canonical(event)
+        else:
+            name = self._event(event, who, guards=guards, own=own, defined=defined, late=not scope.built_in)
         try:
             check_tenant(scope, tenant)
             if around:
@@ -487,12 +527,28 @@ class HookRegistry(Registrar):
             )
             self._roster.add(hook, self._max_per_event)
         except HookRefused as refused:
-            who = options.get("name") or name_of(handler)
             self._changed(
                 Change(what="refused", hook=who, event=name, owner=scope.owner, tenant=tenant, detail=str(refused))
             )
             raise
         return hook
+
+    def _event(
+        self, event: str, who: str, *, guards: bool = True, own: bool = False, defined: bool = False, late: bool = False
+    ) -> str:
+        """The canonical name of the event of a new hook. Raises `UnknownEvent` where it would never run.
+
+        A host may declare the event of its gate until the first session starts; it is too `late` for plugins.
+        """
+        vocabulary = self._vocabulary
+        name = vocabulary.known(event, patterns=True, warn=not (own or defined or guards))
+        if own:
+            vocabulary.add_own([name])
+        elif name not in vocabulary and (
+            defined or (guards and (late or self._settled or vocabulary.likely(name) is not None))
+        ):
+            vocabulary.require(name, who, NAMED_IN_FILE if defined else "")
+        return name
 
     def _on_failure(self, intent: Intent, name: str) -> OnError | None:
         """What a failure means where nobody said; None is what the intent stands for."""
@@ -506,13 +562,15 @@ class HookRegistry(Registrar):
 
     def _chain(self, event: str) -> Chain:
         """The chain of an event in any spelling, made when it is first asked for after a change."""
+        if not self._settled:
+            self.check_gates()
         name = self._vocabulary.known(event)
         chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
         chain = chains.get(name)
         if chain is None:
             row = self._row(name)
             hooks = self._roster.told(row)
-            if name not in self._vocabulary and (name in self._required or _gated(hooks)):
+            if self._vocabulary.find(name) is None and (name in self._required or _gated(hooks)):
                 row = evolve(row, gate=True)  # nobody described it, and somebody guards it
             chain = Chain(
                 row,

@@ -1,17 +1,18 @@
-"""The event names of one registry: those of the catalogue, those that were declared, and what was meant by others."""
+"""The event names of one registry: the catalogue's, those that were declared or are the host's own, and all others."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks import events
-from amplifier_hooks.errors import EventNameWarning, InvalidRegistration, UnknownEvent
+from amplifier_hooks.errors import EventNameWarning, InvalidRegistration, MisspeltEvent, UnknownEvent
 from amplifier_hooks.events import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.payloads import Payload
 
@@ -27,13 +28,15 @@ class Vocabulary:
         self._strict = strict
         self._declared: dict[str, Event] = {}
         self._models: dict[str, type[Payload]] = {}
+        self._own: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Event]:
         yield from events.CATALOGUE
         yield from self._declared.values()
 
     def __contains__(self, event: str) -> bool:
-        return self.find(event) is not None
+        """Return True if an event, or one that a pattern stands for, is catalogued, declared, or the host's own."""
+        return self._is_described(event) or any(applies(event, own) for own in self._own)
 
     def find(self, event: str) -> Event | None:
         """What is known of an event; None of one that nobody declared."""
@@ -56,23 +59,45 @@ class Vocabulary:
         name = row.name
         if not name or "*" in name or events.find(name):
             raise InvalidRegistration(f"{name!r} cannot be declared: choose a name nobody uses, as 'domain:phase'")
+        self._refuse_alike(name)
         if self._declared.get(name, row) != row:
             raise InvalidRegistration(f"event {name!r} was declared before, and differently")
         self._declared[name] = row
         if model is not None:
             self._models[name] = model
 
-    def known(self, event: object, *, patterns: bool = False) -> str:
-        """The canonical name. A misspelt one is warned about, where the caller of this package wrote it.
+    def add_own(self, names: Iterable[str]) -> None:
+        """Make names known without a description. Each stays known until it was removed as often as it was added.
 
-        Raises `UnknownEvent` for an unknown name where only known ones may be, and `InvalidRegistration` for what is
-        no name at all, or stands for several events where one is meant.
+        Raises `MisspeltEvent`.
+        """
+        added = [name for name in names if not self._is_described(name)]
+        for name in added:
+            self._refuse_alike(name)
+        self._own.update(added)
+
+    def remove_own(self, names: Iterable[str]) -> None:
+        """Take back what `add_own` added."""
+        self._own -= Counter(names)
+
+    def require(self, event: str, hook: str, remedy: str = "") -> None:
+        """Refuse an event that is not known, for a hook that would never run there. Raises `UnknownEvent`."""
+        if event not in self:
+            self._refuse_alike(event)
+            likely = self._likely_domain(event) if is_pattern(event) else events.suggestion(event, self._names())
+            remedy = remedy or f"declare it with registry.declare({event!r}), or pass own_event=True"
+            raise UnknownEvent(event, likely, hook=hook, remedy=remedy)
+
+    def known(self, event: object, *, patterns: bool = False, warn: bool = True) -> str:
+        """The canonical name. One that is a typo away from a known one is warned about, where our caller wrote it.
+
+        Raises `UnknownEvent` for an unknown name where only known ones may be, `MisspeltEvent` for one that is only
+        written in another way than a known one, and `InvalidRegistration` for what is no name at all, or stands for
+        several events where one is meant.
         """
         if not isinstance(event, str) or not event:
             raise InvalidRegistration(f"event {event!r} is not a name; pass one such as 'tool:pre'")
         name = events.canonical(event)
-        if name in self:
-            return name
         if "*" in name:
             if not is_pattern(name):
                 raise InvalidRegistration(
@@ -80,17 +105,32 @@ class Vocabulary:
                 )
             if not patterns:
                 raise InvalidRegistration(f"event {name!r} stands for several; name one of them")
-            if any(applies(name, row.name) for row in self):
-                return name
-            likely = self._likely_domain(name)
-        else:
-            likely = events.likely(name, self._declared)
+        if name in self:
+            return name
+        self._refuse_alike(name)
+        likely = self.likely(name)
         if self._strict:
             raise UnknownEvent(name, likely)
-        if likely:
+        if likely and warn:
             message = f"event {name!r} is unknown; did you mean {likely!r}?"
             warnings.warn(message, EventNameWarning, stacklevel=_frames_of_ours())
         return name
+
+    def likely(self, event: str) -> str | None:
+        """The known name, or pattern, that an unknown one is a typo away from."""
+        return self._likely_domain(event) if is_pattern(event) else events.likely(event, self._names())
+
+    def _is_described(self, event: str) -> bool:
+        return self.find(event) is not None or (is_pattern(event) and any(applies(event, row.name) for row in self))
+
+    def _names(self) -> tuple[str, ...]:
+        """The names that are known besides the catalogue's."""
+        return (*self._declared, *(name for name in self._own if not is_pattern(name)))
+
+    def _refuse_alike(self, name: str) -> None:
+        known = events.alike(name, self._names())
+        if known:
+            raise MisspeltEvent(name, known)
 
     def _likely_domain(self, pattern: str) -> str | None:
         domains = {row.name.partition(":")[0] for row in self}

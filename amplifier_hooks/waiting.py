@@ -22,6 +22,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
+from amplifier_hooks.leftovers import GRACE, keep_alive
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Outcome
 
 __all__ = [
-    "GRACE",
     "THROUGH",
     "Chained",
     "Wait",
@@ -40,12 +40,6 @@ __all__ = [
     "pending",
     "running_task",
 ]
-
-GRACE: Final = 0.1
-"""Seconds a cancelled hook is given to clean up before it is closed and left behind."""
-
-LEFT_BEHIND: Final[list[Any]] = []
-"""Hooks that refused to be closed. Kept, because the interpreter would try to close them again, and complain."""
 
 THROUGH: Final = object()
 
@@ -272,7 +266,7 @@ class Wait:
             self.run.walking.close()
         endless = getattr(inside, "cr_frame", None) is not None
         if endless:
-            LEFT_BEHIND.append(inside)
+            keep_alive(inside)
         if not (endless or self.closing):
             return
         hook.left_behind(self.run.tenant)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
+from amplifier_hooks.leftovers import cancel_all, keep_until_done
 from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
 from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn
@@ -36,9 +37,6 @@ TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[Record | Refus
     "superseded": lambda broker, request_id: broker.supersede(request_id, "another question took its place"),
 }
 """Reasons of a session that are kept as ends of their own, and not as cancelled."""
-
-LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
-"""Kept: a task that nobody holds may vanish while it runs."""
 
 
 class RacingApprovals(AsUpstream):
@@ -184,7 +182,8 @@ class RacingApprovals(AsUpstream):
         try:
             return await self._first(request.id, stored, asked)
         finally:
-            await _stop({stored, *asked}, _elsewhere(stored))
+            # Being cancelled is how a channel learns to take its card away.
+            await cancel_all({stored, *asked}, _elsewhere(stored))
 
     async def _first(self, request_id: str, stored: asyncio.Future[Record], asked: set[asyncio.Task[None]]) -> Record:
         running: set[asyncio.Future[Any]] = {stored, *asked}
@@ -247,28 +246,8 @@ def _elsewhere(stored: asyncio.Future[Record]) -> str | None:
     return f"{record.status} by {decision.by} ({decision.channel})" if decision else record.status
 
 
-async def _stop(tasks: set[asyncio.Future[Any]], why: str | None) -> None:
-    """Cancel what still runs, and give it a moment; being cancelled is how a channel learns to take its card away."""
-    running = {task for task in tasks if not task.done()}
-    for task in running:
-        LEFT_BEHIND.add(task)
-        task.add_done_callback(_forget)
-        task.cancel(why)
-    if running:
-        await asyncio.wait(running, timeout=0.1)
-    for task in tasks - running:
-        _forget(task)
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    LEFT_BEHIND.discard(task)
-    if not task.cancelled():
-        task.exception()  # looked at, or asyncio would complain that nobody did
-
-
 async def _carefully(work: Coroutine[Any, Any, Record | Refusal]) -> None:
     """Finish this although the task is being cancelled, within a bound; then whoever cancels goes on."""
     task = asyncio.ensure_future(work)
-    LEFT_BEHIND.add(task)
-    task.add_done_callback(_forget)
+    keep_until_done(task)
     await asyncio.wait({task}, timeout=CARE)

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from amplifier_hooks.action import Action, freeze
 from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.leftovers import cancel_all
 from amplifier_hooks.options import with_refusal
 from amplifier_hooks.ports import ApprovalRequest, Question
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AsUpstream"]
 
-GRACE: Final = 0.1
-"""Seconds a backend has to take its card away when the time is up."""
 SESSION: Final = "upstream"
 """Their questions say neither whose session it is nor which tool is meant."""
 
@@ -85,8 +84,7 @@ async def in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: f
         await asyncio.wait({asking}, timeout=seconds)
     finally:
         if not asking.done():
-            asking.cancel()
-            await asyncio.wait({asking}, timeout=GRACE)
+            await cancel_all({asking})
     if asking.done() and not asking.cancelled():
         try:
             return asking.result()

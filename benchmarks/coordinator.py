@@ -75,7 +75,7 @@ def tool_call() -> dict[str, Timed]:
     for event in ("tool:pre", "tool:post"):
         for index, hook in enumerate(quiet):
             registry.on(event, hook, name=f"{event}-{index}")
-    session = SessionCoordinator("s", registry, audit=InMemory())
+    session = SessionCoordinator(registry, session_id="s", audit=InMemory())
     loop, data = bare(QUIET, OURS), payload()
     tool_input = data["tool_input"]
     record = {"kind": "outcome", "number": 1, "time": "2026-01-01T00:00:00+00:00", "session": "s", "event": "tool:pre"}
@@ -103,7 +103,9 @@ def injection() -> dict[str, Timed]:
     found = encoding("o200k_base")
     if isinstance(found, Unavailable):
         raise SystemExit(found.reason)
-    session = SessionCoordinator("s", audit=InMemory(), display=CollectingDisplay(), budget=Limits(per_turn=None))
+    session = SessionCoordinator(
+        session_id="s", audit=InMemory(), display=CollectingDisplay(), budget=Limits(per_turn=None)
+    )
     result = HookResult.inject(TEXT)
 
     async def counted() -> None:

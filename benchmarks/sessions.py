@@ -63,7 +63,7 @@ def crowds(sessions: int, events: int) -> dict[str, Timed]:
     for index, hook in enumerate(quiet):
         registry.on(EVENT, hook, name=f"h{index}")
     loop, data = bare(QUIET, OURS), payload()
-    many = [SessionCoordinator(f"s{index}", registry, audit=InMemory()) for index in range(sessions)]
+    many = [SessionCoordinator(registry, session_id=f"s{index}", audit=InMemory()) for index in range(sessions)]
 
     async def by_loop(_index: int) -> None:
         for _ in range(events):
@@ -96,14 +96,14 @@ async def _as_task(one: Callable[[int], Awaitable[None]], index: int) -> None:
 async def weigh(sessions: int) -> float:
     """Bytes an idle, started session holds."""
     registry, record = HookRegistry(), InMemory()
-    warm = SessionCoordinator("warm", registry, audit=record)
+    warm = SessionCoordinator(registry, session_id="warm", audit=record)
     await warm.start()
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     kept = []
     for index in range(sessions):
-        session = SessionCoordinator(f"s{index}", registry, audit=record)
+        session = SessionCoordinator(registry, session_id=f"s{index}", audit=record)
         await session.start()
         kept.append(session)
     gc.collect()

@@ -35,7 +35,7 @@ async def protect_production(_event: str, _data: object) -> HookResult:
 async def agent(store: str) -> str:
     """Write one file, if somebody lets it, and say what came of that."""
     async with DeferredApprovals(store_at(store)) as approvals:
-        session = SessionCoordinator("release-42", registry, approvals=approvals)
+        session = SessionCoordinator(registry, session_id="release-42", approvals=approvals)
         print("agent: wants to write", CHANGE["file_path"], flush=True)
         result = await session.call_tool("Write", CHANGE, lambda _: "it is written")
         return str(result.value if result.ok else result.reason)

@@ -45,7 +45,7 @@ async def worker(file: str) -> None:
     """Make one call. While nobody has decided it is pending; calling again with the same id goes on from there."""
     async with (
         DeferredApprovals(SqliteStore(file)) as approvals,
-        SessionCoordinator("release-train", registry, approvals=approvals, approval_wait=0.2) as session,
+        SessionCoordinator(registry, session_id="release-train", approvals=approvals, approval_wait=0.2) as session,
     ):
         outcome = await session.call_tool("deploy", {"build": 7}, deploy, call_id="deploy-7")
         if outcome.pending:

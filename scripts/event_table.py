@@ -67,7 +67,7 @@ def cells(event: Event) -> tuple[str, ...]:
         "gate" if event.gate else "",
         ", ".join(code(answer) for answer in ANSWERS if answer in event.answers),
         "privileged" if event.privileged else "",
-        ", ".join(code(spelling) for spelling in event.spellings[1:]),
+        ", ".join(code(spelling) for spelling in event.names[1:]),
     )
 
 

@@ -269,7 +269,8 @@ class AgentHooksHost:
         listeners = {SESSION_START: self._start, TOOL_ERROR: self._failed, SESSION_END: self._end}
         for event, step in (gates | listeners).items():
             add = hooks.gate if event in gates else hooks.on
-            self._undo.append(add(event, self._own(step), LAST, f"agent-hooks:{event}", timeout=PATIENCE))
+            name = f"agent-hooks:{event}"
+            self._undo.append(add(event, self._own(step), LAST, name, timeout=PATIENCE, own_event=True))
 
     async def output(self, content: Any) -> Any:
         """What the agent may answer instead of this. Raises `HookAbortError` when that is denied."""
@@ -388,7 +389,9 @@ class SessionResolver:
         point, verdict = request.interception_point.value, request.verdict
         prompt = verdict.message or verdict.reason or f"An interceptor wants an approval at {point}"
         facts = {"identity": request.context_identity, "point": point, "target": request.context.get("target")}
-        undo = self.session.hooks.gate(APPROVAL, self._asks(prompt, facts), name="agent-hooks", timeout=PATIENCE)
+        undo = self.session.hooks.gate(
+            APPROVAL, self._asks(prompt, facts), name="agent-hooks", timeout=PATIENCE, own_event=True
+        )
         try:
             outcome = await self.session.emit(APPROVAL, facts)
         finally:

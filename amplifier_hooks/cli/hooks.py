@@ -66,6 +66,7 @@ def _imported(name: str) -> HookRegistry:
         ) from error
     if not isinstance(registry, HookRegistry):
         raise InvalidRegistration(f"hooks {name!r} are of type {type(registry).__name__}, and no HookRegistry")
+    registry.check_gates()
     return registry
 
 

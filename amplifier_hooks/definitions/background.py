@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field
 
 from amplifier_hooks.dispatch import describe
+from amplifier_hooks.leftovers import cancel_all
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
@@ -57,13 +58,9 @@ class Background:
     async def close(self) -> None:
         """End what runs, and start nothing any more. Waits for it a moment; cancelling that leaves it behind."""
         self.closed = True
-        running = set().union(*self._tasks.values())
-        for task in running:
-            task.cancel()
-        if running:
-            _, left = await asyncio.wait(running, timeout=self.farewell)
-            if left:
-                log.warning("hooks_left_behind", number=len(left))
+        left = await cancel_all(set().union(*self._tasks.values()), grace=self.farewell)
+        if left:
+            log.warning("hooks_left_behind", number=len(left))
 
 
 async def _run(name: str, call: Callable[..., Any], event: str, data: dict[str, Any], timeout: float) -> None:

@@ -4,6 +4,7 @@
 version: 1
 settings:                         # DEF-3; in one file of a set
   hooks_max_per_event: 10
+events: [deploy:before]           # events of the program's own, where hooks may be besides those of the catalogue
 library:                          # ready-made hooks by name, each with its settings
   secret_redaction: {}
 definitions:                      # named parts, for $ref
@@ -30,12 +31,15 @@ from attrs import Factory, define, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.action import freeze
+from amplifier_hooks.around import OPERATIONS
 from amplifier_hooks.definitions.flaws import Flaw, InvalidDefinitions, Spot, said_of
-from amplifier_hooks.definitions.model import HookDefinition, likeness
+from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
 from amplifier_hooks.definitions.pages import OpenedFiles, Page, nearest, wrong
 from amplifier_hooks.definitions.refs import Written, read_part
 from amplifier_hooks.definitions.settings import DefinitionSettings
-from amplifier_hooks.errors import SettingsError
+from amplifier_hooks.errors import SettingsError, UnknownEvent
+from amplifier_hooks.events import find
+from amplifier_hooks.vocabulary import Vocabulary, is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +52,7 @@ PROJECT_FILE: Final = "amplifier-hooks.yaml"
 """What a project's own file is called."""
 
 MOST_HOOKS: Final = 1_000
+NAME_IT: Final = "name it under 'events', if your program emits it"
 HOOK_ID_DOMAIN: Final = b"amplifier-hooks/hook-id/1\n"
 
 
@@ -66,6 +71,8 @@ class DefinitionSet:
 
     definitions: tuple[HookDefinition, ...] = ()
     library: tuple[ReadyMadeEntry, ...] = ()
+    events: tuple[str, ...] = ()
+    """Events that the program emits itself, besides those of the catalogue."""
     settings: DefinitionSettings = field(factory=DefinitionSettings)
     folder: Path = field(factory=Path.cwd)
     """Where relative paths in it begin."""
@@ -84,6 +91,7 @@ class DefinitionSet:
         said = {
             "definitions": [definition.digest for definition in self.definitions],
             "library": [[entry.name, dict(entry.config)] for entry in self.library],
+            "events": list(self.events),
             "settings": self.settings.model_dump(),
         }
         return hashlib.sha256(freeze(said)).hexdigest()
@@ -114,12 +122,14 @@ class Reading:
         found = first if folder is None else [*first, *self._opened(self._listed(folder))]
         if found != first:
             settings = self._settings(found)
-        hooks, library = self._hooks(found), self._library(found)
+        events = self._events(found)
+        hooks, library = self._hooks(found, events), self._library(found)
         if self.flaws:
             raise InvalidDefinitions(self.flaws, self.files.read)
         return DefinitionSet(
             definitions=tuple(definition for definition, _ in hooks),
             library=library,
+            events=tuple(events),
             settings=settings,
             folder=self.files.root,
             files={page.path: page.digest for page in self.files.read.values() if page is not None},
@@ -172,6 +182,17 @@ class Reading:
             self.flaws.append(Flaw(spot, problem.problem))
             return DefinitionSettings()
 
+    def _events(self, pages: Iterable[Page]) -> dict[str, None]:
+        """The events of the program's own, in the order of files and lines."""
+        found: dict[str, None] = {}
+        for page in pages:
+            for number, said in enumerate(page.said("events") or ()):
+                try:
+                    found[_own_event(said)] = None
+                except ValueError as problem:
+                    self.flaws.append(Flaw(page.spot("events", number), str(problem)))
+        return found
+
     def _library(self, pages: Iterable[Page]) -> tuple[ReadyMadeEntry, ...]:
         """The ready-made hooks that are switched on, each of them once."""
         found: dict[str, ReadyMadeEntry] = {}
@@ -185,8 +206,10 @@ class Reading:
                     found[name] = ReadyMadeEntry(name=name, config=value.value, spot=spot)
         return tuple(found.values())
 
-    def _hooks(self, pages: Iterable[Page]) -> list[tuple[HookDefinition, dict[KeyPath, Spot]]]:
+    def _hooks(self, pages: Iterable[Page], events: Iterable[str]) -> list[tuple[HookDefinition, dict[KeyPath, Spot]]]:
         """The hooks in the order of files and lines; their names are told apart, and so are their ids."""
+        known = Vocabulary(strict=True)
+        known.add_own(events)
         found: list[tuple[HookDefinition, dict[KeyPath, Spot]]] = []
         taken: dict[tuple[str, ...], Spot] = {}
         for page in pages:
@@ -195,6 +218,11 @@ class Reading:
                 definition = None if value is None else self._definition(page, value)
                 if value is None or definition is None:
                     continue
+                try:
+                    known.require(definition.event_type, definition.name, NAME_IT)
+                except UnknownEvent as problem:
+                    if definition.event_type not in OPERATIONS:  # a hook with points may be around one
+                        self.flaws.append(Flaw(value.spot("event_type"), str(problem)))
                 keys = {"name": (definition.tenant_id, likeness(definition.name)), "hook_id": (definition.hook_id,)}
                 for what, key in keys.items():
                     if key in taken:
@@ -228,6 +256,16 @@ class Reading:
                 known = HookDefinition.model_fields
                 self.flaws.append(Flaw(value.spot(*error["loc"]), said_of(error, known)))
             return None
+
+
+def _own_event(said: object) -> str:
+    """The name of an event of the program's own. Raises `ValueError`."""
+    name = event_name(said) if isinstance(said, str) else ""
+    if not name or is_pattern(name):
+        raise ValueError(f"'events' has {said!r:.40}; write the name of one event, as 'domain:phase'")
+    if find(name):
+        raise ValueError(f"'events' has {said!r:.40}, which is an event of every program; leave it out")
+    return name
 
 
 def _hook_id(said: Mapping[str, Any]) -> str:

@@ -28,7 +28,6 @@ from amplifier_hooks.definitions.parts import Builder, Part, parts_of, stand_in
 from amplifier_hooks.definitions.ready import ready_made
 from amplifier_hooks.definitions.tenants import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.events import likely
 from amplifier_hooks.kinds.programs import Programs
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.roster import Change
@@ -158,7 +157,8 @@ class DefinedHooks:
         flaws: list[Flaw] = []
         prepared = list(self._prepared(found, flaws, tolerant=tolerant)) if found.settings.hooks_enabled else []
         accepted = [one for one in prepared if self._stands(one)]
-        with self.registry.at_once(max_per_event=found.settings.hooks_max_per_event, keep=False):
+        most = found.settings.hooks_max_per_event
+        with self.registry.at_once(max_per_event=most, own_events=found.events, keep=False):
             self.registry.remove(self._others(accepted))
             for one in prepared:
                 if self._stands(one):
@@ -184,7 +184,8 @@ class DefinedHooks:
         """
         old = self._standing
         new: dict[str, Standing] = {}
-        with self.registry.at_once(max_per_event=plan.found.settings.hooks_max_per_event):
+        most = plan.found.settings.hooks_max_per_event
+        with self.registry.at_once(max_per_event=most, own_events=plan.found.events):
             self.registry.remove(self._others(one for one in plan.prepared if self._stands(one)))
             for one in plan.prepared:
                 if self._stands(one):
@@ -199,6 +200,7 @@ class DefinedHooks:
         for hook in chain.from_iterable(old[key].hooks for key in off & old.keys()):
             hook.enabled = False
             hook.settle()
+        self._forget_events()
         self._standing, self.in_force, self._trusted = new, plan.found, plan.trusted
         stays = {one.prepared.enter for one in new.values()}
         self._let_go(one.prepared for one in old.values() if one.prepared.enter not in stays)
@@ -217,6 +219,7 @@ class DefinedHooks:
         """Take all of it out again, end what runs in the background, and close what is open. Twice is harmless."""
         with self.registry.at_once():
             self.registry.remove(self.hooks())
+        self._forget_events()
         old, self._standing, self.in_force = self._standing, {}, None
         await self.background.close()
         self._let_go(one.prepared for one in old.values())
@@ -241,6 +244,10 @@ class DefinedHooks:
         """Whether it is registered as it is."""
         standing = self._standing.get(one.key)
         return standing is not None and standing.prepared.enter is one.enter
+
+    def _forget_events(self) -> None:
+        if self.in_force is not None:
+            self.registry.forget_own_events(self.in_force.events)
 
     def _is_trusted(self) -> bool:
         return self._trusted is None or self._trusted()
@@ -355,14 +362,8 @@ def _of_parts(
         spot=found.spot(definition),
         definition=definition,
         broken=broken,
-        warnings=(*_misspelt(definition.event_type), *(said for ask in problems if ask is not None for said in ask())),
+        warnings=tuple(said for ask in problems if ask is not None for said in ask()),
     )
-
-
-def _misspelt(event: str) -> Iterator[str]:
-    meant = likely(event)
-    if meant is not None:
-        yield f"event {event!r} is unknown; did you mean {meant!r}?"
 
 
 def _enter(parts: Iterable[Part], registry: HookRegistry) -> None:

@@ -36,7 +36,7 @@ from amplifier_hooks.action import freeze
 from amplifier_hooks.definitions.bands import Band, FailMode, band_of
 from amplifier_hooks.definitions.hiding import hidden, kept, left_hidden
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
-from amplifier_hooks.events import canonical
+from amplifier_hooks.events import alike, canonical
 from amplifier_hooks.matching import compile_matcher
 from amplifier_hooks.vocabulary import is_pattern
 
@@ -46,6 +46,7 @@ __all__ = [
     "HookDefinition",
     "Kind",
     "NewHook",
+    "event_name",
     "likeness",
     "new_hook_id",
     "tenant_id_or_error",
@@ -101,8 +102,12 @@ def _name(value: str) -> str:
     return value
 
 
-def _event(value: str) -> str:
+def event_name(value: str) -> str:
+    """The canonical name of an event, or a pattern. Raises `ValueError` for what is none, or is written otherwise."""
     name = canonical(value)
+    known = alike(name)
+    if known:
+        raise ValueError(f"{name!r:.100} is no event; write {known!r}")
     if not (EVENT.fullmatch(name) or (PATTERN.fullmatch(name) and is_pattern(name))):
         raise ValueError("an event is a name such as 'tool:pre' in any spelling, 'tool:*' or '*'")
     return name
@@ -190,7 +195,7 @@ class NewHook(BaseModel):
 
     name: Name = Field(description="What people call it; letters, digits, and single blanks, '.', '_' or '-' between.")
     description: Annotated[str, AfterValidator(_description)] = Field("", max_length=LONGEST_DESCRIPTION)
-    event_type: Annotated[str, AfterValidator(_event)] = Field(
+    event_type: Annotated[str, AfterValidator(event_name)] = Field(
         min_length=1, max_length=100, description="The event, in any spelling; kept in its own: 'tool:pre'."
     )
     priority: StrictInt = Field(100, ge=0, le=1000, description="Lower runs first; 0 to 99 fail closed.")

@@ -24,6 +24,7 @@ FILE_ENDINGS: Final = (".yaml", ".yml", ".json")
 KEYS: Final[dict[str, tuple[type, str]]] = {
     "version": (int, "1"),
     "settings": (dict, "a mapping of setting to value"),
+    "events": (list, "a list of the names of events that your program emits itself"),
     "library": (dict, "a mapping of ready-made hook to its settings"),
     "definitions": (dict, "a mapping of name to a part of a hook"),
     "hooks": (list, "a list of hooks"),

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from amplifier_hooks.capture import outside
+from amplifier_hooks.leftovers import cancel_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 __all__ = ["TooLate", "Withdrawn", "within"]
-
-GRACE: Final = 0.1
-"""Seconds cancelled work is given to clean up before it is left behind."""
-
-LEFT_BEHIND: Final[set[asyncio.Future[Any]]] = set()
-"""Work that swallows its cancellation. Kept: a task that nobody holds may vanish while it runs."""
 
 T = TypeVar("T")
 
@@ -42,26 +37,13 @@ async def within(seconds: float, work: Awaitable[T], stop: asyncio.Future[str] |
         waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
         done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
-        await _stop(task)
+        await cancel_all({task})
         raise
     if task not in done:
-        await _stop(task)
+        await cancel_all({task})
         if stop is not None and stop in done:
             raise Withdrawn(stop.result())
         raise TooLate(f"no answer within {seconds:g} s")
     if task.cancelled():
         raise RuntimeError("it cancelled itself")
     return task.result()
-
-
-async def _stop(task: asyncio.Future[Any]) -> None:
-    LEFT_BEHIND.add(task)
-    task.add_done_callback(_forget)
-    task.cancel()
-    await asyncio.wait({task}, timeout=GRACE)
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    LEFT_BEHIND.discard(task)
-    if not task.cancelled():
-        task.exception()  # looked at, or asyncio would complain that nobody did

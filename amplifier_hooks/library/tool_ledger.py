@@ -5,7 +5,8 @@ from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.library import ToolLedger
 
 registry = HookRegistry()
-async with ToolLedger.from_config({"store": ":memory:"}) as ledger, SessionCoordinator("s1", registry) as session:
+ledger = ToolLedger.from_config({"store": ":memory:"})
+async with ledger, SessionCoordinator(registry, session_id="s1") as session:
     ledger.register(registry)
     await session.call_tool("Login", {"user": "ann", "password": "hunter2-hunter2"}, lambda input: "welcome")
     [entry] = await ledger.entries(session="s1")

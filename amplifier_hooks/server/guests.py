@@ -91,9 +91,9 @@ class Guests:
             if self.asking == "native":
                 options["approvals"] = AskedElsewhere()
             coordinator = SessionCoordinator(
-                session,
                 self.hooks,
-                outbox,
+                session_id=session,
+                context=outbox,
                 display=outbox,
                 agent=dialect.title,
                 cwd=cwd if isinstance(cwd, str) else None,

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from amplifier_hooks.definitions.flaws import InvalidDefinitions
 from amplifier_hooks.definitions.store import ChangedMeanwhile, NameTaken, TooManyDefinitions
 from amplifier_hooks.effects.audit.errors import RecordUnavailable
-from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks
+from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks, UnknownEvent
 from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.storage import StoreUnavailable
@@ -167,6 +167,7 @@ _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[Resp
     HookRefused: _refused,
     HookUnavailable: _impossible,
     InvalidRegistration: _impossible,
+    UnknownEvent: _impossible,
     InvalidDefinitions: _impossible,
     StoreUnavailable: _no_store,
     RecordUnavailable: _no_record,

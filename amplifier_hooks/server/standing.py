@@ -6,8 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from amplifier_hooks.around import OPERATIONS
 from amplifier_hooks.definitions.files import DefinitionSet
 from amplifier_hooks.definitions.flaws import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.installed import DefinedHooks
@@ -71,7 +72,7 @@ class StandingHooks:
         """Make all ready to put a definition in force, in the place of the one with its id.
 
         What is returned does it, in one step; until then nothing is different. Raises, as things stand here,
-        `NameTaken`, `TooManyDefinitions`, `TooManyHooks` where an event has as many as it may, and
+        `UnknownEvent`, `NameTaken`, `TooManyDefinitions`, `TooManyHooks` where an event has as many as it may, and
         `InvalidDefinitions` for what cannot be built.
         """
         standing = self._standing(definition.tenant_id)
@@ -144,7 +145,7 @@ class StandingHooks:
         """A registry with this hook and no other, for as long as the block lasts. Raises `InvalidDefinitions`."""
         registry = HookRegistry(register_on_error="deny", timing=True)
         defined = self.made(registry)
-        defined.install(defined.plan(self._set((definition,))))
+        defined.install(defined.plan(evolve(self._set((definition,)), events=(definition.event_type,))))
         try:
             yield registry
         finally:
@@ -176,7 +177,9 @@ class StandingHooks:
         return plan
 
     def _check(self, definition: HookDefinition, standing: Standing) -> None:
-        """Whether there is room for it among the tenant's others."""
+        """Refuse an unknown event, and a definition that has no room among the tenant's others."""
+        if definition.event_type not in OPERATIONS:  # a hook with points may be around one
+            self.registry.check_event(definition.event_type, definition.name)
         others = [one for one in standing.all.values() if one.hook_id != definition.hook_id]
         like = likeness(definition.name)
         taken = next((one for one in others if likeness(one.name) == like), None)

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from amplifier_hooks.leftovers import keep_until_done
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.tokens.counter import LONGEST_TOKEN, Counter, TokenCount, first_place, surely_over
 from amplifier_hooks.tokens.models import BYTES
@@ -78,6 +79,7 @@ class GuardedCounter:
             # Not `wait_for`: that waits on for a counter that ignores its cancellation.
             done, _ = await asyncio.wait([asking], timeout=seconds)
         finally:
+            keep_until_done(asking)
             asking.cancel()
         if not done:
             self._overdue.append(question)

@@ -2,22 +2,26 @@
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from amplifier_hooks.waiting import LEFT_BEHIND
+from amplifier_hooks.leftovers import LEFT_BEHIND
 
 
 @pytest.fixture(autouse=True)
 def _end_what_was_left_behind() -> Iterator[None]:
+    earlier = dict(LEFT_BEHIND)
+    LEFT_BEHIND.clear()
     yield
-    while LEFT_BEHIND:
-        coroutine = LEFT_BEHIND.pop()
+    for coroutine in [work for work in LEFT_BEHIND.values() if inspect.iscoroutine(work)]:
+        del LEFT_BEHIND[id(coroutine)]
         with contextlib.suppress(BaseException):
             while True:  # each of them gives in after some throws
                 coroutine.throw(RuntimeError)
+    LEFT_BEHIND.update(earlier)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ class Desk:
             "tenant": "acme",
             "cwd": "/w",
         }
-        self.session = SessionCoordinator("s1", self.registry, **(given | options))
+        self.session = SessionCoordinator(self.registry, session_id="s1", **(given | options))
         self.asks: dict[str, Any] = {"options": LASTING}
 
     def ask(self, event: str, data: Any) -> HookResult:
@@ -143,7 +143,7 @@ async def test_what_a_grant_does_not_cover() -> None:
     desk = Desk("Allow always", "Deny", "Deny", "Deny", "Deny")
     assert (await desk.write()).ok
     assert not (await desk.write("Delete")).ok
-    other = SessionCoordinator("s2", desk.registry, approvals=desk.approver, tenant="acme", cwd="/w")
+    other = SessionCoordinator(desk.registry, session_id="s2", approvals=desk.approver, tenant="acme", cwd="/w")
     assert not (await other.call_tool("Write", {}, desk.ran.append)).ok
     assert not (await desk.session.child("helper").call_tool("Write", {}, desk.ran.append)).ok
     desk.registry.unregister("guard")
@@ -385,7 +385,9 @@ async def test_how_long_it_took() -> None:
         return Decision(option=request.options[0].id, by="Robin", channel="x")
 
     desk.approver = ScriptedApprover(slowly, slowly)
-    desk.session = SessionCoordinator("s1", desk.registry, approvals=desk.approver, audit=desk.audit, clock=desk.clock)
+    desk.session = SessionCoordinator(
+        desk.registry, session_id="s1", approvals=desk.approver, audit=desk.audit, clock=desk.clock
+    )
     await desk.write()
     await desk.write()
     assert [facts["took"] for facts in desk.audit.facts("approval.decided")] == [12.5, 0.0]
@@ -589,7 +591,7 @@ async def test_clock_jumps_while_a_person_thinks(jump: float) -> None:
         return Decision(option=request.options[0].id, by="Robin", channel="x")
 
     approver = ScriptedApprover(jumping)
-    session = SessionCoordinator("s1", desk.registry, approvals=approver, audit=desk.audit, clock=desk.clock)
+    session = SessionCoordinator(desk.registry, session_id="s1", approvals=approver, audit=desk.audit, clock=desk.clock)
     async with asyncio.timeout(60):
         assert not (await session.call_tool("Write", {}, desk.ran.append)).ok
     assert desk.ran == []

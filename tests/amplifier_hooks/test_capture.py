@@ -16,7 +16,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks.capture import KEPT, Output, outside
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.waiting import LEFT_BEHIND
+from amplifier_hooks.leftovers import LEFT_BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

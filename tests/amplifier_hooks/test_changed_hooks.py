@@ -57,7 +57,7 @@ async def test_a_yes_to_the_old_version_does_not_count(taken_back: bool) -> None
     registry, broker = HookRegistry(), Broker(MemoryStore())
     ran: list[Any] = []
     undo = registry.gate("tool:pre", Asks("1", "old?"), name="guard")
-    async with SessionCoordinator("s", registry, approvals=DeferredApprovals(broker)) as session:
+    async with SessionCoordinator(registry, session_id="s", approvals=DeferredApprovals(broker)) as session:
         call = asyncio.create_task(session.call_tool("Write", {"n": 1}, ran.append))
         (old,) = await waiting(broker)
         undo()
@@ -82,7 +82,7 @@ async def test_a_hook_that_changes_all_the_time() -> None:
     hook = Asks("0", "now?")
     registry.gate("tool:pre", hook, name="guard")
     ran: list[Any] = []
-    async with SessionCoordinator("s", registry, approvals=DeferredApprovals(broker)) as session:
+    async with SessionCoordinator(registry, session_id="s", approvals=DeferredApprovals(broker)) as session:
         call = asyncio.create_task(session.call_tool("Write", {}, ran.append))
         for number in range(3):
             (record,) = await waiting(broker)
@@ -105,7 +105,7 @@ async def test_a_yes_that_waits_for_a_restart(tmp_path: Path) -> None:
         async with SqliteStore(path) as store:
             broker = Broker(store)
             async with SessionCoordinator(
-                "s", registry, approvals=DeferredApprovals(broker), approval_wait=0.0
+                registry, session_id="s", approvals=DeferredApprovals(broker), approval_wait=0.0
             ) as session:
                 outcome = await session.call_tool("Write", {}, ran.append, call_id="c1")
                 assert outcome.pending

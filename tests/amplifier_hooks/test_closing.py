@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, SessionCoordinator, coordinator
-from amplifier_hooks.effects import deadline, punctual
+from amplifier_hooks.effects import punctual
 from amplifier_hooks.effects.approval import approver
 from amplifier_hooks.effects.approval.grants import SessionGrants
 from amplifier_hooks.effects.audit import LogUnavailable
+from amplifier_hooks.leftovers import LEFT_BEHIND
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ CLOSED = "Operation denied by session: the session is closed"
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     yield
-    assert not deadline.LEFT_BEHIND
+    assert not LEFT_BEHIND
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ async def test_order() -> None:
     registry.on("memory:pre", hang)
     registry.observe("session:end", lambda event, data, outcome: told.append(data["session_id"]))
     registry.observe("tool:pre", lambda event, data, outcome: told.append(outcome.cause))
-    session = SessionCoordinator("s1", registry, approvals=approver, grants=Ends(told))
+    session = SessionCoordinator(registry, session_id="s1", approvals=approver, grants=Ends(told))
     await session.start()
     child = session.child("a", session_id="s2", grants=Ends([]))
     await child.start()
@@ -428,7 +429,7 @@ async def test_children_that_hang_close_together() -> None:
             await forever()
 
     registry.on("session:end", hang)
-    session = SessionCoordinator("s0", registry, grants=Ends(told))
+    session = SessionCoordinator(registry, session_id="s0", grants=Ends(told))
     await session.start()
     for number in range(1, 6):
         await session.child("a", session_id=f"s{number}").start()
@@ -455,9 +456,9 @@ async def test_a_shared_record(tmp_path: Path) -> None:
     """A session that ends leaves a shared record open, with its own end on disk; the owner of the record closes it."""
     path = tmp_path / "record.jsonl"
     async with AuditLog.open(path) as log:
-        second = SessionCoordinator("s2", audit=log)
+        second = SessionCoordinator(session_id="s2", audit=log)
         await second.start()
-        async with SessionCoordinator("s1", audit=log):
+        async with SessionCoordinator(session_id="s1", audit=log):
             pass
         recorded = [json.loads(line)["facts"] for line in path.read_text().splitlines()]
         assert ("s1", "session:end") in [(facts.get("session"), facts.get("event")) for facts in recorded]

@@ -61,13 +61,13 @@ class Desk:
         self.clock = ManualClock()
         self.tool = Canary()
         self.session = SessionCoordinator(
-            "s1",
             self.registry,
-            self.context,
-            self.approver if approver else None,
-            self.display,
-            self.audit,
-            budget,
+            session_id="s1",
+            context=self.context,
+            approvals=self.approver if approver else None,
+            display=self.display,
+            audit=self.audit,
+            budget=budget,
             tenant="acme",
             clock=self.clock,
         )
@@ -459,7 +459,7 @@ async def test_claim_fails() -> None:
             if kind == "tool.running":
                 await desk.approver.withdraw(desk.approver.requests[0].id, "changed their mind")
 
-    session = SessionCoordinator("s1", desk.registry, approvals=desk.approver, audit=Withdrawing())
+    session = SessionCoordinator(desk.registry, session_id="s1", approvals=desk.approver, audit=Withdrawing())
     result = await session.call_tool("Write", INPUT, desk.tool)
     assert result.by == "session"
     assert desk.tool.calls == []

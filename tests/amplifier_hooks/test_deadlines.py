@@ -1131,7 +1131,7 @@ async def test_second_look_is_as_deep_as_the_first() -> None:
         except EmitTooDeep:
             deep.append(event)
 
-    registry.gate("second", emits)
+    registry.gate("second", emits, own_event=True)
     registry.on("second", saying(HookResult.modify({"custom": 1})))
     registry.on("third", saying(None))
 

@@ -27,6 +27,13 @@ def greedy(scope):
     scope.on("tool:pre", quiet, name="left behind")
     scope.on("llm:post", quiet)
 
+def shouts(scope):
+    scope.on("tool:pre", quiet, name="left behind")
+    scope.on("LLM:POST", quiet)
+
+def guards(scope):
+    scope.gate("acme:go", quiet, name="guard")
+
 async def later(scope):
     pass
 
@@ -99,6 +106,8 @@ def test_what_an_entry_point_may_be(site: Site, target: str, hooks: tuple[str, .
     [
         ("missing", "AttributeError"),
         ("greedy", "Plugin theirs lacks privileged_hooks permission"),
+        ("shouts", "MisspeltEvent: unknown event 'LLM:POST': write it 'llm:post'"),
+        ("guards", "UnknownEvent: unknown event 'acme:go', so the hook 'guard' would never run"),
         ("later", "make it a plain function"),
         ("leaves", "SystemExit: 3"),
         ("nothing", "7 is neither a function"),

@@ -253,7 +253,7 @@ async def test_the_second_look_is_at_the_same_event_and_depth() -> None:
 
     registry.gate(TOOL_PRE, look)
     registry.on(TOOL_PRE, saying(HookResult.modify({"n": 1})))
-    registry.gate("inner:pre", deeper)
+    registry.gate("inner:pre", deeper, own_event=True)
     registry.on("innermost:pre", saying(None))
     await registry.emit(TOOL_PRE, CALL)
     assert seen == [(TOOL_PRE, "first look"), (TOOL_PRE, "deny")]

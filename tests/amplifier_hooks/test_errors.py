@@ -18,11 +18,13 @@ from amplifier_hooks.errors import (
     HookUsageError,
     InjectionTooLarge,
     InputNotFreezable,
+    InvalidCollaborator,
     InvalidLimit,
     InvalidPayload,
     InvalidRegistration,
     InvalidResult,
     MissingExtra,
+    MisspeltEvent,
     OperationRanTwice,
     PrivilegeRequired,
     TooManyHooks,
@@ -41,6 +43,14 @@ SENTENCES: list[tuple[HookError, str]] = [
             "before it is used"
         ),
     ),
+    (
+        UnknownEvent("tool:pr", "tool:pre", hook="stop", remedy="pass own_event=True"),
+        (
+            "unknown event 'tool:pr', so the hook 'stop' would never run: did you mean 'tool:pre'? "
+            "If not, pass own_event=True"
+        ),
+    ),
+    (MisspeltEvent("LLM:POST", "llm:post"), "unknown event 'LLM:POST': write it 'llm:post'"),
     (
         OperationRanTwice("retry"),
         "around hook 'retry' called call_next twice; keep the first call's result instead",
@@ -104,8 +114,8 @@ def test_copies_keep_sentence_and_facts(
 
 def test_facts() -> None:
     """What the sentences are built from can be read from fields."""
-    unknown = UnknownEvent("a", "b")
-    assert (unknown.name, unknown.likely) == ("a", "b")
+    unknown = UnknownEvent("a", "b", hook="h", remedy="r")
+    assert (unknown.name, unknown.likely, unknown.hook, unknown.remedy) == ("a", "b", "h", "r")
     assert OperationRanTwice("h").hook == "h"
     limit = InvalidLimit("n", 1, "w")
     assert (limit.name, limit.value, limit.wanted) == ("n", 1, "w")
@@ -128,6 +138,8 @@ def test_facts() -> None:
         (InvalidRegistration, (HookUsageError, ValueError)),
         (InvalidLimit, (HookUsageError, ValueError)),
         (UnknownEvent, (HookUsageError, ValueError)),
+        (MisspeltEvent, (UnknownEvent,)),
+        (InvalidCollaborator, (HookUsageError, TypeError)),
         (InvalidPayload, (HookUsageError, TypeError)),
         (OperationRanTwice, (HookUsageError,)),
         (PrivilegeRequired, (HookRefused, PermissionError)),

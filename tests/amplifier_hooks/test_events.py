@@ -16,11 +16,13 @@ from amplifier_hooks.events import (
     GOES_ON_WHEN_DENIED,
     IDENTITY_FIELDS,
     Event,
+    alike,
     canonical,
     find,
     likely,
     payload_model,
     spellings,
+    suggestion,
 )
 from amplifier_hooks.result import ACTIONS
 
@@ -208,6 +210,25 @@ def test_aliases(alias: str, name: str) -> None:
 
 
 @pytest.mark.rule("EVT-3")
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        *(("tool_pre", "tool:pre"), ("tool.pre", "tool:pre"), ("pre_tool_use", "tool:pre"), ("preToolUse", "tool:pre")),
+        *(("session_start", "session:start"), ("stop", "agent:stop"), ("content_block.delta", "content_block:delta")),
+        *(
+            ("context.pre_compact", "context:pre_compact"),
+            ("preCompact", "context:pre_compact"),
+            ("llm_post", "llm:post"),
+        ),
+    ],
+)
+def test_other_ways_to_write_a_name(written: str, name: str) -> None:
+    """A canonical name may have `_` or `.` for its colon, and one of Claude Code may be in camel case or with `_`."""
+    assert canonical(written) == name
+    assert written in spellings(name)
+
+
+@pytest.mark.rule("EVT-3")
 def test_canonical_name() -> None:
     """A canonical name is its own, and the first of the event's spellings."""
     assert [canonical(name) for name in ALL_EVENTS] == list(ALL_EVENTS)
@@ -248,15 +269,15 @@ def test_upstream_names() -> None:
         ("ool:pre", "tool:pre"),
         ("too:lpre", "tool:pre"),
         ("toolpre", "tool:pre"),
-        ("tool_pre", "tool:pre"),
-        ("tool.pre", "tool:pre"),
+        ("tool-pre", "tool:pre"),
+        ("tool/pre", "tool:pre"),
         ("Tool:Pre", "tool:pre"),
         ("TOOL_PRE", "tool:pre"),
         ("PreToolUSe", "PreToolUse"),
         ("pretooluse", "PreToolUse"),
         ("PreToolsUse", "PreToolUse"),
         ("SubAgentStop", "SubagentStop"),
-        ("stop", "Stop"),
+        ("STOP", "Stop"),
         ("ontoolresult", "onToolResult"),
         ("on_toolcall", "on_tool_call"),
         ("session:strat", "session:start"),
@@ -286,6 +307,48 @@ def test_own_names(name: str) -> None:
 def test_no_typo() -> None:
     """A known name was meant as it is."""
     assert [name for name in SPELLINGS if likely(name)] == []
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize(
+    ("typed", "known"),
+    [
+        *(("LLM:POST", "llm:post"), ("Tool:Pre", "tool:pre"), ("tool-pre", "tool:pre"), ("tool:pre ", "tool:pre")),
+        *(("TOOL_PRE", "tool:pre"), ("tool::pre", "tool:pre"), ("toolpre", "tool:pre"), ("pretooluse", "PreToolUse")),
+        *(("ｌｌｍ:post", "llm:post"), ("llm:po\u200bst", "llm:post"), ("llm:poſt", "llm:post"), ("LLM:*", "llm:*")),
+        *(("Llm.Call.Post", "llm.call.post"), ("Deploy:Pre", "deploy:pre"), ("Deploy:*", "deploy:*")),
+    ],
+)
+def test_names_that_read_alike(typed: str, known: str) -> None:
+    """A name that differs from a known one in case, separators or the form of its characters alone is like it."""
+    assert alike(typed, also=["deploy:pre"]) == known
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize(
+    "name", [*SPELLINGS, "tool:pree", "tol:pre", "tool:before", "deploy:post", "tool:*", "*", ":", ""]
+)
+def test_names_that_do_not(name: str) -> None:
+    """A known name is like no other, and neither is one that has other letters."""
+    assert alike(name, also=["deploy:pre"]) is None
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("tool:pree", "tool:pre"), ("tool:before", "tool:pre"), ("before_tool_call", "tool:pre")),
+        *(
+            ("AfterTool", "tool:post"),
+            ("session:started", "session:start"),
+            ("UserPromptExpansion", "UserPromptSubmit"),
+        ),
+        *(("deploy:before", None), ("build:finished", None), ("::", None), ("deploy:begun", "deploy:begin")),
+    ],
+)
+def test_what_was_meant(typed: str, meant: str | None) -> None:
+    """A suggestion is a typo away, or has mostly the same words, or looks much like the name; else there is none."""
+    assert suggestion(typed, also=["deploy:begin"]) == meant
 
 
 @pytest.mark.rule("EVT-5")

@@ -28,7 +28,10 @@ async def test_snapshot() -> None:
     registry.on("tool:post", idle, name="theirs", tenant="other")
     registry.on("tool:post", idle, name="off")
     registry.disable("off")
-    async with SessionCoordinator("s1", registry, audit=audit, tenant="acme") as session, session.child("helper"):
+    async with (
+        SessionCoordinator(registry, session_id="s1", audit=audit, tenant="acme") as session,
+        session.child("helper"),
+    ):
         pass
     first, second = audit.facts("registry.snapshot")
     assert audit.kinds[0] == "registry.snapshot"
@@ -68,7 +71,7 @@ async def test_many_hooks() -> None:
 async def test_changes() -> None:
     """A registration, and its undoing, is on record before the first outcome it can have had a part in."""
     registry, audit = HookRegistry(), CollectingAudit()
-    async with SessionCoordinator("s1", registry, audit=audit) as session:
+    async with SessionCoordinator(registry, session_id="s1", audit=audit) as session:
         undo = registry.gate("tool:pre", guard)
         registry.on("tool:post", idle, tenant="other")
         assert (await session.call_tool("Write", {}, str)).denied
@@ -84,11 +87,14 @@ async def test_changes() -> None:
 async def test_after_the_end() -> None:
     """A session that has ended listens no longer, and one without a record never does."""
     registry, audit = HookRegistry(), CollectingAudit()
-    async with SessionCoordinator("s1", registry, audit=audit), SessionCoordinator("s2", registry):
+    async with (
+        SessionCoordinator(registry, session_id="s1", audit=audit),
+        SessionCoordinator(registry, session_id="s2"),
+    ):
         pass
     before = len(audit.records)
     registry.gate("tool:pre", guard)
-    async with SessionCoordinator("s3", registry) as session:
+    async with SessionCoordinator(registry, session_id="s3") as session:
         assert (await session.call_tool("Write", {}, str)).denied
     assert len(audit.records) == before
 
@@ -100,7 +106,7 @@ async def test_every_run() -> None:
     registry.on("tool:pre", idle)
     registry.gate("tool:pre", guard, priority=1)
     registry.observe("tool:pre", lambda event, data, outcome: None)
-    async with SessionCoordinator("s1", registry, audit=audit, audit_runs=True) as session:
+    async with SessionCoordinator(registry, session_id="s1", audit=audit, audit_runs=True) as session:
         await session.call_tool("Write", {}, str)
     asked = next(facts for facts in audit.facts("hooks.asked") if facts["event"] == "tool:pre")
     answered = next(facts for facts in audit.facts("hooks.answered") if facts["event"] == "tool:pre")
@@ -115,7 +121,7 @@ async def test_not_required() -> None:
     """Where the record is not required, what cannot be recorded runs all the same, and the log says so."""
     audit = CollectingAudit(OSError("full"))
     ran: list[Any] = []
-    async with SessionCoordinator("s1", audit=audit, audit_required=False) as session:
+    async with SessionCoordinator(session_id="s1", audit=audit, audit_required=False) as session:
         assert (await session.call_tool("Write", {}, ran.append)).ok
         assert (await session.child("helper").call_tool("Write", {}, ran.append)).ok
     assert len(ran) == 2

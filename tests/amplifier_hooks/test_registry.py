@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks import HookRegistry, HookResult, Outcome, events
-from amplifier_hooks.errors import EventNameWarning, InvalidPayload, InvalidRegistration, UnknownEvent
+from amplifier_hooks import HookMatcher, HookRegistry, HookResult, Outcome, SessionCoordinator, events
+from amplifier_hooks.errors import EventNameWarning, InvalidPayload, InvalidRegistration, MisspeltEvent, UnknownEvent
 from amplifier_hooks.events import ALL_EVENTS, CATALOGUE
 from amplifier_hooks.payloads import HookCompletePayload, HookFailedPayload, Payload
 from amplifier_hooks.registry import Change
+from amplifier_hooks.testing import CollectingAudit
 
 CALL = {"tool_name": "Write", "tool_call_id": "1", "tool_input": {}, "session_id": "s"}
 Told = tuple[str, Mapping[str, Any]]
@@ -303,13 +304,13 @@ def test_every_spelling_reaches_every_other(row: events.Event, data: st.DataObje
 
 
 @pytest.mark.rule("EVT-5")
-@pytest.mark.parametrize("name", ["tool:pree", "PreTooluse", "tol:pre", "tol:*"])
+@pytest.mark.parametrize("name", ["tool:pree", "PreToolUsed", "tol:pre", "tol:*"])
 async def test_a_misspelt_name_is_warned_about_where_it_stands(name: str) -> None:
     """The warning names what was probably meant and points at the line of the caller, by any way in."""
     registry = HookRegistry()
     ways: list[Callable[[], Any]] = [
         lambda: registry.on(name, lambda event, data: None),
-        lambda: registry.gate(name)(lambda event, data: None),
+        lambda: registry.register(name, lambda event, data: None),
         lambda: registry.scoped("p").observe(name, lambda event, data, outcome: None),
     ]
     for way in ways:
@@ -320,6 +321,140 @@ async def test_a_misspelt_name_is_warned_about_where_it_stands(name: str) -> Non
         with pytest.warns(EventNameWarning) as caught:
             await HookRegistry().emit(name, {})
         assert Path(caught[0].filename) == Path(__file__)
+
+
+GUARDS: dict[str, Callable[[HookRegistry, str], Any]] = {
+    "gate": lambda registry, name: registry.gate(name, lambda event, data: None, name="stop"),
+    "decorator": lambda registry, name: registry.gate(name, name="stop")(lambda event, data: None),
+    "on": lambda registry, name: registry.on(name, lambda event, data: None, name="stop", on_error="deny"),
+    "matchers": lambda registry, name: registry.register_matchers(
+        {name: [HookMatcher(hooks=[lambda event, data: None])]}, on_error="deny", name="stop"
+    ),
+}
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
+@pytest.mark.parametrize("name", ["tool:per", "tool.execute.pe", "PreToolUsed", "tol:*"])
+def test_a_gate_at_a_misspelt_event_is_refused(guard: Callable[[HookRegistry, str], Any], name: str) -> None:
+    """A gate whose event is a typo away from a known one is refused at once, with what was meant, and is not there."""
+    registry = HookRegistry()
+    with pytest.raises(
+        UnknownEvent, match=r"unknown event .* the hook 'stop' would never run: did you mean '(tool|Pre)"
+    ):
+        guard(registry, name)
+    assert registry.count() == 0
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
+async def test_a_gate_at_no_event_lets_no_session_start(guard: Callable[[HookRegistry, str], Any]) -> None:
+    """With a gate at an unknown event no session starts, no tool runs, and nothing is emitted until it is gone."""
+    registry = HookRegistry()
+    guard(registry, "tool:before")
+    meant = "'tool:before', so the hook 'stop' would never run: did you mean 'tool:pre'"
+    audit = CollectingAudit()
+    with pytest.raises(UnknownEvent, match=meant):
+        async with SessionCoordinator(registry, audit=audit):
+            pytest.fail("it started")
+    assert audit.records == []
+    with pytest.raises(UnknownEvent, match=meant):
+        await SessionCoordinator(registry).call_tool("Bash", {}, lambda given: pytest.fail("it ran"))
+    with pytest.raises(UnknownEvent, match=meant):
+        await registry.emit("prompt:submit", {})
+    registry.unregister("stop")
+    async with SessionCoordinator(registry) as session:
+        assert (await session.call_tool("Bash", {}, lambda given: 1)).ok
+
+
+@pytest.mark.rule("EVT-5")
+async def test_an_event_may_be_declared_until_the_first_session_starts() -> None:
+    """A gate may come before the declaration of its event while no session has started, and after it from then on."""
+    registry = HookRegistry()
+    registry.gate("deploy:before", lambda event, data: HookResult.deny("freeze"))
+    registry.gate("build:*", lambda event, data: HookResult.deny("freeze"))
+    registry.require("ship:it")
+    for name in ("deploy:before", "build:begin", "ship:it"):
+        with pytest.raises(UnknownEvent, match=name.partition(":")[0]):
+            registry.check_gates()
+        registry.declare(name, gate=True)
+    async with SessionCoordinator(registry) as session:
+        for name in ("deploy:before", "build:begin", "ship:it"):
+            assert (await session.emit(name, {})).denied
+        for guard in GUARDS.values():
+            with pytest.raises(UnknownEvent, match="the hook 'stop' would never run: declare it"):
+                guard(registry, "acme:go")
+        with pytest.raises(UnknownEvent, match="'acme:go': declare it"):
+            registry.require("acme:go")
+        registry.declare("acme:go", gate=True)
+        registry.gate("acme:go", lambda event, data: HookResult.deny("no"))
+        assert (await session.emit("acme:go", {})).denied
+
+
+@pytest.mark.rule("EVT-5", "REG-16")
+@pytest.mark.parametrize("name", ["tools:pre", "acme:go"])
+async def test_an_event_that_is_said_to_be_ones_own(name: str) -> None:
+    """`own_event` makes the event of a gate known, also one that looks misspelt, and says nothing else about it."""
+    registry = HookRegistry()
+    registry.require(name, own_event=True)
+    assert (await registry.emit(name, {})).cause == "no_policy"
+    registry.gate(name, lambda event, data: HookResult.deny("no"))
+    registry.gate(f"{name.partition(':')[0]}:*", lambda event, data: None)
+    assert (await registry.emit(name, {})).reason == "no"
+    registry.declare(name, gate=True)
+    registry.gate("other:*", lambda event, data: None, own_event=True)
+    with pytest.raises(UnknownEvent):
+        registry.gate("other:event", lambda event, data: None)
+    with pytest.raises(UnknownEvent, match="declare"):
+        HookRegistry(strict_events=True).gate(name, lambda event, data: None, own_event=True)
+
+
+@pytest.mark.rule("EVT-5", "TRU-1")
+def test_a_plugins_gate_needs_a_known_event() -> None:
+    """A plugin's gate at an unknown event is refused whenever it comes: no plugin keeps sessions from starting."""
+    registry = HookRegistry()
+    with pytest.raises(UnknownEvent, match="'acme:go', so the hook 'guard' would never run"):
+        registry.scoped("acme").gate("acme:go", lambda event, data: None, name="guard")
+    registry.check_gates()
+    registry.declare("acme:go", gate=True)
+    registry.scoped("acme").gate("acme:go", lambda event, data: None, name="guard")
+    assert registry.list_handlers() == {"acme:go": ["guard"]}
+
+
+WAYS: dict[str, Callable[[HookRegistry, str], Any]] = {
+    **GUARDS,
+    "require": lambda registry, name: registry.require(name),
+    "own": lambda registry, name: registry.gate(name, lambda event, data: None, own_event=True),
+    "register": lambda registry, name: registry.register(name, lambda event, data: None),
+    "observe": lambda registry, name: registry.observe(name, lambda event, data, outcome: None),
+    "loop hook": lambda registry, name: registry.register_loop_hook(name, lambda context, data: None),
+    "plugin": lambda registry, name: registry.scoped("p").on(name, lambda event, data: None),
+    "built-in": lambda registry, name: registry.scoped("p", built_in=True).on(name, lambda event, data: None),
+    "declare": lambda registry, name: registry.declare(name),
+    "emit": lambda registry, name: asyncio.run(registry.emit(name, {})),
+    "explain": lambda registry, name: registry.explain(name),
+}
+
+
+@pytest.mark.rule("EVT-5")
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("name", ["LLM:POST", "Llm:Post", "llm-post", "llm:post ", "ｌｌｍ:post", "ONMODELRESPONSE"])
+def test_a_name_that_reads_like_another_is_refused(way: Callable[[HookRegistry, str], Any], name: str) -> None:
+    """No way in takes a name that differs from a known one in its case, separators or characters' form alone."""
+    registry = HookRegistry()
+    with pytest.raises(MisspeltEvent, match=r"write it '(llm:post|onModelResponse)'$"):
+        way(registry, name)
+    assert registry.count() == 0
+
+
+@pytest.mark.rule("EVT-5")
+def test_a_pattern_that_reads_like_another_is_refused() -> None:
+    """A pattern for a domain that is a known one but for its case is refused, and so is one for a declared event's."""
+    registry = HookRegistry()
+    registry.declare("deploy:go")
+    for name, known in {"LLM:*": "llm:*", "Deploy:*": "deploy:*", "Deploy:Go": "deploy:go"}.items():
+        with pytest.raises(MisspeltEvent, match=f"write it '{known.replace('*', '[*]')}'"):
+            registry.observe(name, lambda event, data, outcome: None)
 
 
 @pytest.mark.rule("EVT-5")
@@ -524,7 +659,7 @@ async def test_collecting() -> None:
 
     registry.on("tools:list", lambda event, data: {"data": {"n": data["n"]}}, priority=3, name="third")
     registry.on("tools:list", lambda event, data: HookResult.modify({"n": 2, "tools": ["a"]}), priority=1)
-    registry.gate("tools:list", lambda event, data: HookResult.deny(data={"tools": ["b"]}), priority=2)
+    registry.gate("tools:list", lambda event, data: HookResult.deny(data={"tools": ["b"]}), priority=2, own_event=True)
     registry.on("tools:list", slow, timeout=None)
     registry.on("tools:list", lambda event, data: 1 / 0, name="broken")
     registry.on("tools:list", lambda event, data: None, name="nothing")
@@ -586,7 +721,7 @@ async def test_gathering_shares_the_time_of_a_chain() -> None:
 
     definitions, chain = HookRegistry(), HookRegistry(chain_timeout=0.05)
     for _ in range(4):
-        definitions.on("tools:list", slow, source="definition", budget=0.05)
+        definitions.on("tools:list", slow, source="definition", budget=0.05, own_event=True)
         chain.on("tools:list", slow)
     assert len(await definitions.emit_and_collect("tools:list", {})) == 1
     assert len(await chain.emit_and_collect("tools:list", {})) == 1
@@ -670,8 +805,9 @@ async def test_an_emergency_stop_of_an_event_nobody_described(guard: str) -> Non
     """An event of one's own is stopped as soon as it is guarded, declared or not."""
     registry = HookRegistry()
     if guard == "a required one":
-        registry.require("deploy:production")
-    registry.gate("deploy:*" if guard == "a gate for many" else "deploy:production", lambda event, data: None)
+        registry.require("deploy:production", own_event=True)
+    event = "deploy:*" if guard == "a gate for many" else "deploy:production"
+    registry.gate(event, lambda event, data: None, own_event=True)
     assert not (await registry.emit("deploy:production", {})).denied
     registry.emergency_stop("freeze")
     assert (await registry.emit("deploy:production", {})).cause == "emergency_stop"

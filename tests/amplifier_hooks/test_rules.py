@@ -44,7 +44,13 @@ class Desk:
         for name in asks:
             self.registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?"), name=name)
         self.session = SessionCoordinator(
-            "s1", self.registry, approvals=self.approver, audit=self.audit, rules=self.policy, tenant="acme", cwd="/w"
+            self.registry,
+            session_id="s1",
+            approvals=self.approver,
+            audit=self.audit,
+            rules=self.policy,
+            tenant="acme",
+            cwd="/w",
         )
 
     async def write(self, **given: Any) -> ToolOutcome:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import InjectionTooLarge, InvalidResult
+from amplifier_hooks.errors import InjectionTooLarge, InvalidCollaborator, InvalidResult
 from amplifier_hooks.events import canonical
 from amplifier_hooks.testing import (
     HANG,
@@ -91,6 +91,65 @@ async def test_asked_alone() -> None:
     assert "No approval system available" in (outcome.reason or "")
 
 
+@pytest.mark.rule("COO-1")
+async def test_the_registry_comes_first() -> None:
+    """A session made of a registry alone runs its hooks, however the session is used."""
+    registry = HookRegistry()
+    registry.gate("tool:pre", lambda event, data: HookResult.deny("no"))
+    session = SessionCoordinator(registry)
+    assert session.hooks is registry
+    assert (await session.emit("tool:pre", {"tool_name": "Bash"})).denied
+    assert (await session.execute_with_hooks("tool:pre", {"tool_name": "Bash"})).denied
+    assert (await session.call_tool("Bash", {}, never)).status == "denied"
+
+
+@pytest.mark.rule("COO-1")
+@pytest.mark.parametrize("value", ["s1", [], HookRegistry, HookRegistry().scoped("plugin"), RecordingContext()])
+def test_no_registry(value: Any) -> None:
+    """Anything but a registry in its place is refused with a sentence that says how to write it."""
+    how = (
+        r"pass the HookRegistry first, and everything else by its name: SessionCoordinator\(registry, session_id='s1'\)"
+    )
+    with pytest.raises(InvalidCollaborator, match=f"hooks is of type {type(value).__name__}; {how}"):
+        SessionCoordinator(value)
+    with pytest.raises(InvalidCollaborator, match=how):
+        SessionCoordinator().child("reviewer", hooks=value)
+
+
+@pytest.mark.rule("COO-1")
+def test_no_session_id() -> None:
+    """A session's name is a text: anything else was meant for another place."""
+    registry: Any = HookRegistry()
+    with pytest.raises(InvalidCollaborator, match="session_id is of type HookRegistry; pass the HookRegistry first"):
+        SessionCoordinator(session_id=registry)
+
+
+@pytest.mark.rule("COO-1")
+async def test_original_names() -> None:
+    """Approver and screen are taken under the names of the original description, also for a child."""
+    approver, screen = ScriptedApprover("Allow"), CollectingDisplay()
+    session = SessionCoordinator(asking(), approval_system=approver, display_system=screen)
+    assert (await session.call_tool("Read", {}, lambda _: 1)).ok
+    await session.child("tester").process_hook_result(HookResult.proceed(user_message="hi"), "tool:pre", "lint")
+    assert screen.messages == [("hi", "info", "hook:lint")]
+    other = ScriptedApprover("Deny")
+    child = session.child("reviewer", approval_system=other, display_system=CollectingDisplay())
+    assert (await child.call_tool("Read", {}, never)).status == "denied"
+    assert (len(approver.requests), len(other.requests)) == (1, 1)
+
+
+@pytest.mark.rule("COO-1")
+@pytest.mark.parametrize(
+    ("one", "two", "value"),
+    [("approvals", "approval_system", ScriptedApprover()), ("display", "display_system", CollectingDisplay())],
+)
+def test_two_names_of_one_thing(one: str, two: str, value: Any) -> None:
+    """One thing under two names is refused, because one of them would be left out."""
+    names: dict[str, Any] = {one: value, two: value}
+    with pytest.raises(InvalidCollaborator, match=f"{one} and {two} are two names of one thing; pass one of them"):
+        SessionCoordinator(**names)
+
+
 @pytest.mark.rule("COO-6")
 async def test_sessions_share_a_registry() -> None:
     """Two sessions of one registry run side by side, each with its own context, turn and fate."""
@@ -101,7 +160,10 @@ async def test_sessions_share_a_registry() -> None:
         await asyncio.sleep(0)
         return HookResult.inject(f"hello {data['session_id']}")
 
-    one, two = (SessionCoordinator(name, registry, context) for name, context in zip("ab", contexts, strict=True))
+    one, two = (
+        SessionCoordinator(registry, session_id=name, context=context)
+        for name, context in zip("ab", contexts, strict=True)
+    )
 
     async def turn(session: SessionCoordinator) -> None:
         async with session.turn("go"):
@@ -479,7 +541,14 @@ async def test_child() -> None:
     told: list[Any] = []
     registry.observe("session:fork", lambda event, data, outcome: told.append(data))
     session = SessionCoordinator(
-        "s1", registry, None, approver, display, audit, tools={"Read": lambda given: 1}, agent="coder", run_id="r1"
+        registry,
+        session_id="s1",
+        approvals=approver,
+        display=display,
+        audit=audit,
+        tools={"Read": lambda given: 1},
+        agent="coder",
+        run_id="r1",
     )
     async with session, session.child("reviewer", session_id="s2") as child:
         assert (await child.execute_tool("Read", {})).value == 1
@@ -509,7 +578,7 @@ async def test_cancel_reaches_the_children() -> None:
     registry.on("llm:pre", hook)
     told: list[tuple[str, str]] = []
     registry.observe("cancel:*", lambda event, data, outcome: told.append((event, data["session_id"])))
-    session = SessionCoordinator("s1", registry, approvals=approver)
+    session = SessionCoordinator(registry, session_id="s1", approvals=approver)
     child = session.child("a", session_id="s2")
     grandchild = child.child("b", session_id="s3")
     asked = asyncio.create_task(child.call_tool("Read", {}, never))
@@ -608,7 +677,7 @@ async def test_ids() -> None:
     registry, told = HookRegistry(), list[str]()
     registry.observe("*", lambda event, data, outcome: told.append(data["event_id"]))
     registry.observe("tool:pre", lambda event, data, outcome: told.append(data["tool_call_id"]))
-    for session in (SessionCoordinator("same", registry), SessionCoordinator("same", registry)):
+    for session in (SessionCoordinator(registry, session_id="same"), SessionCoordinator(registry, session_id="same")):
         for _ in range(3):
             await session.call_tool("Read", {}, lambda _: 1)
     assert len(told) == len(set(told)) == 2 * 3 * 3

@@ -74,7 +74,7 @@ async def main(address: str, folder: str, point: str) -> None:
         audit,
         approvals,
         SessionCoordinator(
-            "s1", registry, approvals=approvals, audit=audit, tenant="acme", approval_wait=20.0
+            registry, session_id="s1", approvals=approvals, audit=audit, tenant="acme", approval_wait=20.0
         ) as session,
     ):
         outcome = await session.call_tool("deploy", {"build": 7}, deploy, call_id="c1")

@@ -50,7 +50,12 @@ class Program:
         self.registry.observe("session:*", lambda event, data, outcome: self.events.append(event))
         given: dict[str, Any] = {"approval_wait": 0.05, "tenant": "acme", "cwd": "/w"}
         self.session = SessionCoordinator(
-            session, self.registry, approvals=approvals, audit=self.audit, display=self.display, **(given | options)
+            self.registry,
+            session_id=session,
+            approvals=approvals,
+            audit=self.audit,
+            display=self.display,
+            **(given | options),
         )
 
     def ask(self, event: str, data: Any) -> HookResult:

@@ -148,7 +148,9 @@ async def play(base: Path) -> Played:
     async with (
         ledger,
         AuditLog.open(base / "audit" / "record.jsonl") as audit,
-        SessionCoordinator("s", registry, context, None, CollectingDisplay(), audit, cwd=folder) as session,
+        SessionCoordinator(
+            registry, session_id="s", context=context, display=CollectingDisplay(), audit=audit, cwd=folder
+        ) as session,
     ):
         calls = iter(enumerate(script()))
         for turn in range(TURNS):

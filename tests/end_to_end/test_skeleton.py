@@ -53,7 +53,9 @@ async def test_a_turn(tmp_path: Path) -> None:
     context, display, approver = InMemoryContext(), CollectingDisplay(), ScriptedApprover("Deny", "Allow once")
     async with (
         AuditLog.open(path) as log,
-        SessionCoordinator("s1", registry, context, approver, display, log) as session,
+        SessionCoordinator(
+            registry, session_id="s1", context=context, approvals=approver, display=display, audit=log
+        ) as session,
         session.turn("tidy up") as began,
     ):
         assert not began.denied

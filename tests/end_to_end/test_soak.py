@@ -18,9 +18,8 @@ import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.budget import Limits
-from amplifier_hooks.effects import deadline
+from amplifier_hooks.leftovers import LEFT_BEHIND
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
-from amplifier_hooks.waiting import LEFT_BEHIND
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +140,6 @@ async def test_nothing_adds_up(caplog: pytest.LogCaptureFixture) -> None:
                 await asyncio.gather(*(one_session(registry, chance, ends) for _ in range(8)))
                 for hook in registry.hooks():
                     registry.enable(hook.given_name)  # out of quarantine
-            deadline.LEFT_BEHIND.clear()
             LEFT_BEHIND.clear()
             gc.collect()
             halves.append((tracemalloc.get_traced_memory()[0], open_files(), threading.active_count()))

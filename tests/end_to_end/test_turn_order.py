@@ -25,7 +25,7 @@ class Watched:
         self.registry = HookRegistry()
         self.told: list[tuple[str, Mapping[str, Any]]] = []
         self.registry.observe("*", lambda event, data, outcome: self.told.append((event, data)))
-        self.session = SessionCoordinator("s1", self.registry, **options)
+        self.session = SessionCoordinator(self.registry, session_id="s1", **options)
 
     @property
     def events(self) -> list[str]:

@@ -99,13 +99,13 @@ class Room:
         place = Workplace(wishes.folder, heard=screen.heard)
         async with _approvals(wishes) as (approvals, page), AuditLog.open(record) as log:
             session = SessionCoordinator(
-                session_id,
                 wishes.hooks.registry,
-                context,
-                approvals,
-                TerminalDisplay(),
-                log,
-                limits,
+                session_id=session_id,
+                context=context,
+                approvals=approvals,
+                display=TerminalDisplay(),
+                audit=log,
+                budget=limits,
                 model=None if wishes.model.name == "script" else wishes.model.name,
                 agent="chat",
                 cwd=wishes.folder,

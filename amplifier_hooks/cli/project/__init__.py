@@ -172,8 +172,8 @@ def list_hooks(
     from amplifier_hooks.cli.project.trial import event_named
     from amplifier_hooks.vocabulary import applies
 
-    wanted = None if event is None else event_named(event)
     project = built(file)
+    wanted = None if event is None else event_named(event, project.found.events)
     found = [row for row in rows(project) if wanted is None or applies(row["event"], wanted)]
     if as_json:
         say_json(found)
@@ -210,8 +210,9 @@ def try_event(
 
     from amplifier_hooks.cli.project import trial
 
-    name, data = trial.event_named(event), trial.payload_from(given, tool)
+    data = trial.payload_from(given, tool)
     project = built(file)
+    name = trial.event_named(event, project.found.events)
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:

@@ -13,7 +13,7 @@ from amplifier_hooks import events
 from amplifier_hooks.escape import for_log, for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from amplifier_hooks.explain import Explained, Explanation
     from amplifier_hooks.result import Outcome
@@ -24,11 +24,14 @@ LONGEST: Final = 1 << 20
 SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
 
 
-def event_named(name: str) -> str:
-    """The canonical name of an event. Raises `typer.BadParameter` for one that nobody knows, with what was meant."""
-    if events.find(name) is None:
-        likely = events.likely(name)
-        meant = f"did you mean {likely}?" if likely else "events are such as tool:pre, tool:post, prompt:submit"
+def event_named(name: str, own: Collection[str]) -> str:
+    """The canonical name of an event, which may be the project's `own`.
+
+    Raises `typer.BadParameter` for an unknown one, with the one that was probably meant.
+    """
+    if events.find(name) is None and name not in own:
+        near = events.suggestion(name, own)
+        meant = f"did you mean {near}?" if near else "events are such as tool:pre, tool:post, prompt:submit"
         raise typer.BadParameter(f"there is no event {name!r}; {meant}", param_hint="EVENT")
     return events.canonical(name)
 

@@ -327,7 +327,7 @@ def test_purging_leaves_the_record(tmp_path: Path) -> None:
 
     async def session() -> None:
         async with DeferredApprovals(SqliteStore(path)) as approvals, AuditLog.open(log) as record:
-            coordinator = SessionCoordinator("s1", registry, approvals=approvals, audit=record)
+            coordinator = SessionCoordinator(registry, session_id="s1", approvals=approvals, audit=record)
             call = asyncio.ensure_future(coordinator.call_tool("Write", {"text": "CANARY"}, lambda given: "ran"))
             with approvals.broker.watch() as watch:
                 while not (waiting := await approvals.pending(Decider(name="x", channel="y"))):

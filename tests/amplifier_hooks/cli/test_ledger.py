@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         async with ToolLedger() as ledger:
             ledger.register(registry)
             for number in (1, 2):
-                async with SessionCoordinator(f"s{number}", registry) as session, session.turn("go"):
+                async with SessionCoordinator(registry, session_id=f"s{number}") as session, session.turn("go"):
                     await session.call_tool("Read", {"path": f"a{number}\u202e\n"}, lambda value: "text")
                     await session.call_tool("Write", {"password": "hunter2-hunter2"}, lambda value: 1 / 0)
 

@@ -18,7 +18,7 @@ from amplifier_hooks.cli.hooks import hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.reading import content_digest
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
-from amplifier_hooks.errors import HookError, HookRefused
+from amplifier_hooks.errors import HookError, HookRefused, UnknownEvent
 from amplifier_hooks.library.rate_limit import RateLimit, RateLimitSettings
 
 if TYPE_CHECKING:
@@ -274,20 +274,61 @@ def test_list(guarded: Path) -> None:
     assert called("list", "--event", "prompt:submit").stderr == "There are no hooks at prompt:submit.\n"
 
 
+OWN = """\
+version: 1
+events: [deploy:before]
+hooks:
+- {name: a, event_type: %s, handler_ref: command, config: {argv: [ls]}}
+"""
+
+
+@pytest.mark.rule("CLI-7", "DEF-1", "EVT-5")
+@pytest.mark.parametrize("options", [(), ("--no-import",), ("--trust",)])
+def test_an_unknown_event(folder: Path, options: tuple[str, ...]) -> None:
+    """A hook at an event that is neither in the catalogue nor named in the file is a mistake: the exit code is 1."""
+    for event, said in {
+        "tool.execute.pe": "'tool.execute.pre'",
+        "tool:before": "'tool:pre'",
+        "TOOL:PRE": "tool:pre",
+    }.items():
+        (folder / FILE).write_text(OWN % event)
+        told = called("validate", *options)
+        assert told.exit_code == 1
+        assert f"{FILE}:4: " in told.stdout
+        assert said in told.stdout
+    (folder / FILE).write_text(OWN % "deploy:before")
+    assert called("validate", *options).exit_code == 0
+
+
+@pytest.mark.rule("CLI-7", "CLI-3", "EVT-5")
+def test_an_event_of_the_projects_own(folder: Path) -> None:
+    """An event that the file names can be tried and listed; an unknown one is a mistake of the call."""
+    (folder / FILE).write_text(OWN % "deploy:before")
+    tried = called("test", "deploy:before", "--json")
+    assert (tried.exit_code, [one["name"] for one in json.loads(tried.stdout)["asked"]]) == (0, ["a"])
+    assert [row["name"] for row in json.loads(called("list", "--event", "deploy:before", "--json").stdout)] == ["a"]
+    for arguments, said in {
+        ("list", "--event", "tool:pra"): "did you mean tool:pre?",
+        ("test", "tool:before"): "did you mean tool:pre?",
+        ("test", "deploy:befor"): "did you mean deploy:before?",
+        ("test", "nothing"): "events are such as tool:pre",
+    }.items():
+        told = called(*arguments)
+        assert (told.exit_code, said in told.stderr) == (2, True)
+
+
 @pytest.mark.rule("CLI-7", "CLI-3")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (["list"], 1, "it is not there; amplifier-hooks init writes one"),
         (["list", "nowhere.yaml"], 1, "nowhere.yaml: it is not there"),
-        (["list", "--event", "tool:pra"], 2, "did you mean tool:pre?"),
         (["validate", "--jsn"], 2, "--json"),
         (["validate"], 1, "1 wrong"),
         (["init", "--directory", "nowhere"], 2, "nowhere is no folder"),
         (["init", "extra"], 2, "unexpected"),
         (["test", "tool:pre"], 1, "amplifier-hooks init"),
         (["test"], 2, "EVENT"),
-        (["test", "nothing"], 2, "events are such as tool:pre"),
         (["test", "tool:pre", "--input", "nowhere.json"], 2, "nowhere.json"),
     ],
 )
@@ -368,6 +409,12 @@ def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
+    (guarded / "blind.py").write_text(
+        "from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n"
+        "registry.gate('tool:before', lambda event, data: None, name='stop')\n"
+    )
+    with pytest.raises(UnknownEvent, match="the hook 'stop' would never run"):
+        hooks_named("blind:registry")
     for name in ("nowhere.yaml", "nowhere:registry", "named:other"):
         with pytest.raises(HookError):
             hooks_named(name)

@@ -213,13 +213,70 @@ def test_a_file_that_others_may_write_is_refused(write: Write) -> None:
     assert mistakes(folder) == ["a.yaml: anybody may write to it, or it is no plain file; chmod o-w it"]
 
 
+OWN = "version: 1\nevents: [deploy:before]\n"
+AT = "hooks:\n- name: a\n  event_type: %s\n  handler_ref: m:f\n"
+
+
+@pytest.mark.rule("DEF-1", "EVT-5")
+@pytest.mark.parametrize("event", ["deploy:before", "deploy:*", "tool:pre", "pre_tool_use", "*", "tool"])
+def test_a_hook_stands_at_a_known_event(write: Write, event: str) -> None:
+    """A hook may be at a catalogued event, in any spelling, at one that its set names, or around an operation."""
+    at = AT.replace("hooks", "version: 1\nhooks") % f"{event!r}"
+    found = load_files(write(a_yaml=at, b_yaml=OWN), environment={})
+    assert found.events == ("deploy:before",)
+    assert [one.event_type for one in found.definitions] == ["tool:pre" if event == "pre_tool_use" else event]
+
+
+@pytest.mark.rule("DEF-1", "EVT-5")
+@pytest.mark.parametrize("more", ["", "  enabled: false\n", "  priority: 10\n", "  config: {mode: async}\n"])
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ("tool.execute.pe", "did you mean 'tool.execute.pre'? If not, name it under 'events'"),
+        ("tool:before", "did you mean 'tool:pre'? If not, name it under 'events'"),
+        ("deploy:befor", "did you mean 'deploy:before'? If not, name it under 'events'"),
+        ("tol:*", "did you mean 'tool:*'? If not, name it under 'events'"),
+        ("build:finished", "name it under 'events', if your program emits it"),
+    ],
+)
+def test_a_hook_at_no_event_is_a_mistake(write: Write, event: str, said: str, more: str) -> None:
+    """At an unknown event a hook is a mistake with its line, whatever else it says: it would never run."""
+    (mistake,) = mistakes(write(a_yaml=OWN + AT % event + more))
+    assert mistake.startswith(f"a.yaml:5: unknown event {event!r}, so the hook 'a' would never run: {said}")
+
+
+@pytest.mark.rule("DEF-1", "EVT-5")
+@pytest.mark.parametrize("event", ["LLM:POST", "Llm.Call.Post", "tool-pre", "TOOL_PRE", "llm_:*", "Deploy:Before"])
+def test_a_name_that_reads_like_another_is_a_mistake(write: Write, event: str) -> None:
+    """A hook whose event is a known one but for case and separators is a mistake that says how to write it."""
+    (mistake,) = mistakes(write(a_yaml=OWN + AT % f"{event!r}"))
+    assert mistake.startswith("a.yaml:5: ")
+    assert "write" in mistake
+
+
+@pytest.mark.rule("DEF-1", "EVT-5")
+@pytest.mark.parametrize(
+    ("said", "mistake"),
+    [
+        ("deploy:*", "'events' has 'deploy:*'; write the name of one event, as 'domain:phase'"),
+        ("7", "'events' has 7; write the name of one event, as 'domain:phase'"),
+        ("a b", "an event is a name such as 'tool:pre' in any spelling, 'tool:*' or '*'"),
+        ("PreToolUse", "'events' has 'PreToolUse', which is an event of every program; leave it out"),
+        ("TOOL:PRE", "'TOOL:PRE' is no event; write 'tool:pre'"),
+    ],
+)
+def test_what_is_no_event_of_ones_own(write: Write, said: str, mistake: str) -> None:
+    """The events of a file are names of their own, each once and none of the catalogue's."""
+    assert mistakes(write(a_yaml=f"version: 1\nevents:\n- deploy:go\n- {said}\n")) == [f"a.yaml:4: {mistake}"]
+
+
 @pytest.mark.rule("DEF-1")
 def test_what_is_too_large_is_refused(write: Write) -> None:
     """A file, and a set of files, has an upper limit."""
     folder = write(a_yaml=HOOK + "#" * 1_048_576)
     assert mistakes(folder) == ["a.yaml: it has more than 1,048,576 bytes; split what it says"]
     many = "version: 1\nhooks:\n" + "".join(
-        f"- {{name: h{number:04}x, event_type: e, handler_ref: 'm:f'}}\n" for number in range(1001)
+        f"- {{name: h{number:04}x, event_type: tool:pre, handler_ref: 'm:f'}}\n" for number in range(1001)
     )
     assert mistakes(write(a_yaml=many)) == [".: there are 1,001 hooks; 1,000 at most"]
 

@@ -670,11 +670,48 @@ def test_a_row_for_a_list(hooks: DefinedHooks) -> None:
 
 
 @pytest.mark.rule("EVT-5", "DEF-1")
-@pytest.mark.filterwarnings("ignore::amplifier_hooks.errors.EventNameWarning")
-def test_an_event_that_looks_misspelt(hooks: DefinedHooks) -> None:
-    """An event nobody knows is allowed; where it is one typo away from another, a plan says so."""
-    plan = hooks.plan(DefinitionSet(definitions=(hook("a", event_type="tool:pree"), hook("b", event_type="acme:go"))))
-    assert [warning.said for warning in plan.warnings] == ["event 'tool:pree' is unknown; did you mean 'tool:pre'?"]
+@pytest.mark.parametrize("priority", [10, 500])
+def test_an_unknown_event(hooks: DefinedHooks, priority: int) -> None:
+    """A definition at an unknown event is refused, gate or not, and one at an event the host declared is not."""
+    wrong = DefinitionSet(
+        definitions=(
+            hook("a", event_type="tool:pree", priority=priority),
+            hook("b", event_type="acme:go", priority=priority),
+        )
+    )
+    with pytest.raises(InvalidDefinitions) as refused:
+        hooks.plan(wrong)
+    remedy = "name it under 'events' in a file of hooks, or declare it where the registry is made"
+    assert [flaw.said for flaw in refused.value.flaws] == [
+        f"unknown event 'tool:pree', so the hook 'a' would never run: did you mean 'tool:pre'? If not, {remedy}",
+        f"unknown event 'acme:go', so the hook 'b' would never run: {remedy}",
+    ]
+    hooks.registry.declare("acme:go")
+    install(hooks, hook("b", event_type="acme:go", priority=priority))
+
+
+@pytest.mark.rule("EVT-5", "DEF-1")
+async def test_events_that_a_set_names(hooks: DefinedHooks) -> None:
+    """An event that a set names as the program's own is known as long as a set in force names it, also to its gates."""
+    registry = hooks.registry = HookRegistry(strict_events=True)
+    other = DefinedHooks(registry, environment={})
+    found = DefinitionSet(
+        definitions=(hook("a", "house:fail", event_type="acme:go", priority=10),), events=("acme:go",)
+    )
+    hooks.plan(found)
+    with pytest.raises(UnknownEvent):
+        await registry.emit("acme:go", {})
+    hooks.install(hooks.plan(found))
+    other.install(other.plan(DefinitionSet(events=("acme:go",))))
+    assert (await registry.emit("acme:go", {})).denied
+    hooks.install(hooks.plan(DefinitionSet()))
+    registry.gate("acme:go", lambda event, data: HookResult.deny("no"), name="code")
+    assert (await registry.emit("acme:go", {})).reason == "no"
+    registry.unregister("code")
+    await other.close()
+    await hooks.close()
+    with pytest.raises(UnknownEvent):
+        registry.gate("acme:go", lambda event, data: None)
 
 
 CALLED: list[str] = []

@@ -123,7 +123,7 @@ async def test_files_are_followed(files: WatchedFiles) -> None:
     await steps.step()
     assert names(files) == ["a", "b"]
     (folder / "more.json").write_text(
-        '{"version": 1, "hooks": [{"name": "c", "event_type": "e", "handler_ref": "house:say"}]}'
+        '{"version": 1, "hooks": [{"name": "c", "event_type": "tool:pre", "handler_ref": "house:say"}]}'
     )
     await steps.step(2)
     assert names(files) == ["a", "b", "c"]
@@ -371,11 +371,11 @@ def test_a_name_that_is_misspelt_in_one_file_is_mended_there(files: WatchedFiles
     """Where what is wrong lies in a file that was not in force before, that file is watched, too."""
     files.path.write_text(text("a") + "- {name: b, $ref: 'sub.yaml#/definitions/x'}\n")
     sub = files.path.parent / "sub.yaml"
-    sub.write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: 'house:nobody'}}\n")
+    sub.write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: 'house:nobody'}}\n")
     files.refresh()
     assert files.state.problem.startswith(f"{sub.resolve()}:2: ")
     before = files.signature()
-    sub.write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: 'house:say'}}\n")
+    sub.write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: 'house:say'}}\n")
     assert files.signature() != before
 
 
@@ -383,7 +383,7 @@ def test_a_name_that_is_misspelt_in_one_file_is_mended_there(files: WatchedFiles
 def test_what_trust_is_in(files: WatchedFiles) -> None:
     """Trust is in the content of every file of a set, and in what hooks and ready-made hooks name in their settings."""
     folder = files.path.parent
-    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: e, handler_ref: http}}\n")
+    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: http}}\n")
     files.path.write_text(
         "version: 1\nlibrary: {one: {run: [./one.sh]}, two: {run: ./two.sh}}\n"
         "hooks: [{name: a, $ref: 'sub.yaml#/definitions/x', config: {deep: [{argv: ./three.sh}]}}]\n"
@@ -392,5 +392,5 @@ def test_what_trust_is_in(files: WatchedFiles) -> None:
     assert words == ["./one.sh", "./three.sh", "./two.sh"]
     assert sorted(facts["files"]) == ["amplifier-hooks.yaml", "sub.yaml"]
     before = facts["files"]["sub.yaml"]
-    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: f, handler_ref: http}}\n")
+    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: tool:post, handler_ref: http}}\n")
     assert trusted_part(load_files(files.path, environment={}))[0]["files"]["sub.yaml"] != before

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.effects.deadline import LEFT_BEHIND, TooLate, within
+from amplifier_hooks.effects.deadline import TooLate, within
+from amplifier_hooks.leftovers import LEFT_BEHIND
 
 
 async def at_once() -> str:
@@ -78,10 +79,10 @@ async def test_swallowing() -> None:
 
     with pytest.raises(TooLate):
         await within(0.01, stubborn())
-    (task,) = LEFT_BEHIND
+    (task,) = LEFT_BEHIND.values()
     release.set()
     await asyncio.wait({task})
     await asyncio.sleep(0)
     del task
     gc.collect()
-    assert (LEFT_BEHIND, complaints) == (set(), [])
+    assert (LEFT_BEHIND, complaints) == ({}, [])

@@ -14,9 +14,9 @@ from amplifier_hooks.budget import MAX_INJECTION_SIZE, Budget, Limits
 from amplifier_hooks.effects import injection
 from amplifier_hooks.effects.audit import Recorder
 from amplifier_hooks.effects.context import InMemoryContext
-from amplifier_hooks.effects.deadline import LEFT_BEHIND
 from amplifier_hooks.effects.injection import Injected, Injector
 from amplifier_hooks.errors import InjectionTooLarge
+from amplifier_hooks.leftovers import LEFT_BEHIND
 from amplifier_hooks.provenance import Voice
 from amplifier_hooks.result import ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
@@ -818,9 +818,9 @@ def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _end_what_was_left_behind() -> Any:
     yield
     RELEASED.set()
-    for task in tuple(LEFT_BEHIND):
+    for task in tuple(LEFT_BEHIND.values()):
         task.cancel()
-    await asyncio.gather(*LEFT_BEHIND, return_exceptions=True)
+    await asyncio.gather(*LEFT_BEHIND.values(), return_exceptions=True)
     RELEASED.clear()
 
 

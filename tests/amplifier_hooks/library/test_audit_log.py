@@ -36,7 +36,7 @@ async def test_recorded(tmp_path: Path) -> None:
         seen.extend(kind for kind, _ in lines(path))
         return "done"
 
-    async with SessionCoordinator("s-1", registry, tenant="acme") as session:
+    async with SessionCoordinator(registry, session_id="s-1", tenant="acme") as session:
         assert (await session.call_tool("Read", {"file_path": "password=hunter22"}, run, call_id="c-1")).ok
         assert (await session.call_tool("Bash", {"command": "rm"}, run)).denied
     await hook.close()

@@ -54,7 +54,7 @@ async def working(one: ToolLedger, *hooks: Any, **options: Any) -> AsyncIterator
     one.register(registry)
     for hook in hooks:
         registry.gate("tool:pre", hook)
-    async with SessionCoordinator("s", registry, **options) as session, session.turn("go"):
+    async with SessionCoordinator(registry, session_id="s", **options) as session, session.turn("go"):
         yield session
 
 
@@ -154,7 +154,7 @@ async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
 
     async with ledger("sqlite", tmp_path) as one:
         one.register(registry)
-        async with SessionCoordinator("s", registry, context) as session, session.turn("go"):
+        async with SessionCoordinator(registry, session_id="s", context=context) as session, session.turn("go"):
             await session.call_tool("Write", {"path": "a"}, lambda value: "written " + "x" * 300)
             await session.call_tool("Write", {"path": "b"}, fail)
             await session.call_tool("Read", {"path": "a"}, lambda value: "text")

@@ -123,6 +123,7 @@ def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
         (written(name="../etc"), "name: is no name"),
         (written(type="other"), "type: "),
         (written(hooks={"on_run_begin": PYTHON}), "hooks.on_run_begin: is no field"),
+        (written(hooks={"ON_RUN_START": PYTHON}), "hooks.ON_RUN_START: is no field"),
         (written(parameters_schema=[]), "parameters_schema: is no schema: a schema is an object"),
         (written(output_schema={"type": "nonsense"}), "output_schema: is no schema: $.type"),
     ],

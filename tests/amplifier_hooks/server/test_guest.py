@@ -326,7 +326,7 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         outbox = Outbox()
-        session = SessionCoordinator("s", registry, outbox, approvals=approvals, approval_wait=0.01)
+        session = SessionCoordinator(registry, session_id="s", context=outbox, approvals=approvals, approval_wait=0.01)
         guest = Guest(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
         for number in (1, 2):
             assert decision(await guest.answer(tool("PreToolUse", number))) == "deny"

@@ -223,6 +223,49 @@ async def test_what_a_body_may_not_say(there: Office, extra: dict[str, Any]) -> 
     assert (await client.get("/v1/hooks")).json()["hooks"] == [hook]
 
 
+@pytest.mark.fault("F-API-03")
+@pytest.mark.rule("EVT-5", "DEF-1")
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        *(
+            ("LLM:POST", "write 'llm:post'"),
+            ("Llm.Call.Post", "write 'llm.call.post'"),
+            ("llm-post", "write 'llm:post'"),
+        ),
+        *(("TOOL:PRE", "write 'tool:pre'"), ("tool::pre", "write 'tool:pre'"), ("pretooluse", "write 'PreToolUse'")),
+        ("tool.execute.pe", "unknown event 'tool.execute.pe', so the hook 'odd' would never run: did you mean"),
+        ("tool:before", "did you mean 'tool:pre'?"),
+        ("acme:go", "unknown event 'acme:go', so the hook 'odd' would never run"),
+        ("acme:*", "unknown event 'acme:*', so the hook 'odd' would never run"),
+    ],
+)
+async def test_an_unknown_event(there: Office, event: str, said: str, enabled: bool) -> None:
+    """A hook at an event that is none is neither made nor changed to, on or off, and the answer says what was meant."""
+    client = await there.client()
+    answer = await client.post("/v1/hooks", json=new_hook("odd", event_type=event, enabled=enabled))
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+    hook = await made(client, new_hook("odd", enabled=enabled))
+    changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json={"event_type": event}, headers=match(hook))
+    assert (changed.status_code, said in changed.json()["detail"]) == (422, True)
+    assert (await client.get("/v1/hooks")).json()["hooks"] == [hook]
+
+
+@pytest.mark.rule("EVT-5", "API-4")
+async def test_an_event_of_the_hosts_own(there: Office) -> None:
+    """A tenant's hook may be at an event that the host declared; it runs there, and can be tried."""
+    client = await there.client()
+    there.registry.declare("acme:go", gate=True)
+    hook = await made(client, python("strict", "denies", event_type="acme:go"))
+    assert (await there.registry.emit("acme:go", {"tenant_id": "acme"})).reason == "not today"
+    tried = await client.post(f"/v1/hooks/{hook['hook_id']}/test", json={"sample_context": {}})
+    assert (tried.status_code, tried.json()["result"]["action"]) == (200, "deny")
+    wrong = await client.post(f"/v1/hooks/{hook['hook_id']}/test", json={"sample_context": {}, "event_type": "ACME:GO"})
+    assert (wrong.status_code, wrong.json()["detail"]) == (422, "unknown event 'ACME:GO': write it 'acme:go'")
+
+
 @pytest.mark.fault("F-API-03", "F-API-04", "F-API-05")
 @pytest.mark.rule("TRU-1", "TEN-1")
 @pytest.mark.parametrize(
@@ -531,7 +574,7 @@ async def test_a_question_of_an_old_version_is_void(there: Office) -> None:
     person = Decider(name="ada", channel="test", tenant="acme")
     ran: list[Any] = []
     approvals = DeferredApprovals(there.broker)
-    async with SessionCoordinator("s", there.registry, approvals=approvals, tenant="acme") as session:
+    async with SessionCoordinator(there.registry, session_id="s", approvals=approvals, tenant="acme") as session:
         call = asyncio.create_task(session.call_tool("Bash", {"command": "ls"}, ran.append))
         old = await asked(there, person)
         changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json={"priority": 7}, headers=match(hook))

@@ -30,7 +30,7 @@ async def test_a_deny_rule_added_later(tmp_path: Path) -> None:
         lambda event, data: HookResult.ask("Run it?", options=["Allow once", "Allow always", "Deny"]),
         name="shell",
     )
-    session = SessionCoordinator("s1", registry, approvals=approver, audit=audit, rules=rules, cwd=tmp_path)
+    session = SessionCoordinator(registry, session_id="s1", approvals=approver, audit=audit, rules=rules, cwd=tmp_path)
     ran: list[object] = []
     async with session:
         assert (await session.call_tool("Bash", {"command": "git status"}, ran.append)).ok

@@ -73,7 +73,7 @@ class Scene:
         """A session with this record, which verifies when it is over."""
         async with (
             AuditLog.open(self.record) as log,
-            SessionCoordinator("story", self.hooks, audit=log, model="gpt-4o", **options) as session,
+            SessionCoordinator(self.hooks, session_id="story", audit=log, model="gpt-4o", **options) as session,
         ):
             yield session
         key = VerifierKey.parse(next(self.folder.glob("*.pub")).read_text())

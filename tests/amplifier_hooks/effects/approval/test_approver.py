@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.effects import deadline
 from amplifier_hooks.effects.approval import Approval, Approver, Origin
 from amplifier_hooks.effects.audit import Recorder, RecordUnavailable
 from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.leftovers import LEFT_BEHIND
 from amplifier_hooks.options import as_options
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.result import Ask, Outcome
@@ -248,11 +248,11 @@ async def test_backend_that_swallows_its_cancellation() -> None:
 
     office = Office(stubborn)
     assert (await office.ask(question(timeout=0.01))).status == "expired"
-    (left,) = deadline.LEFT_BEHIND
+    (left,) = LEFT_BEHIND.values()
     stop.set()
     await left
     assert office.recorded == ["expired"]
-    assert not deadline.LEFT_BEHIND
+    assert not LEFT_BEHIND
 
 
 @pytest.mark.rule("APR-4")

@@ -32,7 +32,7 @@ async def test_kept_and_purged(tmp_path: Path) -> None:
         store = StoredArguments(database, clock, retention=timedelta(days=1))
         async with (
             AuditLog.open(path, key=AuditKey(b"\x07" * 32)) as log,
-            SessionCoordinator("s1", audit=log, arguments=store, tenant="acme") as session,
+            SessionCoordinator(session_id="s1", audit=log, arguments=store, tenant="acme") as session,
         ):
             assert (await session.call_tool("Write", given, str)).ok
             digest = facts(path, "tool.running")[0]["digest"]
@@ -78,6 +78,6 @@ async def test_store_is_away() -> None:
 
     audit = CollectingAudit()
     ran: list[Any] = []
-    async with SessionCoordinator("s1", audit=audit, arguments=Away()) as session:
+    async with SessionCoordinator(session_id="s1", audit=audit, arguments=Away()) as session:
         assert (await session.call_tool("Write", {}, ran.append)).ok
     assert "tool.running" in audit.kinds

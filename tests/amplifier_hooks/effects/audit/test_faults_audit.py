@@ -147,7 +147,7 @@ async def test_full_disk_denies(tmp_path: Path) -> None:
 
     async with (
         opened(tmp_path / "record.jsonl", files=files, pace=Pace(retry=0)) as log,
-        SessionCoordinator("s1", registry, audit=log) as session,
+        SessionCoordinator(registry, session_id="s1", audit=log) as session,
     ):
         assert (await session.call_tool("Write", {"n": 1}, ran.append)).ok
         files.first = len(files.calls) + 1

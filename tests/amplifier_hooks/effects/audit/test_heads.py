@@ -272,7 +272,7 @@ async def test_calls_are_denied_beside_another_store(tmp_path: Path) -> None:
     file.unlink()
     ran: list[Any] = []
     async with written(path, file) as log:
-        session = SessionCoordinator("s", HookRegistry(), RecordingContext(), audit=log)
+        session = SessionCoordinator(HookRegistry(), session_id="s", context=RecordingContext(), audit=log)
         outcome = await session.call_tool("Write", {}, ran.append)
         await session.close()
     assert outcome.denied

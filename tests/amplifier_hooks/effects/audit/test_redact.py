@@ -193,7 +193,9 @@ async def test_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shaped
     given = {"command": f"curl -H 'Authorization: Bearer {canary}'", "env": {"API_KEY": canary}, "headers": [canary]}
     async with (
         AuditLog.open(path, key=AuditKey(b"\x07" * 32)) as log,
-        SessionCoordinator(f"s-{canary}", registry, approvals=ScriptedApprover("Allow", "Allow"), audit=log) as session,
+        SessionCoordinator(
+            registry, session_id=f"s-{canary}", approvals=ScriptedApprover("Allow", "Allow"), audit=log
+        ) as session,
     ):
         assert (await session.call_tool("Bash", given, str)).ok
         assert (await session.call_tool(canary, given, broken)).error is not None
