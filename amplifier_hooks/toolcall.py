@@ -273,7 +273,7 @@ class ToolCall:
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
-        reason = f"{for_model(self.tool)} waits for an approver's answer"
+        reason = f"{for_model(self.tool)} waits for an approval"
         return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
 
     async def _given_up(self) -> None:

@@ -269,7 +269,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         first = await guests.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
         assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
-            "Not decided yet: Bash waits for an approver's answer. The question stays open. Once it is approved, make "
+            "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
             "the same call again."
         )
         (record,) = await approvals.pending(PERSON)
