@@ -163,10 +163,14 @@ class ApprovalBackend(Protocol):
         """Say what became of the action that was claimed. Twice is harmless."""
         ...
 
-    async def withdraw(self, request_id: str, reason: str) -> None:
-        """The question is no longer asked, and an answer it has is void, unless it was claimed already.
+    async def withdraw(self, request_id: str, reason: str) -> Decision | None:
+        """Take the question back, and an approval that nobody has claimed with it. For an unknown one it does nothing.
 
-        For one that is unknown this does nothing. Two reasons are words of the session's: `expired` and `superseded`.
+        Two reasons are words of the session's. With `superseded` another question takes its place. With `expired` the
+        time is up, and a backend that keeps answers takes back only what has none: an answer in time stands.
+
+        Returns the answer it found, if it keeps answers: a denial, an approval that this has voided, or, with
+        `expired`, the answer that stands. None says that there is none, and that nothing can be claimed any more.
         """
         ...
 
@@ -198,7 +202,7 @@ class DurableApprovals(Protocol):
         ...
 
     async def recorded(self, request_id: str, version: int | None = None) -> None:
-        """The record has everything about a request up to this version, or up to what was last returned about it."""
+        """The record has all that `unrecorded` named of a request up to this version; or what was returned about it."""
         ...
 
     async def unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.effects.approval import Approval
     from amplifier_hooks.ports import Settlement
-    from amplifier_hooks.result import Ask, ContextInjection
+    from amplifier_hooks.result import Ask, Cause, ContextInjection
     from amplifier_hooks.session import Session
 
 __all__ = ["ToolCall", "ToolOutcome"]
@@ -50,7 +50,8 @@ CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hook
 class ToolOutcome:
     """What became of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
-    `reason` is what the model is to read about a denial, escaped and ready for its context. `pending` is the id of
+    `reason` is what the model is to read about a denial, escaped and ready for its context, and `cause` the kind of
+    reason: `approval_expired` is nobody's denial, `denied_by_person` is one. `pending` is the id of
     the request that nobody has decided yet; nothing ran. Calling again with the same `call_id` (in another process, if
     need be) goes on from there: the answer given meanwhile is found, and the tool then runs once.
     """
@@ -59,6 +60,7 @@ class ToolOutcome:
     denied: bool = False
     reason: str | None = None
     by: str | None = None
+    cause: Cause | None = None
     pending: str | None = None
     error: BaseException | None = None
     call_id: str | None = None
@@ -259,17 +261,19 @@ class ToolCall:
         """A denial the model can read."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "by": by, "reason": reason}
-        if outcome is not None and outcome.cause is not None:
-            facts["cause"] = outcome.cause
+        cause = None if outcome is None else outcome.cause
+        if cause is not None:
+            facts["cause"] = cause
         await self.session.recorder.note("tool.denied", facts, durable=True)
-        return ToolOutcome(denied=True, by=by, reason=await self.session.refusal(by, reason, outcome))
+        said = await self.session.refusal(by, reason, outcome)
+        return ToolOutcome(denied=True, by=by, reason=said, cause=cause)
 
     async def _pending(self, approval: Approval) -> ToolOutcome:
-        """Nobody has decided, and the question stays open."""
+        """The question stays open without a decision."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
-        reason = f"{for_model(self.tool)} waits for an approval that nobody has given yet"
+        reason = f"{for_model(self.tool)} waits for an approval"
         return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
 
     async def _given_up(self) -> None:

@@ -161,7 +161,7 @@ class Broker:
         return await self.store.change(request_id, "supersede", reason=reason)
 
     async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> Record | Refusal:
-        """Whoever asked has waited long enough by its own clock. What was decided meanwhile does not count."""
+        """Expire a question whose requester has waited long enough by its own clock. An answer it has stands."""
         return await self.store.change(request_id, "give_up", reason=reason)
 
     async def claim(self, request_id: str, digest: str) -> Record | Refusal:

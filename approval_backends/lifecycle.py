@@ -4,7 +4,8 @@
        │                    │                   ├───── fail ───▶ failed
        │                    │                   └───── lose ───▶ unknown ─ finish, fail ─▶ done, failed
        ├─ deny ─▶ denied    │
-       └────────────────────┴─ expire, give_up ─▶ expired · withdraw ─▶ cancelled · supersede ─▶ superseded
+       ├─ give_up ─▶ expired│
+       └────────────────────┴─ expire ─▶ expired · withdraw ─▶ cancelled · supersede ─▶ superseded
 
 `judge` decides whether an answer counts, `move` makes every other change; both return the new record or a `Refusal`
 that says what is so instead. Stores keep records and compare before they set; what may follow what is decided here.
@@ -92,7 +93,7 @@ TABLE: Final[Mapping[Change, Move]] = {
     "approve": Move(frozenset({"pending"}), "approved", "in time"),
     "deny": Move(frozenset({"pending"}), "denied", "in time"),
     "expire": Move(OPEN, "expired", "over"),  # whoever notices
-    "give_up": Move(OPEN, "expired"),  # who asked has waited long enough by its own clock
+    "give_up": Move(frozenset({"pending"}), "expired"),  # the requester has waited long enough by its own clock
     "withdraw": Move(OPEN, "cancelled"),
     "supersede": Move(OPEN, "superseded"),
     "claim": Move(frozenset({"approved"}), "claimed", "in time"),

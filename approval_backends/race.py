@@ -17,7 +17,7 @@ from amplifier_hooks.leftovers import cancel_all, keep_until_done
 from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
 from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn
-from approval_backends.lifecycle import Decider, Record, Refusal
+from approval_backends.lifecycle import Decider, Record, Refusal, Status
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.upstream import AsUpstream
 
@@ -38,6 +38,10 @@ TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[Record | Refus
 }
 """Reasons of a session that are kept as ends of their own, and not as cancelled."""
 
+FOUND: Final[Mapping[str, frozenset[Status]]] = {"expired": frozenset({"approved", "denied", "expired"})}
+TAKEN_BACK: Final[frozenset[Status]] = frozenset({"denied", "cancelled", "superseded"})
+"""What a request is, by the reason for taking it back, if the session is right about its end."""
+
 
 class RacingApprovals(AsUpstream):
     """Asks through all `channels` and the broker's store at once.
@@ -51,6 +55,7 @@ class RacingApprovals(AsUpstream):
         self.broker = broker or Broker(MemoryStore())
         self._channels = channels
         self._asking: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
         self._versions: dict[str, int] = {}
 
     @property
@@ -64,23 +69,25 @@ class RacingApprovals(AsUpstream):
         Raises `ApprovalTimeout` when the time is over, `ApprovalPending` when only the time to wait inline is,
         `RequestWithdrawn` when the question was taken back, `BackendUnavailable` when no channel is left and nobody
         else can see the store, and `StoreUnavailable`. Cancelling it withdraws the question everywhere, and with it
-        an answer that came in the same instant.
+        an answer that came in the same instant; if `withdraw` has begun to take it back, then for that reason.
         """
         self._asking[request.id] += 1
         try:
             record = await (self._raced(request) if self._channels else self.broker.ask(request, self._wait(request)))
         except asyncio.CancelledError:
-            await _carefully(self.broker.withdraw(request.id, "cancelled"))
+            await _carefully(self.withdraw(request.id, self._reasons.get(request.id, "cancelled")))
             raise
         finally:
             self._asking -= Counter([request.id])
+            if request.id not in self._asking:
+                self._reasons.pop(request.id, None)
         self._versions[request.id] = record.version
         return _decision(record)
 
     async def cancel_all(self, reason: str) -> None:
         """Withdraw every question that is being asked here at the moment, and what was answered to it."""
         for request_id in list(self._asking):
-            await self.broker.withdraw(request_id, reason)
+            await self.withdraw(request_id, reason)
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Take the approval for running the action: once, and for what was approved."""
@@ -90,16 +97,23 @@ class RacingApprovals(AsUpstream):
         """Say what became of it. Twice is harmless."""
         self._seen(await self.broker.settle(request_id, outcome))
 
-    async def withdraw(self, request_id: str, reason: str) -> None:
+    async def withdraw(self, request_id: str, reason: str) -> Decision | None:
         """Take the question back. For one that is unknown, over or claimed this does nothing.
 
-        The reasons `expired` (whoever asked has waited long enough) and `superseded` are kept as those.
+        The store keeps the reasons `expired` and `superseded` as ends of their own, and `expired` leaves an answer as
+        it is. Returns the answer the store has: with `expired` only one that stands.
         """
         take_back = TAKING_BACK.get(reason)
-        if take_back is None:
-            self._seen(await self.broker.withdraw(request_id, reason))
-        else:
-            self._seen(await take_back(self.broker, request_id))
+        if request_id in self._asking:
+            self._reasons[request_id] = reason  # for the same end, should the wait be cancelled before it has noticed
+        result = await (take_back(self.broker, request_id) if take_back else self.broker.withdraw(request_id, reason))
+        record = result if isinstance(result, Record) else result.record
+        if record is None or record.status not in FOUND.get(reason, TAKEN_BACK):
+            return None
+        self._versions[request_id] = record.version
+        if record.decision is None or record.status == "expired":
+            return None
+        return evolve(record.decision, took=record.took)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -117,11 +131,12 @@ class RacingApprovals(AsUpstream):
         await self.broker.end_session(tenant, session, reason)
 
     async def recorded(self, request_id: str, version: int | None = None) -> None:
-        """The audit has everything about a request up to this version, or up to what was last seen of it here."""
-        last = self._versions.pop(request_id, None)
-        version = last if version is None else version
+        """The audit has everything about a request up to this version, or every change that was seen of it here."""
+        seen = self._versions.pop(request_id, None)
         if version is not None:
-            await self.broker.store.recorded(request_id, version)
+            await self.broker.store.recorded(request_id, version, answers=True)
+        elif seen is not None:
+            await self.broker.store.recorded(request_id, seen)
 
     async def unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
         """What the audit of a session may lack, oldest first."""
@@ -195,8 +210,10 @@ class RacingApprovals(AsUpstream):
                 if problem is not None:
                     problems.append(problem)
             if len(problems) == len(asked) > 0 and not self.broker.store.durable and not stored.done():
-                await self.broker.withdraw(request_id, "no channel could ask")
-                raise _nobody(problems)
+                problem = _nobody(problems)
+                timely = isinstance(problem, ApprovalTimeout)
+                if await self.withdraw(request_id, "expired" if timely else "no channel could ask") is None:
+                    raise problem
         return stored.result()
 
     async def _ask(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
@@ -246,7 +263,7 @@ def _elsewhere(stored: asyncio.Future[Record]) -> str | None:
     return f"{record.status} by {decision.by} ({decision.channel})" if decision else record.status
 
 
-async def _carefully(work: Coroutine[Any, Any, Record | Refusal]) -> None:
+async def _carefully(work: Coroutine[Any, Any, object]) -> None:
     """Finish this although the task is being cancelled, within a bound; then whoever cancels goes on."""
     task = asyncio.ensure_future(work)
     keep_until_done(task)

@@ -372,15 +372,15 @@ async def an_approval_does_not_last(subject: StoreSubject) -> None:
 
 
 async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
-    """Withdrawn, superseded, given up: before the answer or after it, as long as nobody has claimed it."""
+    """Withdrawn or superseded before the answer or after it, as long as it is not claimed; given up before it."""
     store = subject.store
-    ends: tuple[tuple[Change, str, RefusalCode], ...] = (
-        ("withdraw", "cancelled", "withdrawn"),
-        ("supersede", "superseded", "withdrawn"),
-        ("give_up", "expired", "expired"),
+    ends: tuple[tuple[Change, str, RefusalCode, tuple[bool, ...]], ...] = (
+        ("withdraw", "cancelled", "withdrawn", (False, True)),
+        ("supersede", "superseded", "withdrawn", (False, True)),
+        ("give_up", "expired", "expired", (False,)),
     )
-    for change, status, code in ends:
-        for answered in (False, True):
+    for change, status, code, cases in ends:
+        for answered in cases:
             request = a_request()
             await store.submit(request)
             if answered:
@@ -391,6 +391,35 @@ async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
             refused(await store.answer(an_answer(request)), code, "answering what is void")
             refused(await store.change(request.id, change), code, f"to {change} twice")
     refused(await store.change("nothing", "withdraw"), "unknown_request", "taking back what nobody asked")
+
+
+async def giving_up_loses_no_answer(subject: StoreSubject) -> None:
+    """Of an answer and the end of the requester's patience at once one holds, and the answer is not lost."""
+    for number in range(MANY):
+        await _given_up_while_answered(subject.store, a_request(number, session=f"session-{number}"), number)
+
+
+async def _given_up_while_answered(store: ApprovalStore, request: ApprovalRequest, number: int) -> None:
+    await store.submit(request)
+    steps: list[Awaitable[Record | Refusal]] = [
+        store.answer(an_answer(request, DENY if number % 3 else ALLOW)),
+        store.change(request.id, "give_up", reason="no more"),
+    ]
+    turn = 1 if number % 2 else -1  # each of them is the first one half of the time
+    answer, end = (await asyncio.gather(*steps[::turn]))[::turn]
+    record = await store.get(request.id)
+    if isinstance(answer, Record):
+        told = refused(end, "already_resolved", "giving up what is answered")
+        expect("the answer holds, and is told", kept=record == answer == told.record)
+        return
+    refused(answer, "expired", "an answer to what was given up")
+    given_up = accepted(end, "giving up before the answer")
+    expect("the end holds", kept=record == given_up)
+    await store.recorded(request.id, given_up.version)
+    left = [event.kind for event in await store.unrecorded(session=request.session)]
+    expect("the late answer is still to be recorded when the end is", kept=left == ["late_decision"])
+    await store.recorded(request.id, given_up.version, answers=True)
+    expect("and then it is not", kept=await store.unrecorded(session=request.session) == [])
 
 
 async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
@@ -543,7 +572,7 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
     accepted(await store.answer(an_answer(fresh, DENY)), "a denial")
     expect("what is not recorded stays", kept=await store.purge(50) == 0)
     for event in await store.unrecorded():
-        await store.recorded(event.request, event.version)
+        await store.recorded(event.request, event.version, answers=True)
     expect("everything is recorded now", kept=await store.unrecorded() == [])
     expect("what ended long ago goes", kept=await store.purge(50) == 1)
     there = [await store.get(request.id) for request in (pending, approved, unknown, done, fresh)]
@@ -594,6 +623,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     time_is_the_stores,
     an_approval_does_not_last,
     what_is_taken_back_is_void,
+    giving_up_loses_no_answer,
     edited_arguments_are_what_is_claimed,
     grants_come_with_the_decision,
     grants_end_with_their_session,
@@ -659,6 +689,24 @@ async def cancelling_withdraws(subject: BackendSubject) -> None:
     expect("nothing can be claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
 
 
+async def time_ends_without_losing_an_answer(subject: BackendSubject) -> None:
+    """Taken back as expired, a question without an answer has none; an answer is returned and stands, or is void."""
+    silent, answered = _now(a_request(1)), _now(a_request(2))
+    asking = asyncio.ensure_future(subject.backend.request(silent))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    expect("without an answer none is returned", kept=await subject.backend.withdraw(silent.id, "expired") is None)
+    asking.cancel()
+    await asyncio.wait({asking}, timeout=SOON)
+    expect("it ends", kept=asking.done() and (asking.cancelled() or asking.exception() is not None))
+    expect("nothing can be claimed", kept=await subject.backend.claim(silent.id, silent.digest) is False)
+    await _answered(subject, answered, ALLOW)
+    found = await subject.backend.withdraw(answered.id, "expired")
+    expect("an answer that is returned is the answer", kept=found is None or found.option == ALLOW.id)
+    claimed = await subject.backend.claim(answered.id, answered.digest)
+    expect("it stands if it is returned, and only then", kept=claimed is (found is not None))
+
+
 async def several_at_once_keep_apart(subject: BackendSubject) -> None:
     """Answers belong to the request they were given for."""
     requests = [_now(a_request(number)) for number in range(3)]
@@ -678,6 +726,7 @@ BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
     a_rejection_is_not_claimed,
     a_withdrawal_voids,
     cancelling_withdraws,
+    time_ends_without_losing_an_answer,
     several_at_once_keep_apart,
 )
 

@@ -82,16 +82,16 @@ async def in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: f
     asking = asyncio.ensure_future(backend.request(request))
     try:
         await asyncio.wait({asking}, timeout=seconds)
-    finally:
-        if not asking.done():
-            await cancel_all({asking})
-    if asking.done() and not asking.cancelled():
-        try:
+        if asking.done():
             return asking.result()
-        except ApprovalTimeout as error:
-            raise timed_out(str(error)) from error
-    await backend.withdraw(request.id, "expired")
-    raise timed_out(f"nobody answered within {seconds:g} s")
+        decision = await backend.withdraw(request.id, "expired")
+    except ApprovalTimeout as error:
+        raise timed_out(str(error)) from error
+    finally:
+        await cancel_all({asking})
+    if decision is None:
+        raise timed_out(f"nobody answered within {seconds:g} s")
+    return decision
 
 
 def timed_out(text: str) -> ApprovalTimeout:

@@ -50,7 +50,8 @@ CARE: Final = 5.0
 
 log = get_logger(__name__)
 
-AGAIN: Final = "The question stays open. Once it is approved, make the same call again."
+EXPIRED: Final = "Not decided yet: no approver answered in time. The same call asks again."
+AGAIN: Final = "Not decided yet: {}. The question stays open. Once it is approved, make the same call again."
 
 
 class News(Protocol):
@@ -251,9 +252,11 @@ class Guest:
 
     async def _not_admitted(self, call: GuestCall) -> Verdict:
         outcome = call.outcome
+        reason = (outcome and outcome.reason) or ""
         if outcome is None or outcome.pending is None:
-            return Verdict(decision="deny", reason=(outcome and outcome.reason) or "")
-        reason = outcome.reason or ""
+            if outcome is not None and outcome.cause == "approval_expired":
+                reason = f"{reason}\n{EXPIRED}"
+            return Verdict(decision="deny", reason=reason)
         if self._asking == "defer":
             return Verdict(decision="defer", reason=reason)
         if self._asking != "inbox":
@@ -261,7 +264,7 @@ class Guest:
         tried = content_of(call.tool, call.given)
         (await self._waiting())[tried] = call.id
         await self._kept(lambda tries: tries.keep(tried, call.id))
-        return Verdict(decision="deny", reason=f"{reason.rstrip('.')}. {AGAIN}" if reason else AGAIN)
+        return Verdict(decision="deny", reason=AGAIN.format(reason))
 
     async def _waiting(self) -> dict[str, str]:
         """Calls that may be tried again, with those of an earlier process."""

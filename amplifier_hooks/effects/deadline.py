@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from amplifier_hooks.capture import outside
 from amplifier_hooks.leftovers import cancel_all
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
 
-__all__ = ["TooLate", "Withdrawn", "within"]
+__all__ = ["TooLate", "result_of", "underway", "within"]
 
 T = TypeVar("T")
 
@@ -20,30 +21,35 @@ class TooLate(TimeoutError):
     """The time was up before there was a result."""
 
 
-class Withdrawn(Exception):
-    """Nobody wants the result any more; the reason says why."""
-
-
-async def within(seconds: float, work: Awaitable[T], stop: asyncio.Future[str] | None = None) -> T:
+async def within(seconds: float, work: Awaitable[T]) -> T:
     """What `work` results in, if that is in time.
 
-    It runs in a task of its own: `asyncio.timeout` would wait for whoever swallows a cancellation, and take a result
-    that comes late. What it prints is no hook's output, whoever called for it. Cancelling it cancels the work, and so
-    does a result of `stop`. Raises `TooLate`, `Withdrawn`, and what the work raises.
+    `asyncio.timeout` would wait for work that swallows a cancellation, and take a result that comes late. Cancelling it
+    cancels the work. Raises `TooLate`, and what the work raises.
+    """
+    async with underway(work) as task:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TooLate(f"no answer within {seconds:g} s")
+        return result_of(task)
+
+
+@asynccontextmanager
+async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
+    """`work` in a task of its own, which is cancelled at the end of the block, and left behind if it does not stop.
+
+    The task's output is no hook's output, in whatever context the block stands.
     """
     with outside():
         task = asyncio.ensure_future(work)
     try:
-        waited: set[asyncio.Future[Any]] = {task} if stop is None else {task, stop}
-        done, _ = await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
+        yield task
+    finally:
         await cancel_all({task})
-        raise
-    if task not in done:
-        await cancel_all({task})
-        if stop is not None and stop in done:
-            raise Withdrawn(stop.result())
-        raise TooLate(f"no answer within {seconds:g} s")
+
+
+def result_of(task: asyncio.Future[T]) -> T:
+    """The result of a task that is done. Raises what the task raised, and `RuntimeError` if it cancelled itself."""
     if task.cancelled():
         raise RuntimeError("it cancelled itself")
     return task.result()

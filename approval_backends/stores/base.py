@@ -40,6 +40,8 @@ LATE_KEPT: Final = 16
 """Answers that did not count, kept for one request; whoever sends more of them fills nothing."""
 LATE: Final = ("already_resolved", "expired", "withdrawn")
 """Why an answer is refused that would have counted earlier."""
+ANSWERS: Final = frozenset({"late_decision", "refused"})
+"""Events that change nothing: answers that did not count."""
 NEW: Final = "+"
 """Called out for a request that is new: who submitted it knows, and only those who watch all of them want to."""
 
@@ -233,8 +235,8 @@ class ApprovalStore(Protocol):
         """
         ...
 
-    async def recorded(self, request_id: str, version: int) -> None:
-        """The audit has everything about a request up to this version."""
+    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
+        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
         ...
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:

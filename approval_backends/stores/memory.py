@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from attrs import evolve
@@ -25,6 +24,7 @@ from approval_backends.lifecycle import (
     opened,
 )
 from approval_backends.stores.base import (
+    ANSWERS,
     LATE,
     LATE_KEPT,
     NEW,
@@ -232,14 +232,10 @@ class MemoryStore:
         found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
-    async def recorded(self, request_id: str, version: int) -> None:
-        """The audit has everything about a request up to this version."""
-        self._find(request_id)
-        if request_id in self._events:
-            self._events[request_id] = [
-                evolve(event, recorded=True) if event.version <= version else event
-                for event in self._events[request_id]
-            ]
+    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
+        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
+        if self._find(request_id) is not None:
+            self._mark(request_id, version, answers=answers)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
@@ -315,10 +311,15 @@ class MemoryStore:
     def _changed(self, after: Record, change: Change, now: Moment) -> None:
         self._put(after)
         if change == "claim":
-            with suppress(KeyError):
-                self._events[after.id] = [evolve(event, recorded=True) for event in self._events[after.id]]
+            self._mark(after.id, after.version - 1)
         self._note(after, change, now)
         self._bells.ring(after.id)
+
+    def _mark(self, request_id: str, version: int, *, answers: bool = False) -> None:
+        """Say of these events that they are on record."""
+        for place, event in enumerate(self._events[request_id]):
+            if event.version <= version and (answers or event.kind not in ANSWERS):
+                self._events[request_id][place] = evolve(event, recorded=True)
 
     def _note(self, record: Record, kind: EventKind, now: Moment) -> None:
         by, channel = "", ""
@@ -331,7 +332,7 @@ class MemoryStore:
         if record is None:
             return
         kind: EventKind = "late_decision" if refusal.code in LATE else "refused"
-        if sum(event.kind in ("late_decision", "refused") for event in self._events[record.id]) < LATE_KEPT:
+        if sum(event.kind in ANSWERS for event in self._events[record.id]) < LATE_KEPT:
             self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
 
     def _add(self, record: Record, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:

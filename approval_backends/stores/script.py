@@ -15,6 +15,7 @@ from amplifier_hooks.storage.opened import Opened
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Record, Refusal, grant_keys, grants_of, is_over, judge, move, opened
 from approval_backends.stores.base import (
+    ANSWERS,
     LATE,
     LATE_KEPT,
     NEW,
@@ -181,9 +182,9 @@ class DatabaseStore(Opened):
         whose = (None if one is None else plain(one) for one in (tenant, session))
         return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
 
-    async def recorded(self, request_id: str, version: int) -> None:
-        """The audit has everything about a request up to this version."""
-        await self.database.fetch(RECORDED, plain(request_id), version)
+    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
+        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
+        await self.database.fetch(RECORDED, plain(request_id), version, int(answers))
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
@@ -254,7 +255,7 @@ class DatabaseStore(Opened):
     def _changed(self, record: Record, after: Record, change: Change, now: Moment) -> Steps[None]:
         yield from self._set(record, after)
         if change == "claim":
-            yield Statement(RECORDED, (plain(record.id), record.version))
+            yield Statement(RECORDED, (plain(record.id), record.version, 0))
         yield from self._note(after, change, now)
 
     def _expire_due(self, limit: int) -> Steps[list[Record]]:
@@ -429,13 +430,15 @@ EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
     f"VALUES ($1, {NEXT}, $2, $3, $4, $5, $6, $7)"
 )
+ANSWERS_LISTED: Final = f"({', '.join(map(repr, sorted(ANSWERS)))})"
 LATE_EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
     f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {{schema}}.approval_event "
-    "WHERE request = $1 AND kind IN ('late_decision', 'refused')) < $8"
+    f"WHERE request = $1 AND kind IN {ANSWERS_LISTED}) < $8"
 )
 RECORDED: Final = (
-    "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND version <= $2 AND recorded = 0"
+    "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND version <= $2 AND recorded = 0 "
+    f"AND ($3 = 1 OR kind NOT IN {ANSWERS_LISTED})"
 )
 GRANT: Final = (
     f"INSERT INTO {{schema}}.approval_grant ({GRANT_COLUMNS}) "

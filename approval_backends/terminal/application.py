@@ -27,7 +27,6 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends.errors import BackendUnavailable, RequestSkipped
 from approval_backends.terminal.card import STYLES, Pages, Scene, Sheet, draw
 from approval_backends.terminal.cells import Line, Script
@@ -135,7 +134,7 @@ class CardApplication:
     async def run(self, file: TextIO) -> Chosen:
         """Show it there.
 
-        Raises what `end` was told, `ApprovalTimeout` at zero, `RequestSkipped`, and `BackendUnavailable`.
+        Raises what `end` was told, `RequestSkipped`, and `BackendUnavailable`.
 
         However it ends, cancelled too, the terminal is as it was, and what was typed at the card is gone.
         """
@@ -250,11 +249,9 @@ class CardApplication:
             await asyncio.sleep(FRAME)
 
     def _look(self) -> None:
-        """Draw again when time has changed something; at zero the card goes."""
+        """Draw again when time has changed something."""
         now = self._loop.time()
         left = (self._until - self._clock()).total_seconds()
-        if left <= 0:
-            self.end(ApprovalTimeout("nobody answered in time"))
         seen = (int(left), int(now), self._form.armed(now), self._form.ready(now), self._more())
         if seen != self._seen:
             self._seen = seen

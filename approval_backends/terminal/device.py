@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from attrs import frozen
 
 from approval_backends.errors import BackendUnavailable
+from approval_backends.terminal.held import device_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -82,9 +83,9 @@ def terminal_of(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Te
     try:
         import termios  # noqa: F401  # there is none on Windows
 
-        if not (stdin.isatty() and stdout.isatty()):
+        number = device_of(stdout)  # while a card is on the screen, standard output leads elsewhere
+        if number is None or not stdin.isatty():
             raise BackendUnavailable(NO_TERMINAL)
-        number = os.fstat(stdout.fileno()).st_rdev
     except (ImportError, AttributeError, ValueError, OSError):  # None, closed, or no real file
         raise BackendUnavailable(NO_TERMINAL) from None
     if os.environ.get("TERM", "").lower() in DUMB:

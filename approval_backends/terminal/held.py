@@ -14,17 +14,31 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["held_back"]
+__all__ = ["device_of", "held_back"]
 
 STREAMS: Final = (1, 2)
 IN_MEMORY: Final = 1 << 20
 """Bytes kept in memory; more go to a file that has no name."""
 CHUNK: Final = 1 << 16
+
+HELD: Final[dict[int, int]] = {}
+"""Streams that are held back, with the number of the terminal to which they lead otherwise."""
+LOCK: Final = threading.Lock()
+
+
+def device_of(stream: TextIO) -> int | None:
+    """The device number of the terminal that a stream leads to, held back or not; None if it leads to no terminal.
+
+    Raises `OSError` or `ValueError` for a stream without a file, and `AttributeError` for None.
+    """
+    with LOCK:
+        file = stream.fileno()
+        return HELD[file] if file in HELD else os.fstat(file).st_rdev if stream.isatty() else None
 
 
 @contextmanager
@@ -38,15 +52,19 @@ def held_back(terminal: int) -> Iterator[None]:
     pipe = Pipe(ours[0])
     saved = {stream: os.dup(stream) for stream in ours}
     try:
-        for stream in ours:
-            os.dup2(pipe.sink, stream)
+        with LOCK:
+            for stream in ours:
+                os.dup2(pipe.sink, stream)
+                HELD[stream] = terminal
         os.close(pipe.sink)
         yield
     finally:
         _flush()
-        for stream, before in saved.items():
-            os.dup2(before, stream)
-            os.close(before)
+        with LOCK:
+            for stream, before in saved.items():
+                os.dup2(before, stream)
+                os.close(before)
+                HELD.pop(stream, None)
         pipe.release()
 
 

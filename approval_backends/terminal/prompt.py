@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TerminalPrompt"]
 
+EXPIRED: Final = "expired"
+"""The reason of a session that takes a question back because its time is up."""
+LOOK: Final = 0.5
+"""Seconds between looks at the clock: it is set, and it goes on while the machine sleeps."""
 WORDS: Final = 200
 """Bytes of what others wrote in the line that stays."""
 
@@ -56,11 +60,12 @@ class TerminalPrompt:
     ) -> Chosen:
         """Show the request, wait for an answer, restore the terminal.
 
-        The card counts down to `until`, by default the request's own end. `more_waiting` says how many questions wait
-        beside those that wait here. With `may_wait` the person can leave it open, which raises `RequestSkipped`. Raises
-        `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and `BackendUnavailable` where nobody can be
-        asked, or the terminal goes away. Cancelling it takes the card away; the message of the cancellation, if there
-        is one, is what the person reads about it.
+        Questions at one terminal are shown one after the other, in the order in which they came; each has its own end,
+        shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` says how many
+        questions wait beside those that wait here. With `may_wait` the person can leave it open, which raises
+        `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and `BackendUnavailable`
+        where nobody can be asked, or the terminal goes away. Cancelling it takes the card away; the message of the
+        cancellation, if there is one, is what the person reads about it.
         """
         terminal = terminal_of(*self._streams)
         if all(option.allows for option in request.options):
@@ -71,11 +76,15 @@ class TerminalPrompt:
         self._asked[request.id] = gone
         try:
             both: set[asyncio.Future[Any]] = {showing, gone}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if showing.done():
+            while not (showing.done() or gone.done()) and (left := (until - self._clock()).total_seconds()) > 0:
+                await asyncio.wait(both, timeout=min(left, LOOK), return_when=asyncio.FIRST_COMPLETED)
+            over = self._clock() >= until or (gone.done() and gone.result() == EXPIRED)
+            if showing.done() and not over:
                 return self._answered(request, terminal, showing)
             await _taken_away(showing)
-            terminal.say(spoken(request, gone.result()))
+            terminal.say(spoken(request, expired(request, until) if over else gone.result()))
+            if over:
+                raise ApprovalTimeout("nobody answered in time")
             raise RequestWithdrawn(gone.result())
         except asyncio.CancelledError as cancelled:
             why = str(cancelled.args[0]) if cancelled.args and cancelled.args[0] else "it is not asked any more"
@@ -129,9 +138,6 @@ class TerminalPrompt:
         """The answer, and a line about it."""
         try:
             choice = showing.result()
-        except ApprovalTimeout:
-            terminal.say(spoken(request, expired(request, self._clock())))
-            raise
         except RequestSkipped as skipped:
             terminal.say(spoken(request, str(skipped)))
             raise

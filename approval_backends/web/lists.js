@@ -7,9 +7,10 @@ const PAGE = 100;
 const LINES = 60;
 const SHOW = {
   all: () => true,
-  allowed: ({ ending }) => ending.allowed,
-  denied: ({ ending }) => !ending.allowed && Boolean(ending.by),
-  ended: ({ ending }) => !ending.by,
+  allowed: ({ ending }) => Boolean(ending.by) && ending.allowed,
+  denied: ({ ending }) => Boolean(ending.by) && !ending.allowed,
+  expired: ({ ending }) => ending.status === "expired",
+  withdrawn: ({ ending }) => !ending.by && ending.status !== "expired",
 };
 const NOTES = {
   failed: "It ran and failed.",
@@ -58,7 +59,7 @@ export class History {
     const took = this.#entries.filter(({ ending }) => ending.took != null).map(({ ending }) => ending.took);
     const middle = took.sort((a, b) => a - b)[took.length >> 1];
     return `The last ${plural(this.#entries.length, "request")}: ${count("allowed")} allowed, ${count("denied")} `
-      + `denied, ${count("ended")} expired or withdrawn.${took.length ? ` Half were answered within ${span(middle)}.` : ""}`;
+      + `denied, ${count("expired")} expired, ${count("withdrawn")} withdrawn.${took.length ? ` Half were answered within ${span(middle)}.` : ""}`;
   }
 
   #row({ row, ending }) {
@@ -211,6 +212,7 @@ export class Rail {
 
 const shapeOf = (kind, text) => {
   if (kind === "approval.requested") return ["medium", "c-mid"];
+  if (kind === "approval.decided" && / · expired · /.test(text)) return ["late", "c-mid"];
   if (/deni|block|refus/.test(kind + text)) return ["no", "c-ink"];
   if (/expir|timeout/.test(kind + text)) return ["late", "c-mid"];
   if (/approv|allow|grant/.test(kind + text)) return ["yes", "c-good"];

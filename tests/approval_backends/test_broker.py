@@ -103,14 +103,19 @@ async def test_late_answer(subject: StoreSubject) -> None:
 @pytest.mark.rule("APR-4")
 @pytest.mark.fault("F-APR-04")
 async def test_given_up(subject: StoreSubject) -> None:
-    """When whoever asked has waited long enough, an answer that came meanwhile does not count any more."""
-    broker, request = Broker(subject.store), a_request()
-    await broker.submit(request)
-    assert await decided(broker, request)
-    record = await broker.give_up(request.id)
+    """When the requester has waited long enough, a question without an answer expires; an answer stands."""
+    broker, silent, answered = Broker(subject.store), a_request(1), a_request(2)
+    for request in (silent, answered):
+        await broker.submit(request)
+    assert await decided(broker, answered)
+    record = await broker.give_up(silent.id)
     assert isinstance(record, Record)
     assert (record.status, record.reason) == ("expired", "nobody answered in time")
-    assert isinstance(await broker.claim(request.id, request.digest), Refusal)
+    assert isinstance(await broker.claim(silent.id, silent.digest), Refusal)
+    refusal = await broker.give_up(answered.id)
+    assert isinstance(refusal, Refusal)
+    assert refusal.record == await broker.show(answered.id, ROBIN)
+    assert isinstance(await broker.claim(answered.id, answered.digest), Record)
 
 
 @pytest.mark.rule("APR-6")

@@ -48,7 +48,6 @@ WAYS: dict[tuple[Status, Change], tuple[Status | None, Status | None]] = {
     ("pending", "withdraw"): ("cancelled", "cancelled"),
     ("pending", "supersede"): ("superseded", "superseded"),
     ("approved", "expire"): (None, "expired"),
-    ("approved", "give_up"): ("expired", "expired"),
     ("approved", "withdraw"): ("cancelled", "cancelled"),
     ("approved", "supersede"): ("superseded", "superseded"),
     ("approved", "claim"): ("claimed", None),

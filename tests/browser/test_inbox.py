@@ -185,8 +185,13 @@ async def test_expiry(office: Office, visit: Browsers) -> None:
     await see(page, ".outcome", "Expired at 12:00:21. Nobody answered, so it was denied.")
     assert await page.locator(".decide").is_hidden()
     assert "wants" in await page.inner_text("#card")
+    await office.submit("r2")
+    await office.broker.withdraw("r2", "the turn ended")
     await page.click("text=History")
     await see(page, "#history-rows", "Expired")
+    await see(page, "#history-sum", "0 allowed, 0 denied, 1 expired, 1 withdrawn.")
+    await page.click("[data-show=expired]")
+    assert await page.locator("#history-rows .verdict").all_inner_texts() == ["Expired"]
     assert (await office.record()).decision is None
 
 
@@ -323,7 +328,10 @@ async def test_the_sessions_tail(office: Office, visit: Browsers) -> None:
     await record.write("hook.answered", {"session": "release", "hook": "lint\u202e", "action": "deny"})
     await record.write("tool.running", {"session": "another", "tool": "Hidden"})
     await see(page, "#tail", r"lint\u{202E} · deny")
-    assert await page.locator("#tail li").count() == 2
+    expired = {"tool": "Edit", "status": "expired", "reason": "Timeout - denied by default"}
+    await record.write("approval.decided", {"session": "release", **expired})
+    await see(page, "#tail", "Edit · expired")
+    assert await page.locator("#tail use").first.get_attribute("href") == "#i-late"
     await office.stop()
     await see(page, "#tail-state", "stopped at 12:00:0")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
 
-__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data"]
+__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data", "late"]
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
 
@@ -119,6 +119,18 @@ def decided(approval: Approval) -> dict[str, Any]:
     if approval.grants:
         facts["grants"] = [grant.id for grant in approval.grants]
     return facts
+
+
+def late(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
+    """An answer that has no effect, because the question was taken back, as the record has it."""
+    allows = any(option.allows for option in request.options if option.id == decision.option)
+    return about(request) | {
+        "what": "approve" if allows else "deny",
+        "at": decision.at.isoformat() if decision.at else None,
+        "by": decision.by,
+        "channel": decision.channel,
+        "late": True,
+    }
 
 
 def event_data(request: ApprovalRequest, call: str | None, approval: Approval | None = None) -> dict[str, Any]:

@@ -22,12 +22,13 @@ from amplifier_hooks.effects.approval.approval import (
     decided,
     described,
     event_data,
+    late,
 )
 from amplifier_hooks.effects.approval.grants import SessionGrants, kept_by
 from amplifier_hooks.effects.approval.lease import CARE, Lease
 from amplifier_hooks.effects.approval.request import Origin, build
 from amplifier_hooks.effects.audit import RecordUnavailable
-from amplifier_hooks.effects.deadline import TooLate, Withdrawn, within
+from amplifier_hooks.effects.deadline import result_of, underway, within
 from amplifier_hooks.errors import ApprovalMismatch, ApprovalPending, ApprovalTimeout, HookError, InputNotFreezable
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.logs import get_logger
@@ -91,7 +92,7 @@ class Approver:
     async def withdraw_waiting(self, reason: str) -> None:
         """Take back what stays open in a durable backend, and what was answered there and not used."""
         for request in list(self.lease.waiting.values()):
-            await self.withdraw(request, reason)
+            await self._take_back(request, reason)
 
     async def ask(self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0) -> Approval:
         """One request for everything the hooks asked, and what became of it.
@@ -130,13 +131,27 @@ class Approver:
         await self.lease.recorded(approval.request)
 
     async def withdraw(self, request: ApprovalRequest, why: str) -> None:
-        """Take the question, or what was answered to it, back."""
+        """Take a question back whose end is on record, and what was answered to it."""
+        await self.lease.recorded(request)  # as far as it is known; the withdrawal itself is still to come
+        await self._take_back(request, why)
+
+    async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
+        """Have the backend take a question back. Returns the answer it had by then."""
         self.lease.waiting.pop(request.id, None)
         if self.backend is not None:
             try:
-                await within(CARE, self.backend.withdraw(request.id, why))
+                found: object = await within(CARE, self.backend.withdraw(request.id, why))
             except Exception as error:  # noqa: BLE001  # a backend may raise anything
                 log.warning("approval_withdraw_failed", error=describe(error))
+            else:
+                return found if isinstance(found, Decision) else None
+        return None
+
+    async def _void(self, request: ApprovalRequest, why: str) -> None:
+        """Take a question back that is decided in another way. An answer that the backend has is on record as late."""
+        decision = await self._take_back(request, why)
+        if decision is not None:
+            await self.recorder.note("approval.late", late(request, decision))
 
     async def end(self, reason: str, *, final: bool = False) -> None:
         """The session is over: what is open in the backend is taken back, and grants end.
@@ -163,7 +178,7 @@ class Approver:
         if option is None:
             return None
         if request.id in self.lease.waiting:
-            await self.withdraw(request, SUPERSEDED)
+            await self._void(request, SUPERSEDED)
         return Approval(
             status="approved" if allows else "denied",
             allowed=allows,
@@ -187,9 +202,9 @@ class Approver:
             log.info("approval_requested", hook=asking(request), prompt=request.prompt, options=options)
             return await self._refused(request, call) or await self._answer(self.backend, request, stop)
         except asyncio.CancelledError:
-            await self.withdraw(request, "cancelled")
-            approval = Approval(status="cancelled", reason="cancelled before anybody decided", request=request)
+            approval = await self._unanswered(request, "cancelled")
             await self.recorder.note("approval.decided", decided(approval))
+            await self.lease.recorded(request)
             raise
         except RecordUnavailable:
             raise
@@ -206,7 +221,7 @@ class Approver:
             return None
         by, reason = outcome.denied_by or "registry", outcome.reason or "no reason given"
         if request.id in self.lease.waiting:
-            await self.withdraw(request, f"denied by {by}: {reason}")
+            await self._void(request, f"denied by {by}: {reason}")
         if outcome.cause == "session_cancelled":
             return Approval(status="cancelled", reason=reason, request=request)
         return Approval(status="denied", reason=reason, request=request, hook=by)
@@ -219,19 +234,21 @@ class Approver:
         left = max(0.0, min(whole, (request.expires - self.clock.now()).total_seconds()))  # clocks are put back, too
         seconds = left if request.wait is None else min(request.wait + SLACK, left)
         try:
-            decision: object = await within(seconds, backend.request(request), stop)
+            async with underway(backend.request(request)) as asking:
+                both: set[asyncio.Future[Any]] = {asking, stop}
+                await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if not asking.done():  # it is taken back before it is cancelled: then the reason is known everywhere
+                    return await self._unanswered(request, stop.result() if stop.done() else EXPIRED)
+                decision: object = result_of(asking)
         except ApprovalPending as pending:
             if request.wait is not None:
                 return Approval(status="pending", reason="nobody has decided yet", request=request)
-            await self.withdraw(request, "nobody can come back to it")
+            await self._void(request, "nobody can come back to it")
             return unavailable(request, str(pending))
-        except (TooLate, ApprovalTimeout):
-            return await self._expired(request)
-        except Withdrawn as withdrawn:
-            await self.withdraw(request, str(withdrawn))
-            return Approval(status="cancelled", reason=str(withdrawn), request=request)
-        if self.clock.now() >= request.expires:
-            return await self._expired(request)  # the answer came while nobody could look at the clock
+        except ApprovalTimeout:
+            return await self._unanswered(request, EXPIRED)
+        if self.clock.now() >= request.expires:  # the session could not look at the clock when the answer came
+            return await self._unanswered(request, EXPIRED)
         return self._counted(request, decision)
 
     def _counted(self, request: ApprovalRequest, decision: object) -> Approval:
@@ -257,9 +274,20 @@ class Approver:
             took=took,
         )
 
-    async def _expired(self, request: ApprovalRequest) -> Approval:
-        """Nobody answered in time, so the default holds; here, and nowhere else, that may be to allow."""
-        await self.withdraw(request, EXPIRED)
+    async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
+        """What becomes of a question that is taken back; if the backend has an answer by then, of that answer.
+
+        An answer that expiry finds counts, and so does every denial. An approval that is taken back has no effect, and
+        is put on record as late. When the time is up the default holds; here, and nowhere else, that may be to allow.
+        """
+        decision = await self._take_back(request, why)
+        if decision is not None:
+            approval = self._counted(request, decision)
+            if why == EXPIRED or not approval.allowed:
+                return approval
+            await self.recorder.note("approval.late", late(request, decision))
+        if why != EXPIRED:
+            return Approval(status="cancelled", reason=why, request=request)
         allowed = request.default == "allow"
         reason = f"Timeout - {'allowed' if allowed else 'denied'} by default"
         return Approval(status="expired", allowed=allowed, reason=reason, request=request)
@@ -272,10 +300,10 @@ class Approver:
         try:
             await self.recorder.write("approval.decided", decided(approval))
         except RecordUnavailable:
-            await self.withdraw(request, "the record cannot be written")
+            await self._take_back(request, "the record cannot be written")
             raise
         except asyncio.CancelledError:
-            await self.withdraw(request, "cancelled")
+            await self._take_back(request, "cancelled")
             raise
         self.lease.waiting.pop(request.id, None)
         if approval.status == EXPIRED:
@@ -283,7 +311,7 @@ class Approver:
         else:
             log.info("approval_decision", hook=asking(request), decision=approval.status)
         try:
-            if not approval.allowed:
+            if not (approval.allowed and approval.claimable):
                 await self.lease.recorded(request)  # an approval is marked when it is claimed
             await self._remembered(approval)
             await self.emit(EVENT_OF[approval.status], event_data(request, call, approval))

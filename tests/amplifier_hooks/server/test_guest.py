@@ -257,6 +257,27 @@ def asking(registry: HookRegistry) -> None:
         return HookResult.ask("Run this?")
 
 
+@pytest.mark.rule("DIA-6", "APR-4")
+async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_path: Path) -> None:
+    """A question whose own time ends with the wait has expired; the program reads so, and the same call asks again."""
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?", timeout=0.01)
+
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        for number in (1, 2):
+            answer = await guests.answer("claude_code", tool("PreToolUse", number))
+            assert decision(answer) == "deny"
+            assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
+                "Operation denied by guard: Timeout - denied by default\n"
+                "Not decided yet: no approver answered in time. The same call asks again."
+            )
+        assert [record.status for record in await approvals.broker.store.history()] == ["expired"] * 2
+        await guests.close()
+
+
 @pytest.mark.rule("DIA-6")
 async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
     """A question nobody answers in time is refused for now; approved meanwhile, the same call then runs unasked."""
@@ -266,7 +287,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         first = await guests.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
         assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
-            "Bash waits for an approval that nobody has given yet. The question stays open. Once it is approved, make "
+            "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
             "the same call again."
         )
         (record,) = await approvals.pending(PERSON)

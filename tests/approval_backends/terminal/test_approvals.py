@@ -17,12 +17,13 @@ import pyte
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends import TerminalApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
 from approval_backends.terminal import TerminalPrompt
 from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of
-from tests.person import Screen
+from tests.person import Person, Screen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,7 +39,10 @@ class Desk:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         os.set_blocking(self._ours, False)
         self._files = (os.fdopen(os.dup(theirs), encoding="utf-8"), os.fdopen(theirs, "w", encoding="utf-8"))
-        self.prompt = TerminalPrompt(stdin=self._files[0], stdout=self._files[1])
+        self.passed = timedelta()
+        self.prompt = TerminalPrompt(
+            stdin=self._files[0], stdout=self._files[1], clock=lambda: datetime.now(UTC) + self.passed
+        )
         self._screen = Screen(100, 40)
         self._stream = pyte.ByteStream(self._screen)
 
@@ -131,6 +135,54 @@ async def test_in_a_session() -> None:
             assert (await calling).reason == "Operation denied by guard: User denied: Really?"
 
 
+SESSIONS = """
+import asyncio, os, sys
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from approval_backends import TerminalApprovals
+
+registry = HookRegistry()
+
+@registry.gate("tool:pre", name="guard")
+async def ask(event, data):
+    return HookResult.ask("Really?", options=["Allow once", "Deny"], timeout=data["tool_input"]["seconds"])
+
+async def call(number, approvals, seconds):
+    session = SessionCoordinator(f"s{number}", registry, approvals=approvals)
+    outcome = await session.call_tool("Write", {"number": number, "seconds": seconds}, lambda _: "ran")
+    print("RESULT", number, outcome.status, outcome.value, outcome.reason, flush=True)
+
+async def main():
+    shared = TerminalApprovals()
+    calls = [asyncio.ensure_future(call(0, shared, 90))]
+    while os.isatty(1): await asyncio.sleep(0.01)
+    calls.append(asyncio.ensure_future(call(1, shared, 90)))
+    calls.append(asyncio.ensure_future(call(2, TerminalApprovals(), 2)))
+    calls.append(asyncio.ensure_future(call(3, TerminalApprovals(), 90)))
+    await asyncio.gather(*calls)
+
+asyncio.run(main())
+print("LEFT", flush=True)
+print("READ", repr(sys.stdin.readline()), flush=True)
+"""
+
+
+@pytest.mark.rule("BCK-1", "APR-4", "APR-6")
+@pytest.mark.fault("F-CLI-11")
+def test_sessions_at_one_terminal() -> None:
+    """Calls of several sessions, through one backend or several, are asked about in turn, each within its own time."""
+    person = Person(program=SESSIONS, size=(110, 24))
+    person.sees("number   0", "3 more waiting")
+    person.sees("number   0", "· 2 more waiting")
+    for number in (0, 1, 3):
+        person.sees(f"number   {number}")
+        person.selects("a", "a Allow once")
+        person.types("\r")
+    person.sees(*(f"RESULT {number} ok ran None" for number in (0, 1, 3)))
+    person.sees("RESULT 2 denied None Operation denied by guard: Timeout - denied by default")
+    assert "nobody answered, so it is denied and nothing runs" in person.text
+    person.leaves()
+
+
 @pytest.mark.rule("BCK-1")
 async def test_withdrawn() -> None:
     """A question that is withdrawn goes from the screen, with the reason in its place."""
@@ -144,6 +196,24 @@ async def test_withdrawn() -> None:
         await one.sees("Jun allowed this in the page")
         await asyncio.wait({asking})
         assert str(asking.exception()) == "Jun allowed this in the page"
+
+
+@pytest.mark.rule("BCK-1", "APR-4")
+@pytest.mark.fault("F-CLI-05")
+@pytest.mark.parametrize("keys", ["", "\x03"], ids=["silent", "answered"])
+async def test_the_clock_jumps(keys: str) -> None:
+    """After a sleep of the machine a card whose time is up goes, and a key that is pressed at once answers nothing."""
+    async with desk() as one:
+        approvals = TerminalApprovals(prompt=one.prompt)
+        now = datetime.now(UTC)
+        request = a_request(created=now, expires=now + timedelta(minutes=1))
+        asking = asyncio.ensure_future(approvals.request(request))
+        await one.sees("Enter confirms")
+        one.passed = timedelta(hours=1)
+        one.types(keys)
+        with pytest.raises(ApprovalTimeout):
+            await asking
+        await one.sees("nobody answered, so it is denied and nothing runs")
 
 
 @pytest.mark.rule("BCK-1", "BCK-7")

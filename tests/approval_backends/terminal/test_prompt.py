@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,61 @@ def test_answers() -> None:
     person.sees("not on a Friday", "Enter denies")
     person.types("\r")
     person.sees("RESULT 0 allow None null", "RESULT 1 deny None null", "RESULT 2 deny 'not on a Friday' null")
+    person.leaves()
+
+
+LATER = """
+import os
+global prompt
+while os.isatty(1): await asyncio.sleep(0.01)  # standard output leads elsewhere while a card is on the screen
+for number, asked in enumerate(later, 1):
+    prompt = TerminalPrompt()
+    asking.append(asyncio.ensure_future(ask(number, asked)))
+    await asyncio.sleep(0)
+__THEN__
+await asyncio.wait(asking)
+"""
+
+
+def asked_in_between(*requests: dict[str, Any], then: str = "pass") -> Person:
+    """A person at a card with the number 0, who is asked these meanwhile, each through a prompt of its own."""
+    others = LATER.replace("__THEN__", then)
+    return Person({"arguments": {"number": 0}}, before=f"later = {requests!r}", others=others, size=(120, 24))
+
+
+@pytest.mark.rule("BCK-1", "APR-6")
+@pytest.mark.fault("F-CLI-11")
+def test_asked_while_a_card_is_up() -> None:
+    """A question that comes while the card of another is up waits for its turn, in order, and gets its own answer."""
+    person = asked_in_between(*({"arguments": {"number": number}} for number in (1, 2)))
+    person.sees("number  0", "2 more waiting", "Enter confirms")
+    person.types("\r")
+    person.sees("number  1", "1 more waiting")
+    person.selects("a", "a Allow")
+    person.types("\r")
+    person.sees("number  2", "Enter confirms")
+    person.misses("more waiting")
+    person.types("\x1b")
+    person.sees("RESULT 0 deny None null", "RESULT 1 allow None null", "RESULT 2 deny None null")
+    person.leaves()
+
+
+@pytest.mark.rule("BCK-1", "APR-4")
+@pytest.mark.fault("F-CLI-05", "F-CLI-11")
+def test_ends_while_another_card_is_up() -> None:
+    """A question that waits behind a card ends when its own time is up or it is cancelled, and the card stays."""
+    then = """while len(told) < 1: await asyncio.sleep(0.01)
+asking[2].cancel("Jun allowed this in the page")"""
+    person = asked_in_between({"seconds": 2}, {}, {"arguments": {"number": 3}}, then=then)
+    person.sees("number  0", "3 more waiting")
+    person.sees("number  0", "· 1 more waiting", "Enter confirms")
+    person.types("\r")
+    person.sees("number  3", "Enter confirms")
+    person.types("\r")
+    person.sees("RESULT 0 deny None null", "RESULT 3 deny None null")
+    person.sees("RESULT 1 ApprovalTimeout nobody answered in time", "RESULT 2 CancelledError Jun allowed")
+    assert "nobody answered, so it is denied and nothing runs" in person.text
+    assert "Jun allowed this in the page" in person.text
     person.leaves()
 
 
