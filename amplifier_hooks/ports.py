@@ -109,6 +109,8 @@ class ApprovalRequest:
     cwd: str = ""
     wait: float | None = None
     """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
+    keep: float | None = None
+    """Seconds for which the backend keeps an "always", in every session; None keeps it until this session ends."""
 
     @property
     def prompt(self) -> str:

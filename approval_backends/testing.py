@@ -443,10 +443,15 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
 
 
 async def grants_end_with_their_session(subject: StoreSubject) -> None:
-    """Unless they are kept for a time; then for every session of that agent, and for that time."""
+    """Unless they are kept for a time; then for every session of that agent, and for that time.
+
+    One that is for a single action is for that action in every session, and for no other.
+    """
     store = subject.store
     request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
-    for one, option, keep in ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None)):
+    exact = a_request(4, tool="Move", questions=(Question(hook="guard", prompt="Move it?", scope="action"),))
+    answers = ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None), (exact, ALWAYS, 100.0))
+    for one, option, keep in answers:
         await store.submit(one)
         accepted(await store.answer(an_answer(one, option), keep=keep), "an always")
     expect("a standing denial denies", kept=standing(denied, await store.grants_for(denied)) == "deny")
@@ -454,8 +459,12 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("a grant ends with its session", kept=await store.grants_for(request) == [])
     later = evolve(kept, session="session-2")
     expect("one that is kept stands", kept=standing(later, await store.grants_for(later)) == "allow")
+    again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
+    expect("one for an action stands", kept=standing(again, await store.grants_for(again)) == "allow")
+    other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
+    expect("and for no other action", kept=await store.grants_for(other) == [])
     await subject.advance(100)
-    expect("and not for longer than that", kept=await store.grants_for(later) == [])
+    expect("and not for longer than that", kept=await store.grants_for(later) == await store.grants_for(again) == [])
 
 
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:

@@ -216,7 +216,7 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
     """What a standing answer would answer from now on, what it would not, and when it ends."""
-    told = reach(request, script.inline)
+    told = reach(request, script.inline, request.keep)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in told.covers),

@@ -83,14 +83,14 @@ def forbidden(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
 
 
 def question(verdict: RuleVerdict) -> Ask:
-    """What a rule wants to know. Without words of its own, an "always" covers this very action and no other."""
+    """What a rule wants to know. An "always" covers this very action: one rule asks about many that are not alike."""
     return Ask(
         hook_name=name_of(verdict),
         prompt=verdict.reason or DEFAULT_PROMPT,
         options=OPTIONS,
         timeout=APPROVAL_TIMEOUT,
         default="deny",
-        scope="prompt" if verdict.reason else "action",
+        scope="action",
         key=None,
     )
 

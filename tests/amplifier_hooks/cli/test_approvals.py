@@ -139,7 +139,12 @@ def test_show(store: Path) -> None:
     assert shown[205:209] == ["  options (JSON), 3 lines:", "    | {", '    |   "mode": 1', "    | }"]
     assert f"  digest {record(store, '3333').digest}" in shown
     assert "Risk high. If nobody answers it is denied." in shown
-    assert "Answers: Allow, Allow always, Deny, Deny always" in shown
+    answers = shown.index("Answers: Allow, Allow always, Deny, Deny always")
+    assert shown[answers + 1 : answers + 3] == [
+        'An "always" covers:',
+        "    | Any Write by coder in /project that raises the question “Write it?”.",
+    ]
+    assert shown[answers + 4].startswith("  It ends: With this session")
     assert re.fullmatch(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  submitted", shown[-1])
     assert [event["kind"] for event in facts("show", "3333")["events"]] == ["submitted"]
 
@@ -264,6 +269,19 @@ def test_confirming(store: Path, typed: str, status: str) -> None:
     assert record(store, "1111aaaa0000").status == status
 
 
+@pytest.mark.rule("APR-5", "CLI-2")
+def test_confirming_an_always(store: Path) -> None:
+    """Before an "always" is confirmed, it shows what that covers and when it ends."""
+    told = run("allow", "1111", "--option", "Allow always", typed="y\n")
+    assert told.exit_code == 2
+    covers = told.stderr.index('An "always" covers:')
+    assert (
+        told.stderr.index("Tool Write, with 2 arguments:") < covers < told.stderr.index("  It ends: With this session")
+    )
+    assert "covers" not in run("allow", "1111", typed="y\n").stderr
+    assert record(store, "1111aaaa0000").status == "pending"
+
+
 @pytest.mark.rule("APR-6", "CLI-2")
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
@@ -293,6 +311,7 @@ def test_grants(store: Path) -> None:
     assert lines[1] == " " * 10 + "asked by guard, for coder in session session-1"
     assert lines[2].startswith(" " * 10 + f"given by {user_name()} (cli) at 20")
     (grant,) = facts("grants")
+    assert facts("show", "1111")["questions"] == [{"hook": "guard", "prompt": "Write it?", "scope": grant["scope"]}]
     assert (grant["allows"], grant["scope"], grant["cwd"]) == (True, "prompt:Write it?", "/project")
     assert run("revoke", "1111", "--tenant", "other").exit_code == 1
     told = run("revoke", "1111")

@@ -107,6 +107,10 @@ def test_reach() -> None:
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
     assert lines[-1].startswith(" Ends: with this session")
+    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
+    lines = [text_of(line) for line in lay(kept, 200)]
+    assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
+    assert lines[-1].startswith(" Ends: after 1 day")
 
 
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())
