@@ -80,7 +80,10 @@ def granted(
 
 
 def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Literal["allow", "deny"] | None:
-    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough."""
+    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough.
+
+    Nothing that was allowed before allows an action of high risk.
+    """
     allowed: set[GrantKey] = set()
     denied: set[GrantKey] = set()
     for grant in grants:
@@ -88,6 +91,8 @@ def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Lite
     asked = [set(keys) for keys in zip(grant_keys(request), kept_keys(request), strict=True)]
     if any(denied & keys for keys in asked):
         return "deny"
+    if request.risk == "high":
+        return None
     return "allow" if asked and all(allowed & keys for keys in asked) else None
 
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode, standing
 from approval_backends.stores.base import PER_SESSION, PER_TENANT, Place
@@ -179,6 +179,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         questions=(Question(hook=odd, prompt=odd, version=odd, scope="action", key=odd),),
         risk="high",
         wait=2.5,
+        assessments=(Assessment(by=odd, risk="high", reason=odd), Assessment(by="", risk="low")),
     )
     first = await subject.store.submit(request)
     read = await subject.store.get(request.id)

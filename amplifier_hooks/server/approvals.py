@@ -52,6 +52,13 @@ class QuestionBody(BaseModel):
     scope: str = Field(description="What an 'always' covers: 'action:DIGEST', 'prompt:TEXT' or 'key:TEXT'.")
 
 
+class RiskReasonBody(BaseModel):
+    """Why the risk is as high as it is, and who says so."""
+
+    by: str
+    reason: str
+
+
 class OptionBody(BaseModel):
     """One of the answers."""
 
@@ -85,6 +92,7 @@ class ApprovalBody(BaseModel):
     tenant: str
     cwd: str
     risk: Risk
+    risk_reasons: list[RiskReasonBody]
     questions: list[QuestionBody]
     options: list[OptionBody]
     default: Default
@@ -110,6 +118,7 @@ class ApprovalBody(BaseModel):
             tenant=request.tenant,
             cwd=request.cwd,
             risk=request.risk,
+            risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
             questions=[
                 QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
                 for one, key in zip(request.questions, keys, strict=True)

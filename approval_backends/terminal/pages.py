@@ -46,7 +46,7 @@ SHORT: Final = 60
 
 
 def action_page(request: ApprovalRequest, script: Script) -> Page:
-    """The action whole, then every question, then what the agent says about it."""
+    """The action whole, then every question, why the risk is as it is, and what the agent says about it."""
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
@@ -60,6 +60,7 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
         *_table(
             [
                 *_questions(request, script),
+                *_risks(request, script),
                 *(_claim(claim, script) for claim in claims.values()),
                 *_not_in_headline(request, script),
             ]
@@ -143,6 +144,12 @@ def _questions(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
     for question in request.questions:
         prompt = script.lines(question.prompt or "Allow this operation?")
         yield Entry(script.inline(question.hook or "a hook"), prompt, words=True)
+
+
+def _risks(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
+    for one in request.risk_reasons:
+        *lines, last = script.lines(one.reason)
+        yield Entry(f"{one.risk} risk", [*lines, f"{last} ({script.inline(one.by)})"], words=True)
 
 
 def _claim(claim: str, script: Script) -> Entry:

@@ -29,6 +29,7 @@ from approval_backends.wire.messages import (
     ReachView,
     Refused,
     Rights,
+    RiskReason,
     Row,
     TextBlock,
     TextContent,
@@ -116,6 +117,7 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
         cwd=for_page(request.cwd),
         views=[_begun(view, 0) for view in views(request, for_page)],
         questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
+        risk_reasons=_risk_reasons(request),
         claim=claim(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable(request.arguments),
@@ -215,6 +217,7 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
     lines = [f"{why.hook} asks: {why.prompt}" for why in asked(request, for_page)]
+    lines += [f"{request.risk.capitalize()} risk, says {why.by}: {why.reason}" for why in _risk_reasons(request)]
     if told := _reach(request, keep):
         lines += [f"Always covers: {sentence}" for sentence in told.covers]
         lines.append(f"Always ends: {told.ends}")
@@ -241,6 +244,7 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
                 tenant=for_page(request.tenant),
                 cwd=for_page(request.cwd),
                 risk=request.risk,
+                risk_reasons=_risk_reasons(request),
                 default=request.default,
                 expires=record.expires,
                 server_time=now,
@@ -252,6 +256,10 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
 def _key(text: str) -> str:
     """A key as it is. Half of a character cannot be sent; a key that has one is spelt out, and then is nobody's."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
+    return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
 
 
 def _reach(request: ApprovalRequest, keep: float | None) -> Reach | None:

@@ -54,6 +54,8 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
     yield f"{blank}  {who} · {standing_of(record, now)} · digest {record.digest[:12]}"
     for question in request.questions:
         yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
+    whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
+    yield from (f"{blank}  {request.risk} risk{why}" for why in whys or [""])
 
 
 def action(record: Record) -> Iterator[str]:
@@ -97,6 +99,9 @@ def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[
     for question in request.questions:
         yield f"{inline(question.hook)} asks:"
         yield from (f"{MARK}{line}" for line in for_terminal(question.prompt).split("\n"))
+    for one in request.risk_reasons:
+        yield f"{one.risk.capitalize()} risk, says {inline(one.by)}:"
+        yield from (f"{MARK}{line}" for line in for_terminal(one.reason).split("\n"))
     yield f"Answers: {', '.join(inline(option.label) for option in request.options)}"
     if any(option.lasts for option in request.options):
         yield from always(request)
@@ -189,6 +194,7 @@ def record_facts(record: Record, now: Moment) -> dict[str, Any]:
         "event": request.event,
         "cwd": request.cwd,
         "risk": request.risk,
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
         "questions": [
             {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
             for question, key in zip(request.questions, grant_keys(request), strict=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks.escape import for_page
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.lifecycle import Change, Decider, Moment, Record, Refusal, grants_of, judge, move, opened
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 from approval_backends.wire import Call, fields, read, written
@@ -132,6 +132,7 @@ def test_hostile_texts() -> None:
         cwd=HOSTILE,
         session=HOSTILE,
         questions=(Question(hook=HOSTILE, prompt=HOSTILE, version=HOSTILE),),
+        assessments=(Assessment(by=HOSTILE, risk="medium", reason=HOSTILE),),
     )
     by = Decider(name=HOSTILE, channel=HOSTILE)
     denied = decided(record, by=by, option=DENY, message=HOSTILE)
@@ -221,6 +222,24 @@ def test_permission() -> None:
     assert asked.tool_call.content[0].content.text.splitlines()[0] == "guard asks: Write it?"
     assert [option.option_id for option in asked.options] == ["allow", "always", "deny", "never"]
     assert asked.meta.ours.digest == record.request.digest
+
+
+@pytest.mark.rule("APR-13", "WIR-5", "WIR-7")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high() -> None:
+    """A card and a question of the plain protocol have every reason for the risk that counts, escaped."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a \u202enew host"),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="host", risk="high"),
+    )
+    record = a_record(risk="high", assessments=assessments, options=(DENY,))
+    said = [{"by": "egress", "reason": "a \\u{202E}new host"}]
+    assert fields(card_view(record, NOW.wall))["riskReasons"] == said
+    plain = permission(record, NOW.wall)
+    assert fields(plain.meta)["amplifier-hooks"]["riskReasons"] == said
+    text = plain.tool_call.content[0].content.text
+    assert text.splitlines()[1:] == ["High risk, says egress: a \\u{202E}new host"]
 
 
 @pytest.mark.rule("APR-5", "WIR-7")
