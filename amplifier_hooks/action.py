@@ -9,7 +9,8 @@ The digest binds tenant, session, event, tool and input:
     SHA-256( "amplifier-hooks/action/1\n", then of each of the five: length as 8 bytes, big-endian, and the bytes )
 
 Text is UTF-8. Lengths make it unambiguous whatever the fields hold; the first line keeps it apart from every other
-hash, and names the version should the encoding ever change.
+hash, and names the version should the encoding ever change. A grant that outlives its session uses the same digest
+without the session, under a first line of its own: `amplifier-hooks/grant/1`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = ["MAX_DEPTH", "Action", "freeze", "thaw", "unchanged"]
 
 MAX_DEPTH: Final = 64
 _DOMAIN: Final = b"amplifier-hooks/action/1\n"
+_GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
 _decode: Final = json.JSONDecoder().raw_decode
 
 
@@ -84,12 +86,12 @@ class Action:
 
     @digest.default
     def _hash(self) -> str:
-        # surrogatepass: an odd tool name must get a digest too, and still one of its own
-        texts = [text.encode("utf-8", "surrogatepass") for text in (self.tenant, self.session, self.event, self.tool)]
-        parts = [_DOMAIN]
-        for field in (*texts, self.input_bytes):
-            parts += (len(field).to_bytes(8, "big"), field)
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        return _hashed(_DOMAIN, (self.tenant, self.session, self.event, self.tool), self.input_bytes)
+
+    @property
+    def grant_digest(self) -> str:
+        """The digest without the session: one action has the same one in every session of its tenant."""
+        return _hashed(_GRANT_DOMAIN, (self.tenant, self.event, self.tool), self.input_bytes)
 
     @property
     def short(self) -> str:
@@ -99,6 +101,14 @@ class Action:
     def input(self) -> object:
         """A fresh copy of the input."""
         return thaw(self.input_bytes)
+
+
+def _hashed(domain: bytes, texts: Iterable[str], input_bytes: bytes) -> str:
+    # surrogatepass: an odd tool name must get a digest too, and still one of its own
+    parts = [domain]
+    for field in (*(text.encode("utf-8", "surrogatepass") for text in texts), input_bytes):
+        parts += (len(field).to_bytes(8, "big"), field)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 # Two halves of one character become that character when JSON is read; alone, each survives.

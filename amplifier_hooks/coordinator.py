@@ -135,7 +135,8 @@ class SessionCoordinator:
         run_id: The run it belongs to.
         rules: What is decided without a person, at every tool call.
         cwd: The directory the agent works in; where this program does, unless it is given.
-        risk: How much is at stake in a tool call, by name and arguments; "medium" without it, "high" where it fails.
+        risk: How much is at stake in a tool call, by name and arguments; "high" where it fails. The highest word of the
+            host, hooks and rules counts. Without it, a question that comes without a risk has "medium".
         approval_wait: Seconds to wait for a person inline. Then a durable backend keeps the question open, and the
             outcome of the call is pending; with any other the question expires.
         grants: Where standing answers are kept; in the backend if it can, or in memory.
@@ -194,7 +195,7 @@ class SessionCoordinator:
             agent=agent,
             cwd=working_directory() if cwd is None else fspath(cwd),
             wait=approval_wait,
-            stakes=risk,
+            assess=risk,
             version=partial(hooks.version_of, tenant=tenant),
             ours=hooks.may_instruct,
         )
@@ -403,7 +404,7 @@ class SessionCoordinator:
             "clock": session.clock,
             "rules": self._rules,
             "cwd": session.origin.cwd,
-            "risk": session.origin.stakes,
+            "risk": session.origin.assess,
             "approval_wait": self._approval_wait,
             "grants": self._grants,
         }

@@ -25,7 +25,7 @@ from amplifier_hooks.hook import Hook
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.matching import MatchTimedOut
 from amplifier_hooks.merge import merge
-from amplifier_hooks.result import CONTINUE, Answer, HookResult, Outcome, Status, as_result
+from amplifier_hooks.result import CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
 from amplifier_hooks.view import DataView
 from amplifier_hooks.waiting import THROUGH, Wait
 
@@ -229,7 +229,8 @@ class Run(msgspec.Struct, eq=False):
             except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
                 return self.failed(hook, "invalid", describe(error), duration)
         if not silent:
-            self._record(Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck))  # noqa: FBT003
+            said = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
+            self._record(said if hook.risk is None else with_risk(said, hook.risk, hook.risk_reason))
         if result.action == "deny":
             self.denied = hook
             return True
@@ -379,6 +380,13 @@ def differ(one: Context, other: Context) -> bool:
         raise
     except BaseException:  # noqa: BLE001  # values that cannot be compared are not the same
         return True
+
+
+def with_risk(answer: Answer, risk: Risk, reason: str) -> Answer:
+    """The answer with the risk that its hook was registered with, if it asks."""
+    if answer.result.action != "ask_user":
+        return answer
+    return msgspec.structs.replace(answer, registered=Assessment(by=answer.hook_name, risk=risk, reason=reason))
 
 
 def untimely(limit: float) -> str:

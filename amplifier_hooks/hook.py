@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.matching import Matcher
     from amplifier_hooks.provenance import VoiceStanding
+    from amplifier_hooks.result import Risk
 
 __all__ = ["DEFAULT_TIMEOUT", "TENANTS_ALLOWED", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
 
@@ -73,6 +74,9 @@ class Hook:
     budget: SharedTime | None = None
     timing: bool = False
     source: Source = "code"
+    risk: Risk | None = None
+    """The risk of what it asks about, by its registration; its answers may say another, and the highest counts."""
+    risk_reason: str = ""
 
     enabled: bool = True
     timed: bool = False

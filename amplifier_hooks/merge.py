@@ -1,7 +1,7 @@
 """Several answers → one Outcome. Pure; precedence is a table.
 
-Precedence decides only what the Outcome reports as its `action`. Every injection, question and message of every hook
-is carried along whatever the action turns out to be, and the data is whatever the modifications made of it.
+Precedence decides only what the Outcome reports as its `action`. Every injection, question, message and risk of every
+hook is carried along whatever the action turns out to be, and the data is whatever the modifications made of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from amplifier_hooks.result import CONTINUE, DEFAULT_OPTIONS, DEFAULT_PROMPT, As
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from amplifier_hooks.result import Action, Answer, Cause, ContextInjection, Status
+    from amplifier_hooks.result import Action, Answer, Assessment, Cause, ContextInjection, Status
 
 __all__ = ["CAUSES", "PRECEDENCE", "merge", "refusal", "stricter"]
 
@@ -57,17 +57,20 @@ def merge(
     """All answers to one event as one Outcome; `answers` stand in the order they were given.
 
     `ran` names every hook that was reached, silent ones included; without it, the hooks that answered are those.
-    Of a second look at changed data only denials and questions count. Of equally strict answers the first decides,
-    because a denial stops the others; reason, cause and name are its own.
+    Of a second look at changed data only denials, questions and risks count. Of equally strict answers the first
+    decides, because a denial stops the others; reason, cause and name are its own.
     """
     injections: list[ContextInjection] = []
     asks: list[Ask] = []
     messages: list[UserMessage] = []
+    assessments: list[Assessment] = []
     strictest, decisive = PRECEDENCE[-1], None
     for answer in answers:
         said = answer.result if answer.status == "ok" else CONTINUE
         if said is CONTINUE and not answer.denies:
             continue  # it took its time, or failed, and had nothing to say
+        if said.risk is not None or answer.registered is not None:
+            _add(answer, assessments, answer.assessments)
         action = "deny" if answer.denies else said.action
         if answer.recheck and action not in OBJECTIONS:
             continue
@@ -95,6 +98,7 @@ def merge(
         tuple(asks),
         tuple(messages),
         tuple(answers),
+        tuple(assessments),
     )
 
 

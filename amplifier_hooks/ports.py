@@ -14,13 +14,14 @@ from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 import msgspec
 from attrs import frozen
 
-from amplifier_hooks.result import Default, Level, Role, Scope
+from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
 __all__ = [
     "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
     "ArgumentStore",
+    "Assessment",
     "AuditSink",
     "Clock",
     "ContextManager",
@@ -47,7 +48,6 @@ __all__ = [
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
-Risk = Literal["low", "medium", "high"]
 RuleEffect = Literal["allow", "ask", "deny"]
 Settlement = Literal["done", "failed", "unknown"]
 """What became of an action: it returned, it raised or was kept from running, or nobody knows whether it happened."""
@@ -106,14 +106,24 @@ class ApprovalRequest:
     created: datetime
     expires: datetime
     risk: Risk = "medium"
+    """The highest of the assessments."""
     cwd: str = ""
     wait: float | None = None
     """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
+    keep: float | None = None
+    """Seconds for which the backend keeps an "always", in every session; None keeps it until this session ends."""
+    assessments: tuple[Assessment, ...] = ()
+    """Everything that hooks, rules and the host said about the risk."""
 
     @property
     def prompt(self) -> str:
         """Every question, one a line."""
         return "\n".join(question.prompt for question in self.questions)
+
+    @property
+    def risk_reasons(self) -> tuple[Assessment, ...]:
+        """Every assessment that gives a reason for the risk as high as it is."""
+        return tuple(one for one in self.assessments if one.risk == self.risk and one.reason)
 
 
 @frozen(kw_only=True)
@@ -289,7 +299,10 @@ class GrantStore(Protocol):
 
 @frozen(kw_only=True)
 class ActionFacts:
-    """What a rule may judge a tool call by. `arguments` is a read-only copy."""
+    """What a rule may judge a tool call by. `arguments` is a read-only copy.
+
+    `risk` is the host's word before the hooks have looked; after that, the highest of the host's and theirs.
+    """
 
     tool: str
     arguments: Mapping[str, Any]
@@ -307,13 +320,15 @@ class RuleVerdict:
 
     `deny` holds against every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers
     the questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no
-    other hook's question.
+    other hook's question. `risk` says how much is at stake in what is asked, and `risk_reason` why.
     """
 
     effect: RuleEffect
     rule: str
     reason: str = ""
     answers: tuple[str, ...] = ()
+    risk: Risk | None = None
+    risk_reason: str = ""
 
 
 class RulePolicy(Protocol):

@@ -8,11 +8,11 @@ from functools import partial
 from math import inf, nan
 from reprlib import repr as shortened
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from amplifier_hooks.around import layer_call
 from amplifier_hooks.capture import captured
-from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.errors import InvalidRegistration, InvalidResult
 from amplifier_hooks.hook import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import EllipsisType
 
+    from amplifier_hooks.result import Risk
     from amplifier_hooks.trust import Scope
 
 __all__ = [
@@ -86,10 +87,13 @@ def make_hook(
     source: Source = "code",
     budget: float | EllipsisType | None = ...,
     timing: bool = False,
+    risk: object = None,
+    risk_reason: object = "",
 ) -> Hook:
     """A hook from what was said about it.
 
-    With `capture`, what it prints is kept for its answer (`Answer.output`) and does not reach the streams.
+    With `capture`, what it prints is kept for its answer (`Answer.output`) and does not reach the streams. `risk` and
+    `risk_reason` go with every question it asks.
 
     Raises `InvalidRegistration` naming what is wrong and how to write it.
     """
@@ -116,6 +120,7 @@ def make_hook(
         raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
     if capture and intent in ("observe", "around"):
         raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
+    risk, reason = _risk(name, intent, risk, risk_reason)
     call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
     return Hook(
         name=name,
@@ -138,6 +143,8 @@ def make_hook(
         budget=None if shared == UNLIMITED else shared,
         timing=timing,
         source=source,
+        risk=risk,
+        risk_reason=reason,
     )
 
 
@@ -165,6 +172,19 @@ def _priority(name: str, priority: object, source: object) -> int:
     if source == "definition" and priority not in DEFINITION_PRIORITIES:
         raise InvalidRegistration(f"{name}: priority {priority} of a definition is not within 0 to 1000")
     return priority
+
+
+def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk | None, str]:
+    """The risk of what it asks about, checked like that of an answer."""
+    if risk is None and reason == "":
+        return None, ""
+    if intent in ("observe", "around"):
+        raise InvalidRegistration(f"{name}: risk is that of a question, and {intent} asks none; use gate or on")
+    try:
+        checked = HookResult(risk=cast("Risk | None", risk), risk_reason=cast("str", reason))
+    except InvalidResult as problem:
+        raise InvalidRegistration(f"{name}: {problem}") from None
+    return checked.risk, checked.risk_reason or ""
 
 
 def seconds(value: object, what: str) -> float:

@@ -9,9 +9,9 @@ are checked and cannot be assigned to, this is the cheapest to make (benchmarks/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as shortened
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -25,13 +25,16 @@ __all__ = [
     "DEFAULT_PROMPT",
     "Answer",
     "Ask",
+    "Assessment",
     "Cause",
     "ContextInjection",
     "HookResult",
     "Outcome",
+    "Risk",
     "Status",
     "UserMessage",
     "as_result",
+    "highest",
 ]
 
 Action = Literal["continue", "deny", "modify", "inject_context", "ask_user"]
@@ -39,6 +42,7 @@ Role = Literal["system", "user", "assistant"]
 Level = Literal["info", "warning", "error"]
 Default = Literal["allow", "deny"]
 Scope = Literal["prompt", "action"]
+Risk = Literal["low", "medium", "high"]
 Status = Literal["ok", "error", "timeout", "invalid", "unavailable", "disabled"]
 Cause = Literal[
     "denied_by_hook",
@@ -62,10 +66,14 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULTS: Final[tuple[Default, ...]] = get_args(Default)
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
+"""From the lowest to the highest."""
 
 DEFAULT_PROMPT: Final = "Allow this operation?"
 DEFAULT_OPTIONS: Final = ("Allow", "Deny")
 APPROVAL_TIMEOUT: Final = 300.0
+LONGEST_RISK_REASON: Final = 2_048
+"""Bytes."""
 LONGEST: Final = 1e10
 """Seconds, some three hundred years; a time without bounds would leave the calendar when it is added to a date."""
 WORD: Final = 64
@@ -104,13 +112,62 @@ class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
         _check_text("event", self.event)
 
 
+# The keywords of the short forms, so that a type checker refuses a misspelt one. None of them repeats an argument.
+
+
+class AnswerFields(TypedDict, total=False):
+    """The fields that may go with every answer."""
+
+    ephemeral: bool
+    append_to_last_tool_result: bool
+    context_injections: Sequence[ContextInjection]
+    suppress_output: bool
+    user_message: str | None
+    user_message_level: Level
+    user_message_source: str | None
+    risk: Risk | None
+    risk_reason: str | None
+
+
+class InjectFields(AnswerFields, total=False):
+    """The keywords of `HookResult.inject`."""
+
+    data: Mapping[str, Any] | None
+    reason: str | None
+
+
+class ModifyFields(AnswerFields, total=False):
+    """The keywords of `HookResult.modify`."""
+
+    context_injection: str | None
+    context_injection_role: Role
+
+
+class DenyFields(ModifyFields, total=False):
+    """The keywords of `HookResult.deny`."""
+
+    data: Mapping[str, Any] | None
+
+
+class ProceedFields(DenyFields, total=False):
+    """The keywords of `HookResult.proceed`."""
+
+    reason: str | None
+
+
+class AskFields(ProceedFields, total=False):
+    """The keywords of `HookResult.ask`."""
+
+    approval_key: str | None
+
+
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's answer. Impossible answers are refused when they are built; nothing can be assigned afterwards.
 
     Field names and defaults are those of the upstream kernel's model, so hooks written for it run unchanged. An
-    injection and a user message take effect with any action. `data` is read with `modify` and `ask_user` (merged over
-    the payload; a person is then asked about what it has become) and by `emit_and_collect`. Mappings and lists are
-    copied, so changing them later changes nothing here.
+    injection, a user message and a risk take effect with any action; the risk is shown if anything is asked about the
+    action. `data` is read with `modify` and `ask_user` (merged over the payload; a person is then asked about what it
+    has become) and by `emit_and_collect`. Mappings and lists are copied, so changing them later changes nothing here.
 
     Raises `InvalidResult` for what nobody could carry out, `TypeError` for a keyword that does not exist.
     """
@@ -133,6 +190,8 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     user_message: str | None = None
     user_message_level: Level = "info"
     user_message_source: str | None = None
+    risk: Risk | None = None
+    risk_reason: str | None = None
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table costs three times that
         if self.data is not None:
@@ -169,6 +228,10 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
             _check_word("user_message_level", self.user_message_level, LEVELS)
         if self.user_message_source is not None:
             _check_text("user_message_source", self.user_message_source)
+        if self.risk is not None:
+            _check_word("risk", self.risk, RISKS)
+        if self.risk_reason is not None:
+            _check_risk_reason(self.risk_reason, self.risk)
         if self.action is not _ACTION:  # last, when the rest is known to be what it says
             _check_word("action", self.action, ACTIONS)
             if self.action == "modify" and self.data is None:
@@ -179,26 +242,28 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     # The short forms. Handing on `**fields` doubles the price of a call, so that is left out where there are none.
 
     @classmethod
-    def proceed(cls, **fields: Any) -> HookResult:
+    def proceed(cls, **fields: Unpack[ProceedFields]) -> HookResult:
         """Nothing stands against it. Without a message this is the shared `CONTINUE`, which costs nothing."""
         return cls(**fields) if fields else CONTINUE
 
     @classmethod
-    def deny(cls, reason: str | None = None, **fields: Any) -> HookResult:
+    def deny(cls, reason: str | None = None, **fields: Unpack[DenyFields]) -> HookResult:
         """It must not happen. The reason is shown to the agent and to the user."""
         if not fields:
             return cls(action="deny", reason=reason)
         return cls(action="deny", reason=reason, **fields)
 
     @classmethod
-    def modify(cls, data: Mapping[str, Any], *, reason: str | None = None, **fields: Any) -> HookResult:
+    def modify(
+        cls, data: Mapping[str, Any], *, reason: str | None = None, **fields: Unpack[ModifyFields]
+    ) -> HookResult:
         """Go on with these fields merged over the payload; the next hook sees them."""
         if not fields:
             return cls(action="modify", data=data, reason=reason)
         return cls(action="modify", data=data, reason=reason, **fields)
 
     @classmethod
-    def inject(cls, text: str, *, role: Role = "system", **fields: Any) -> HookResult:
+    def inject(cls, text: str, *, role: Role = "system", **fields: Unpack[InjectFields]) -> HookResult:
         """Put this text into the agent's context, within the budget of the turn."""
         if not fields:
             return cls(action="inject_context", context_injection=text, context_injection_role=role)
@@ -213,9 +278,12 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
         timeout: float = APPROVAL_TIMEOUT,
         default: Default = "deny",
         scope: Scope = "prompt",
-        **fields: Any,
+        **fields: Unpack[AskFields],
     ) -> HookResult:
-        """A person decides. Without a prompt they are asked `DEFAULT_PROMPT`; without an answer `default` holds."""
+        """A person decides. Without a prompt they are asked `DEFAULT_PROMPT`; without an answer `default` holds.
+
+        `risk` and `risk_reason` are what the person is shown first: how much is at stake, and why.
+        """
         return cls(
             action="ask_user",
             approval_prompt=prompt,
@@ -320,6 +388,19 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
 
 
+class Assessment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How much is at stake in an action, as a hook, a rule or the host says, and why; the reason may be empty."""
+
+    by: str
+    risk: Risk
+    reason: str = ""
+
+
+def highest(assessments: Iterable[Assessment]) -> Risk | None:
+    """The highest risk among these assessments; None where there are none."""
+    return max((one.risk for one in assessments), key=RISKS.index, default=None)
+
+
 class Answer(msgspec.Struct, frozen=True):
     """One hook's answer on record.
 
@@ -327,6 +408,7 @@ class Answer(msgspec.Struct, frozen=True):
     no answer), `unavailable` (it could not be run), `disabled`. `denies` says that the failure counts as a denial,
     because the hook gates. `recheck` marks the second look of a gate at data that was changed after its first.
     `output` is what the hook printed, if that was captured; whoever shows it escapes it for where it is shown.
+    `registered` is the risk that the hook's registration gives to what it asks.
     """
 
     hook_name: str
@@ -337,6 +419,7 @@ class Answer(msgspec.Struct, frozen=True):
     denies: bool = False
     recheck: bool = False
     output: str | None = None
+    registered: Assessment | None = None
 
     @property
     def success(self) -> bool:
@@ -358,12 +441,22 @@ class Answer(msgspec.Struct, frozen=True):
         """The data the hook answered with."""
         return self.said.data
 
+    @property
+    def assessments(self) -> tuple[Assessment, ...]:
+        """The risk that its registration gives, and the one in the answer itself."""
+        said = self.said
+        registered = () if self.registered is None else (self.registered,)
+        if said.risk is None:
+            return registered
+        return (*registered, Assessment(by=self.hook_name, risk=said.risk, reason=said.risk_reason or ""))
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     """All answers to one event together. It reads like a HookResult and keeps what each hook said.
 
     `action` is the strictest answer; `data` is the payload after every modification (the very object that was
-    emitted, when nobody changed it). `injections`, `asks` and `messages` are complete whatever `action` says.
+    emitted, when nobody changed it). `injections`, `asks`, `messages` and `assessments` are complete whatever `action`
+    says.
     `answers` holds the hooks that had something to say, failed or had to wait; `hook_results` has every hook.
     """
 
@@ -380,6 +473,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     asks: tuple[Ask, ...] = ()
     messages: tuple[UserMessage, ...] = ()
     answers: tuple[Answer, ...] = ()
+    assessments: tuple[Assessment, ...] = ()
 
     @property
     def denied(self) -> bool:
@@ -490,6 +584,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
         return keys.pop() if len(keys) == 1 else None
 
     @property
+    def risk(self) -> Risk | None:
+        """The highest risk that any hook or rule gave."""
+        return highest(self.assessments)
+
+    @property
+    def risk_reason(self) -> str | None:
+        """Every reason for the highest risk, one a line."""
+        risk = self.risk
+        return "\n".join(one.reason for one in self.assessments if one.risk == risk and one.reason) or None
+
+    @property
     def suppress_output(self) -> bool:
         """Whether any hook asked for its own output to be hidden."""
         return any(answer.said.suppress_output for answer in self.answers)
@@ -526,6 +631,15 @@ def _check_flag(field: str, value: object) -> None:
 def _check_word(field: str, value: object, words: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in words:
         raise _invalid(f"{field} {_shown(value)}", _suggestion(value, words))
+
+
+def _check_risk_reason(value: object, risk: Risk | None) -> None:
+    _check_text("risk_reason", value)
+    if risk is None:
+        raise _invalid("risk_reason without risk", f"name the risk it is for, one of {', '.join(RISKS)}")
+    size = len(str(value).encode("utf-8", "surrogatepass"))
+    if size > LONGEST_RISK_REASON:
+        raise _invalid(f"risk_reason of {size:,} bytes", f"say it in {LONGEST_RISK_REASON:,}")
 
 
 def _check_timeout(value: object) -> None:

@@ -227,7 +227,7 @@ class Session:
             outcome = Outcome(TOOL_PRE, payload)
         else:
             outcome = await self._asked(event, payload)
-            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data))
+            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data, outcome))
         outcome, answered = applied(outcome, verdict)
         outcome = await self.recorded(outcome, durable=durable)
         if verdict is None or not (answered or verdict.effect == "deny"):
@@ -378,8 +378,8 @@ class Session:
             raise HookAbortError(self.stopped or "cancelled", "session") from None
         return result
 
-    def facts(self, data: Mapping[str, Any]) -> ActionFacts:
-        """A tool call as rules see it."""
+    def facts(self, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
+        """A tool call as rules see it; with an outcome, the hooks' word on the risk counts too."""
         tool, given = data.get("tool_name"), data.get("tool_input")
         name = tool if isinstance(tool, str) else ""
         arguments = DataView(given) if isinstance(given, Mapping) else DataView()
@@ -391,7 +391,7 @@ class Session:
             tenant=self.tenant,
             agent=self.agent,
             cwd=self.origin.cwd,
-            risk=self.origin.risk(name, arguments),
+            risk=self.origin.risk(name, arguments, outcome),
         )
 
     # -- words and facts -----------------------------------------------------------------------------------------
@@ -479,6 +479,8 @@ def given(answer: Answer) -> dict[str, Any]:
         "error": answer.error,
         "duration_ms": answer.duration_ms,
     }
+    if answer.assessments:
+        facts["assessments"] = [{"risk": one.risk, "reason": one.reason} for one in answer.assessments]
     if answer.output:
         data = answer.output.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.effects.approval import Approval
     from amplifier_hooks.ports import Settlement
-    from amplifier_hooks.result import Ask, Cause, ContextInjection
+    from amplifier_hooks.result import Ask, Assessment, Cause, ContextInjection
     from amplifier_hooks.session import Session
 
 __all__ = ["ToolCall", "ToolOutcome"]
@@ -136,6 +136,7 @@ class ToolCall:
         is what the approver wrote and no hook asks anything the approver has not answered; otherwise it is asked again.
         """
         asked: tuple[Ask, ...] = ()
+        assessed: tuple[Assessment, ...] = ()
         attempt, why = 0, TOO_MANY_EDITS
         while True:
             outcome = await self._judged(before)
@@ -149,12 +150,18 @@ class ToolCall:
                 return denied(outcome, "session", why, "approval_unavailable")
             if self.approval is not None:
                 await self._withdrawn("superseded")
-                outcome = msgspec.structs.replace(outcome, asks=outcome.asks or asked)
-            asked = outcome.asks
+                if not outcome.asks:  # asked again as before, so what was said about the risk then still holds
+                    said = dict.fromkeys((*assessed, *outcome.assessments))
+                    outcome = msgspec.structs.replace(outcome, asks=asked, assessments=tuple(said))
+            asked, assessed = outcome.asks, outcome.assessments
             outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
             if self.approval is not None and self.session.outdated(self.approval):
                 await self._withdrawn("superseded")
-                self.approval, asked = None, ()  # what was said to a hook of old does not count for the new one
+                self.approval, asked, assessed = (
+                    None,
+                    (),
+                    (),
+                )  # what was said to a hook of old does not count for the new one
                 attempt, why = attempt + 1, TOO_MANY_CHANGES
                 continue
             if self.approval is None or outcome.denied or self.approval.status == "pending":

@@ -13,12 +13,13 @@ from attrs import evolve, frozen
 
 from amplifier_hooks.action import freeze, thaw
 from amplifier_hooks.escape import clip
+from amplifier_hooks.grants import grant_keys, kept_keys
 from approval_backends.change import ChangeLine, change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Question
+    from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import GrantKey
 
     Escape = Callable[[str], str]
@@ -175,11 +176,12 @@ def asked(request: ApprovalRequest, escape: Escape) -> tuple[Asked, ...]:
 
 
 def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> Reach:
-    """What "always" would cover for this request: one sentence for each hook that asks."""
+    """What "always" would cover for this request, one sentence for each hook that asks: those of its grants."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
+    keys = grant_keys(request) if keep is None else kept_keys(request)
     return Reach(
-        covers=tuple(_covers(request, question, escape) for question in request.questions),
+        covers=tuple(reach_of(key, escape) for key in keys),
         leaves=f"Other agents, {others}; other questions; another version of a hook that asks.",
         ends=f"{ends}, or when it is revoked. A deny from any hook or rule still wins.",
     )
@@ -188,21 +190,8 @@ def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -
 def reach_of(key: GrantKey, escape: Escape) -> str:
     """What a grant covers, in a sentence."""
     kind, _colon, value = key.scope.partition(":")
-    return _sentence((key.tool, key.agent, key.cwd), kind, value, escape)
-
-
-def _covers(request: ApprovalRequest, question: Question, escape: Escape) -> str:
-    kind, value = "prompt", question.prompt
-    if question.key is not None:
-        kind, value = "key", question.key
-    elif question.scope == "action" or not question.prompt:
-        kind, value = "action", request.digest
-    return _sentence((request.tool, request.agent, request.cwd), kind, value, escape)
-
-
-def _sentence(place: tuple[str, str, str], kind: str, value: str, escape: Escape) -> str:
-    tool, agent, cwd = (escape(part) for part in place)
-    where = f"by {agent}" + (f" in {cwd}" if cwd else "")
+    tool, agent, cwd = (escape(part) for part in (key.tool, key.agent, key.cwd))
+    where = f"by {agent}" + (f" in {cwd}" if cwd else "") + (" in every session" if key.session is None else "")
     if kind == "action":
         return f"{tool} {where}, exactly these arguments ({value[:12]}) and nothing else."
     if kind == "key":

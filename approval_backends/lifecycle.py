@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 
 from amplifier_hooks.claims import answered_digest
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.grants import grant_keys, granted, standing
+from amplifier_hooks.grants import grant_keys, granted, kept_keys, standing
 from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey, Option, StandingAnswer
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ __all__ = [
     "grants_of",
     "is_over",
     "judge",
+    "kept_keys",
     "move",
     "opened",
     "outcomes",

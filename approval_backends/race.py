@@ -218,7 +218,7 @@ class RacingApprovals(AsUpstream):
 
     async def _ask(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
         """Put one channel's answer to the store. A late one, or one that was not offered, ends that channel's part."""
-        decision: object = await channel.request(request)
+        decision: object = await channel.request(evolve(request, keep=self.broker.keep_grants))
         if not isinstance(decision, Decision):
             raise BackendUnavailable(f"the answer was of type {type(decision).__name__}")
         resolution = await self.broker.decide(

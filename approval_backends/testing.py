@@ -21,7 +21,7 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
+from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode, standing
 from approval_backends.stores.base import PER_SESSION, PER_TENANT, Place
@@ -179,6 +179,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         questions=(Question(hook=odd, prompt=odd, version=odd, scope="action", key=odd),),
         risk="high",
         wait=2.5,
+        assessments=(Assessment(by=odd, risk="high", reason=odd), Assessment(by="", risk="low")),
     )
     first = await subject.store.submit(request)
     read = await subject.store.get(request.id)
@@ -472,10 +473,15 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
 
 
 async def grants_end_with_their_session(subject: StoreSubject) -> None:
-    """Unless they are kept for a time; then for every session of that agent, and for that time."""
+    """Unless they are kept for a time; then for every session of that agent, and for that time.
+
+    One that is for a single action is for that action in every session, and for no other.
+    """
     store = subject.store
     request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
-    for one, option, keep in ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None)):
+    exact = a_request(4, tool="Move", questions=(Question(hook="guard", prompt="Move it?", scope="action"),))
+    answers = ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None), (exact, ALWAYS, 100.0))
+    for one, option, keep in answers:
         await store.submit(one)
         accepted(await store.answer(an_answer(one, option), keep=keep), "an always")
     expect("a standing denial denies", kept=standing(denied, await store.grants_for(denied)) == "deny")
@@ -483,8 +489,12 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("a grant ends with its session", kept=await store.grants_for(request) == [])
     later = evolve(kept, session="session-2")
     expect("one that is kept stands", kept=standing(later, await store.grants_for(later)) == "allow")
+    again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
+    expect("one for an action stands", kept=standing(again, await store.grants_for(again)) == "allow")
+    other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
+    expect("and for no other action", kept=await store.grants_for(other) == [])
     await subject.advance(100)
-    expect("and not for longer than that", kept=await store.grants_for(later) == [])
+    expect("and not for longer than that", kept=await store.grants_for(later) == await store.grants_for(again) == [])
 
 
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:

@@ -11,6 +11,7 @@ from amplifier_hooks.result import (
     DEFAULTS,
     LEVELS,
     LONGEST,
+    RISKS,
     ROLES,
     SCOPES,
     Answer,
@@ -65,9 +66,13 @@ def results(draw: st.DrawFn) -> HookResult:
                 "user_message": texts,
                 "user_message_level": st.sampled_from(LEVELS),
                 "user_message_source": texts,
+                "risk": st.sampled_from(RISKS),
+                "risk_reason": texts,
             },
         )
     )
+    if "risk_reason" in fields:
+        fields.setdefault("risk", "low")
     if fields["action"] == "modify":
         fields.setdefault("data", {})
     if fields["action"] == "inject_context" and not fields.get("context_injections"):

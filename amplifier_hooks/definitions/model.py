@@ -38,6 +38,7 @@ from amplifier_hooks.definitions.hiding import hidden, kept, left_hidden
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import alike, canonical
 from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
 from amplifier_hooks.vocabulary import is_pattern
 
 __all__ = [
@@ -124,6 +125,14 @@ def _reference(value: str) -> str:
 def _description(value: str) -> str:
     if CONTROLS.search(value):
         raise ValueError("a description has no control characters in it, nor any that reorder what is around them")
+    return value
+
+
+def _risk_reason(value: str) -> str:
+    if CONTROLS.search(value):
+        raise ValueError("a risk_reason has no control characters in it, nor any that reorder what is around them")
+    if len(value.encode()) > LONGEST_RISK_REASON:
+        raise ValueError(f"a risk_reason has at most {LONGEST_RISK_REASON:,} bytes")
     return value
 
 
@@ -216,12 +225,20 @@ class NewHook(BaseModel):
     matcher: Annotated[str, AfterValidator(_matcher)] | None = Field(
         None, max_length=2_048, description="Which tools it is for: a name, 'Write|Edit', a glob, 're:…'; null: all."
     )
+    risk: Risk | None = Field(None, description="The risk of what it asks about; its answers can only raise it.")
+    risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Why the risk is that.")
 
     @model_validator(mode="after")
     def _timely(self) -> Self:
         longest = LONGEST_TIMEOUT[self.kind]
         if self.timeout_ms is not None and self.timeout_ms > longest:
             raise ValueError(f"timeout_ms of a {self.kind} hook is at most {longest}")
+        return self
+
+    @model_validator(mode="after")
+    def _assessed(self) -> Self:
+        if self.risk_reason and self.risk is None:
+            raise ValueError("risk_reason belongs to a risk; write risk: low, medium or high as well")
         return self
 
     @property
@@ -278,6 +295,8 @@ class HookChanges(BaseModel):
     fail_mode: FailMode | None = None
     tags: list[str] | None = None
     matcher: str | None = None
+    risk: Risk | None = None
+    risk_reason: str | None = None
 
     def applied(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
         """The definition with the changes.

@@ -7,7 +7,7 @@
 | any                              | async   | observer that nobody waits for                  |
 
 A hook with points, or one that wraps an operation, keeps being an observer or a layer; a gate of its own stays one
-unless the definition says `fail_mode: open`.
+unless the definition says `fail_mode: open`. The definition's `risk` is for those that can ask.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ __all__ = ["Builder", "Part", "fail_mode_of", "parts_of", "stand_in", "timeout_o
 Builder = Callable[["HookDefinition", Surroundings], Callable[..., Any]]
 """Makes the handler `(event, data)` of a kind that is carried out elsewhere."""
 
+ASKING: Final[tuple[Intent, ...]] = ("register", "on", "gate")
 ELSEWHERE: Final[Mapping[Kind, float]] = {"command": COMMAND_TIMEOUT, "http": WEBHOOK_TIMEOUT, "agent": AGENT_TIMEOUT}
 BUILDERS: Final[Mapping[Kind, Builder]] = {"command": build_command, "http": build_http}
 
@@ -188,6 +189,8 @@ def _options(definition: HookDefinition, settings: DefinitionSettings) -> dict[s
         "tenant": definition.tenant_id,
         "source": "definition",
         "budget": chain if definition.kind == "python" else None,
+        "risk": definition.risk,
+        "risk_reason": definition.risk_reason,
     }
 
 
@@ -226,8 +229,12 @@ def _pointed(definition: HookDefinition, hook: PointedHook, options: Mapping[str
             intent = "gate" if mode == "closed" else "on"
         if intent == "gate":
             own["recheck"] = getattr(point, "recheck", True)
+        if intent not in ASKING:
+            del own["risk"], own["risk_reason"]
         call = versioned(definition.digest, point.call)
         parts.append(Part(intent=intent, event=canonical(point.event), call=call, options=own))
+    if definition.risk is not None and all(part.intent not in ASKING for part in parts):
+        raise InvalidRegistration(f"risk is that of a question, and {definition.handler_ref!r} asks none here")
     return tuple(parts)
 
 

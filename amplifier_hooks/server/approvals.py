@@ -19,7 +19,7 @@ from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.bodies import Next
 from amplifier_hooks.server.paging import Cursor, Limit, cursor_of, place_in
 from amplifier_hooks.server.problems import Problem
-from approval_backends.lifecycle import Decider, Status
+from approval_backends.lifecycle import Decider, Status, grant_keys, kept_keys
 from approval_backends.stores.base import Place
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class QuestionBody(BaseModel):
 
     hook: str
     prompt: str
+    scope: str = Field(description="What an 'always' covers: 'action:DIGEST', 'prompt:TEXT' or 'key:TEXT'.")
+
+
+class RiskReasonBody(BaseModel):
+    """Why the risk is as high as it is, and who says so."""
+
+    by: str
+    reason: str
 
 
 class OptionBody(BaseModel):
@@ -84,6 +92,7 @@ class ApprovalBody(BaseModel):
     tenant: str
     cwd: str
     risk: Risk
+    risk_reasons: list[RiskReasonBody]
     questions: list[QuestionBody]
     options: list[OptionBody]
     default: Default
@@ -93,9 +102,10 @@ class ApprovalBody(BaseModel):
     decision: DecisionBody | None
 
     @classmethod
-    def of(cls, record: Record) -> ApprovalBody:
-        """A request, and what became of it."""
+    def of(cls, record: Record, keep: float | None) -> ApprovalBody:
+        """A request, and what became of it. `keep` is how many seconds an "always" is kept beyond its session."""
         request, decision = record.request, record.decision
+        keys = grant_keys(request) if keep is None else kept_keys(request)
         return cls(
             id=record.id,
             status=record.status,
@@ -108,7 +118,11 @@ class ApprovalBody(BaseModel):
             tenant=request.tenant,
             cwd=request.cwd,
             risk=request.risk,
-            questions=[QuestionBody(hook=one.hook, prompt=one.prompt) for one in request.questions],
+            risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
+            questions=[
+                QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
+                for one, key in zip(request.questions, keys, strict=True)
+            ],
             options=[OptionBody(id=one.id, label=one.label, kind=one.kind) for one in request.options],
             default=request.default,
             created=record.created.wall,
@@ -152,6 +166,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     """The routes."""
     router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
     missing: dict[int | str, dict[str, Any]] = {404: documented(404)}
+    keep = broker.keep_grants
 
     @router.get("", summary="What waits for an answer, or did.")
     async def find(
@@ -176,11 +191,11 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
             if last
             else None
         )
-        return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
+        return ApprovalPage(approvals=[ApprovalBody.of(one, keep) for one in found[:limit]], next=following)
 
     @router.get("/{request_id}", summary="One question.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
-        return ApprovalBody.of(await _seen(broker, request_id, _decider(caller)))
+        return ApprovalBody.of(await _seen(broker, request_id, _decider(caller)), keep)
 
     @router.post(
         "/{request_id}/decision",
@@ -210,7 +225,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
             reason = refusal.reason if refusal is not None else "there is no such request"
             await _uncounted(record, caller, request_id, verdict, code)
             raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
-        return ApprovalBody.of(became)
+        return ApprovalBody.of(became, keep)
 
     return router
 

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 from amplifier_hooks.definitions.bands import FailMode
 from amplifier_hooks.definitions.executions import HookExecutionLog, HookRun, HookStatistics
 from amplifier_hooks.definitions.model import Kind
+from amplifier_hooks.result import Risk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,8 @@ class HookBody(BaseModel):
     fail_mode: FailMode | None
     tags: list[str]
     matcher: str | None
+    risk: Risk | None
+    risk_reason: str
     created_at: AwareDatetime
     updated_at: AwareDatetime
     problem: str | None = Field(

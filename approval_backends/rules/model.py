@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.matching import ANY, Matcher, MatchTimedOut, compile_matcher
 from amplifier_hooks.paths import PathPattern, as_paths
-from amplifier_hooks.ports import Risk, RuleEffect
+from amplifier_hooks.ports import RuleEffect
+from amplifier_hooks.result import RISKS, Risk
 from approval_backends.rules.commands import CommandPattern, Commands, as_patterns
 from approval_backends.rules.paths import Paths
 from approval_backends.rules.subject import Finding, Subject
@@ -26,7 +27,6 @@ OTHERWISE: Final = "otherwise"
 """Named in the record where no rule matched and the file says what happens then."""
 
 ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
-RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
 MOST_RULES: Final = 1_000
 LONGEST_REASON: Final = 2_048
 
@@ -112,6 +112,8 @@ class RuleModel(Strict):
     path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
     hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
     reason: Annotated[str, _from_file(_reason)] = ""
+    with_risk: Risk | None = None
+    risk_reason: Annotated[str, _from_file(_reason)] = ""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -133,6 +135,11 @@ class RuleModel(Strict):
             ),
             (self.command_argument is not None and not self.command, "command_argument belongs to a command"),
             (bool(self.path_arguments) and not self.path, "path_arguments belongs to a path"),
+            (
+                self.with_risk is not None and self.effect != "ask",
+                "with_risk is the risk of what an ask asks about; the condition is called risk",
+            ),
+            (bool(self.risk_reason) and self.with_risk is None, "risk_reason belongs to with_risk"),
             (
                 allow and any(pattern.spec.startswith("**/") for pattern in self.path or ()),
                 "in an allow, '**/…' would be anywhere on the machine; write './**/…' for the working directory",
@@ -160,6 +167,8 @@ class RuleModel(Strict):
             conditions=(*values, *looks),
             hooks=self.hooks,
             reason=self.reason,
+            with_risk=self.with_risk,
+            risk_reason=self.risk_reason,
         )
 
 
@@ -184,6 +193,8 @@ class Rule:
     conditions: tuple[Arguments | Commands | Paths, ...]
     hooks: tuple[str, ...]
     reason: str
+    with_risk: Risk | None
+    risk_reason: str
 
     def check(self, subject: Subject) -> Finding:
         """Whether all its conditions are met; the first that is not, and else one that cannot be decided, says why."""

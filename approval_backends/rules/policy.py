@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import frozen
 
 from amplifier_hooks.ports import ActionFacts, RuleEffect, RuleVerdict
+from amplifier_hooks.result import Assessment, highest
 from approval_backends.rules.file import parse_rules, read_file
 from approval_backends.rules.model import OTHERWISE
 from approval_backends.rules.subject import Subject
@@ -140,11 +141,15 @@ class Rules:
         for effect in STRICTEST_FIRST:
             found = sorted((r for r in self._rules if r.id in matched and r.effect == effect), key=lambda r: r.id)
             if found:
+                given = [Assessment(by=r.id, risk=r.with_risk, reason=r.risk_reason) for r in found if r.with_risk]
+                risk = highest(given)
                 return RuleVerdict(
                     effect=effect,
                     rule=", ".join(rule.id for rule in found),
                     reason="\n".join(rule.reason for rule in found if rule.reason),
                     answers=tuple(dict.fromkeys(name for rule in found for name in rule.hooks)),
+                    risk=risk,
+                    risk_reason="\n".join(one.reason for one in given if one.risk == risk and one.reason),
                 )
         if self._otherwise is None:
             return None
@@ -157,4 +162,7 @@ def _said(verdict: RuleVerdict | None) -> str:
     if verdict.effect == "allow":
         whose = "every hook" if "*" in verdict.answers else ", ".join(verdict.answers)
         return f"allow, by {verdict.rule}: answers the questions of {whose}"
-    return f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
+    said = f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
+    if verdict.risk is None:
+        return said
+    return f"{said}\n  with {verdict.risk} risk{verdict.risk_reason and ': ' + verdict.risk_reason}"

@@ -20,6 +20,7 @@ from approval_backends.lifecycle import (
     grants_of,
     is_over,
     judge,
+    kept_keys,
     move,
     opened,
 )
@@ -194,8 +195,7 @@ class MemoryStore:
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Grants in force that speak for any hook of this request."""
-        keys = set(grant_keys(request))
-        keys |= {evolve(key, session=None) for key in keys}
+        keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:

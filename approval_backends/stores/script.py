@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from amplifier_hooks.storage import Script, Statement, Wake
 from amplifier_hooks.storage.opened import Opened
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Record, Refusal, grant_keys, grants_of, is_over, judge, move, opened
+from approval_backends.lifecycle import (
+    Record,
+    Refusal,
+    grant_keys,
+    grants_of,
+    is_over,
+    judge,
+    kept_keys,
+    move,
+    opened,
+)
 from approval_backends.stores.base import (
     ANSWERS,
     LATE,
@@ -157,7 +167,8 @@ class DatabaseStore(Opened):
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Grants in force that speak for any hook of this request."""
-        return await self.database.run(self._grants_for(grant_keys(request)))
+        keys = zip(grant_keys(request), kept_keys(request), strict=True)
+        return await self.database.run(self._grants_for(keys))
 
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
         """Grants in force, oldest first."""
@@ -303,11 +314,11 @@ class DatabaseStore(Opened):
         yield Statement(END_GRANTS, (plain(tenant), session_value(session), micros(now.wall)))
         return found
 
-    def _grants_for(self, keys: Iterable[GrantKey]) -> Steps[list[Grant]]:
+    def _grants_for(self, keys: Iterable[tuple[GrantKey, GrantKey]]) -> Steps[list[Grant]]:
         now = yield from self._now()
         found: list[Grant] = []
-        for key in keys:
-            rows = yield Statement(GRANTS_FOR, (*key_values(key), micros(now.wall)))
+        for key, kept in keys:
+            rows = yield Statement(GRANTS_FOR, (*key_values(key), plain(kept.scope), micros(now.wall)))
             found += [grant_from(row) for row in rows]
         return found
 
@@ -445,9 +456,10 @@ GRANT: Final = (
     f"VALUES ({', '.join(f'${n}' for n in range(1, len(GRANT_COLUMNS.split(',')) + 1))}) ON CONFLICT (id) DO NOTHING"
 )
 GRANTS_FOR: Final = (
-    f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE tenant = $1 AND session IN ($2, '*') "
-    "AND agent = $3 AND hook = $4 AND version = $5 AND tool = $6 AND cwd = $7 AND scope = $8 "
-    "AND revoked IS NULL AND (expires IS NULL OR expires > $9)"
+    f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE tenant = $1 "
+    "AND agent = $3 AND hook = $4 AND version = $5 AND tool = $6 AND cwd = $7 "
+    "AND ((session = $2 AND scope = $8) OR (session = '*' AND scope = $9)) "
+    "AND revoked IS NULL AND (expires IS NULL OR expires > $10)"
 )
 GRANTS: Final = (
     f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE revoked IS NULL "

@@ -162,12 +162,13 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     named = subject_name(request)
     tool, what = script.inline(request.tool), script.inline(request.arguments[named]) if named else ""
     place = f", in {cwd}" if cwd else ""
+    why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
+    risk = f" {sign} {risk}"
     who: tuple[Line, ...] = (
-        ((style, f" {sign} {risk}"),),
+        ((style, risk), ("", clipped(f": {why}" if why else "", width - width_of(risk)))),
         (("", clipped(f" {agent} wants to run{place}", width)),),
     )
     if scene.height < ROOMY:
-        risk = f" {sign} {risk}"
         who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
     more = f"{scene.more:,} more waiting" if scene.more else ""
     title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))

@@ -46,7 +46,7 @@ SHORT: Final = 60
 
 
 def action_page(request: ApprovalRequest, script: Script) -> Page:
-    """The action whole, then every question, then what the agent says about it."""
+    """The action whole, then every question, why the risk is as it is, and what the agent says about it."""
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
@@ -60,6 +60,7 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
         *_table(
             [
                 *_questions(request, script),
+                *_risks(request, script),
                 *(_claim(claim, script) for claim in claims.values()),
                 *_not_in_headline(request, script),
             ]
@@ -145,6 +146,12 @@ def _questions(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
         yield Entry(script.inline(question.hook or "a hook"), prompt, words=True)
 
 
+def _risks(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
+    for one in request.risk_reasons:
+        *lines, last = script.lines(one.reason)
+        yield Entry(f"{one.risk} risk", [*lines, f"{last} ({script.inline(one.by)})"], words=True)
+
+
 def _claim(claim: str, script: Script) -> Entry:
     *lines, last = script.lines(claim)
     return Entry("the agent says", [*lines, f"{last} (not checked)"], words=True)
@@ -216,7 +223,7 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
     """What a standing answer would answer from now on, what it would not, and when it ends."""
-    told = reach(request, script.inline)
+    told = reach(request, script.inline, request.keep)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in told.covers),

@@ -103,10 +103,14 @@ export class Card {
     this.$(".odd").hidden = !card.odd.length;
     say(this.$(".odd"), card.odd.map(({ what, mark, note }) =>
       h("li", {}, icon("medium"), h("span", {}, h("b", {}, marked(what)), mark && [", ", u(mark)], ". ", note))));
+    const level = RISK[this.row.risk];
+    say(this.$(".risk-why"), card.riskReasons.slice(0, 1).map((one) => prose(one.reason)));
     const count = card.questions.length;
     this.$(".why small").textContent = `${plural(count, "hook")} ${count === 1 ? "asks" : "ask"}`;
     say(this.$(".why ul"),
       card.questions.map(({ hook, prompt }) => reason(u(hook), prose(prompt || "Allow this operation?"))),
+      card.riskReasons.map((one) => reason(level,
+        h("span", {}, prose(one.reason), " ", h("span", { class: "tag" }, "says ", u(one.by))))),
       card.claim && reason("The agent says",
         h("span", { class: "claim" }, prose(card.claim), " ", h("span", { class: "tag" }, "Not checked."))));
   }

@@ -213,7 +213,7 @@ class Gateway:
             return None
         made, text = self._questions.get(request_id, (0.0, ""))
         if time.monotonic() - made > QUESTION_AGE:
-            text = encoded(fields(permission(record, self._waiting.now)))
+            text = encoded(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
             self._questions[request_id] = (time.monotonic(), text)
         return text
 

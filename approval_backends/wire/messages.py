@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from amplifier_hooks.ports import OptionKind
-from amplifier_hooks.result import Default
+from amplifier_hooks.result import Default, Risk
 from approval_backends.card import ToolKind
 from approval_backends.lifecycle import RefusalCode, Status
 from approval_backends.wire.frames import Malformed
@@ -297,7 +297,7 @@ class Row(Wire):
     kind: ToolKind
     verb: str
     what: str
-    risk: Literal["low", "medium", "high"]
+    risk: Risk
     created: Time
     expires: Time
     default: Default
@@ -391,6 +391,13 @@ class Question(Wire):
     prompt: str
 
 
+class RiskReason(Wire):
+    """Why the risk is as high as it is, and who says so."""
+
+    by: str
+    reason: str
+
+
 class Choice(Wire):
     """One of the answers that are offered."""
 
@@ -423,6 +430,7 @@ class CardView(Wire):
     cwd: str
     views: list[ViewPart]
     questions: list[Question]
+    risk_reasons: list[RiskReason] = []
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None
@@ -589,7 +597,8 @@ class PermissionExtra(Wire):
     agent: str
     tenant: str
     cwd: str
-    risk: Literal["low", "medium", "high"]
+    risk: Risk
+    risk_reasons: list[RiskReason] = []
     default: Default
     expires: Time
     server_time: Time

@@ -29,6 +29,7 @@ from approval_backends.wire.messages import (
     ReachView,
     Refused,
     Rights,
+    RiskReason,
     Row,
     TextBlock,
     TextContent,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Option
-    from approval_backends.card import View
+    from approval_backends.card import Reach, View
     from approval_backends.change import ChangeLine
     from approval_backends.lifecycle import Decider, Grant, Record, Refusal, Status
 
@@ -109,19 +110,19 @@ def row(record: Record) -> Row:
 def card_view(record: Record, now: datetime, keep: float | None = None) -> CardView:
     """Everything there is to know about a request; long views begin here and go on in parts."""
     request = record.request
-    always = any(option.kind in ("allow_always", "reject_always") for option in request.options)
-    covered = reach(request, for_page, keep)
+    told = _reach(request, keep)
     return CardView(
         row=row(record),
         event=for_page(request.event),
         cwd=for_page(request.cwd),
         views=[_begun(view, 0) for view in views(request, for_page)],
         questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
+        risk_reasons=_risk_reasons(request),
         claim=claim(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable(request.arguments),
         options=[_choice(option) for option in request.options],
-        always=ReachView(covers=list(covered.covers), leaves=covered.leaves, ends=covered.ends) if always else None,
+        always=None if told is None else ReachView(covers=list(told.covers), leaves=told.leaves, ends=told.ends),
         status=record.status,
         ending=None if record.status == "pending" else ending(record),
         server_time=now,
@@ -206,7 +207,7 @@ def grant_row(grant: Grant) -> GrantRow:
     )
 
 
-def permission(record: Record, now: datetime) -> Permission:
+def permission(record: Record, now: datetime, keep: float | None = None) -> Permission:
     """The question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered.
@@ -216,6 +217,10 @@ def permission(record: Record, now: datetime) -> Permission:
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
     lines = [f"{why.hook} asks: {why.prompt}" for why in asked(request, for_page)]
+    lines += [f"{request.risk.capitalize()} risk, says {why.by}: {why.reason}" for why in _risk_reasons(request)]
+    if told := _reach(request, keep):
+        lines += [f"Always covers: {sentence}" for sentence in told.covers]
+        lines.append(f"Always ends: {told.ends}")
     if not whole:
         lines.insert(
             0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
@@ -239,6 +244,7 @@ def permission(record: Record, now: datetime) -> Permission:
                 tenant=for_page(request.tenant),
                 cwd=for_page(request.cwd),
                 risk=request.risk,
+                risk_reasons=_risk_reasons(request),
                 default=request.default,
                 expires=record.expires,
                 server_time=now,
@@ -250,6 +256,15 @@ def permission(record: Record, now: datetime) -> Permission:
 def _key(text: str) -> str:
     """A key as it is. Half of a character cannot be sent; a key that has one is spelt out, and then is nobody's."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
+    return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
+
+
+def _reach(request: ApprovalRequest, keep: float | None) -> Reach | None:
+    """What an "always" would cover, where one is offered."""
+    return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
 
 
 def _choice(option: Option) -> Choice:

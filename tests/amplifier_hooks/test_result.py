@@ -19,6 +19,7 @@ from amplifier_hooks.result import (
     DEFAULTS,
     LEVELS,
     LONGEST,
+    RISKS,
     ROLES,
     SCOPES,
     Action,
@@ -26,6 +27,7 @@ from amplifier_hooks.result import (
     Default,
     HookResult,
     Level,
+    Risk,
     Role,
     Scope,
     as_result,
@@ -36,7 +38,7 @@ from tests.strategies import injections, results
 unchecked: Any = HookResult
 """The class as it looks to whoever does not heed its types."""
 
-OURS = {"approval_scope", "approval_key"}
+OURS = {"approval_scope", "approval_key", "risk", "risk_reason"}
 """The fields that the upstream kernel does not have."""
 
 FIELD_TABLE = {
@@ -58,11 +60,13 @@ FIELD_TABLE = {
     "user_message": None,
     "user_message_level": "info",
     "user_message_source": None,
+    "risk": None,
+    "risk_reason": None,
 }
 
 TEXTS = [
     *("reason", "context_injection", "approval_prompt", "approval_key"),
-    *("user_message", "user_message_source"),
+    *("user_message", "user_message_source", "risk_reason"),
 ]
 FLAGS = ["ephemeral", "append_to_last_tool_result", "suppress_output"]
 WORDS = {
@@ -71,6 +75,7 @@ WORDS = {
     "approval_default": DEFAULTS,
     "approval_scope": SCOPES,
     "user_message_level": LEVELS,
+    "risk": RISKS,
 }
 
 
@@ -146,7 +151,9 @@ def test_words() -> None:
     assert LEVELS == ("info", "warning", "error")
     assert DEFAULTS == ("allow", "deny")
     assert SCOPES == ("prompt", "action")
-    for kind, words in [(Action, ACTIONS), (Role, ROLES), (Level, LEVELS), (Default, DEFAULTS), (Scope, SCOPES)]:
+    assert RISKS == ("low", "medium", "high")
+    kinds = [(Action, ACTIONS), (Role, ROLES), (Level, LEVELS), (Default, DEFAULTS), (Scope, SCOPES), (Risk, RISKS)]
+    for kind, words in kinds:
         assert get_args(kind) == words
 
 
@@ -239,6 +246,9 @@ def test_any_result_survives_the_upstream_kernel(result: HookResult) -> None:
             {"context_injections": [{"content": "a", "rloe": "user"}]},
             "ContextInjection has no field 'rloe': did you mea",
         ),
+        ({"risk": "hihg"}, "risk 'hihg': did you mean 'high'?"),
+        ({"risk_reason": "why"}, "risk_reason without risk: name the risk it is for, one of low, medium, high"),
+        ({"risk": "low", "risk_reason": "é" * 1_025}, "risk_reason of 2,050 bytes: say it in 2,048"),
     ],
     ids=count(),
 )
@@ -272,6 +282,8 @@ def test_flags_are_flags(field: str, value: object) -> None:
 @pytest.mark.parametrize("value", ["", "CONTINUE", "x" * 10_000_000, None, 5, {}, Equal()], ids=lambda v: str(v)[:9])
 def test_words_are_of_the_list(field: str, value: object) -> None:
     """A field with a list of words takes those, not what claims to equal one, and says so in a short sentence."""
+    if value is FIELD_TABLE[field]:
+        return  # nothing said is no word
     with pytest.raises(InvalidResult, match=rf"^{field} (?s:.)*: (use one of|did you mean)") as caught:
         unchecked(**{field: value})
     assert len(str(caught.value)) < 150
@@ -310,6 +322,7 @@ def test_what_is_possible() -> None:
     assert HookResult(approval_timeout=0).approval_timeout == 0
     assert HookResult(approval_timeout=LONGEST).approval_timeout == LONGEST
     assert HookResult(context_injection="").injections == ()
+    assert HookResult(risk="low", risk_reason="é" * 1_024).risk == "low"
     assert HookResult(action="inject_context", context_injections=[ContextInjection(content="x")]).injects
 
 
@@ -417,6 +430,11 @@ def test_copies_are_equal(result: HookResult) -> None:
         (HookResult.ask(), HookResult(action="ask_user")),
         (HookResult.ask("q?"), HookResult(action="ask_user", approval_prompt="q?")),
         (
+            HookResult.ask("q?", risk="high", risk_reason="r"),
+            HookResult(action="ask_user", approval_prompt="q?", risk="high", risk_reason="r"),
+        ),
+        (HookResult.proceed(risk="low"), HookResult(risk="low")),
+        (
             HookResult.ask("q?", options=["A"], timeout=5, default="allow", scope="action", approval_key="k"),
             HookResult(
                 action="ask_user",
@@ -433,6 +451,24 @@ def test_copies_are_equal(result: HookResult) -> None:
 def test_short_forms(short: HookResult, long: HookResult) -> None:
     """Each short form is the long one with fewer words."""
     assert short == long
+
+
+@pytest.mark.rule("RES-3")
+def test_a_misspelt_keyword_of_a_short_form() -> None:
+    """A type checker refuses a misspelt keyword of every short form, as does calling it."""
+    # Strict mypy reports an ignored error that is none, so each of these lines is proved to be one.
+    with pytest.raises(TypeError):
+        HookResult.proceed(user_mesage="hi")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        HookResult.deny("no", reasons="hi")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        HookResult.modify({}, risk_raeson="hi")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        HookResult.inject("x", ephemerl=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        HookResult.ask("q?", riks="high")  # type: ignore[call-arg]
+    with pytest.raises(InvalidResult):
+        HookResult.ask("q?", risk="hihg")  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("RES-3")

@@ -118,6 +118,25 @@ async def test_ask_rule(answer: str, ok: bool) -> None:
     assert (question.hook, question.prompt) == ("rule:r2", "Touch it?")
 
 
+@pytest.mark.rule("BCK-6", "APR-5")
+@pytest.mark.fault("F-APR-23")
+@pytest.mark.parametrize("reason", ["Touch it?", ""])
+async def test_always_for_a_rule(reason: str) -> None:
+    """An "always" to the question of a rule covers exactly that call; every other one is asked about."""
+    ask = RuleVerdict(effect="ask", rule="r2", reason=reason)
+    desk = Desk(lambda facts: ask, "Allow always", "Deny", "Allow always", asks=())
+    assert [(await desk.write(path=path)).ok for path in ("a", "b", "a", "c", "c", "a")] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert [request.arguments["path"] for request in desk.approver.requests] == ["a", "b", "c"]
+    assert all(grant.key.scope.startswith("action:") for grant in await desk.session.grants())
+
+
 @pytest.mark.rule("BCK-6", "DSP-3")
 @pytest.mark.parametrize("verdict", [True, "allow", RuleVerdict(effect="maybe", rule="x")])  # type: ignore[arg-type]
 async def test_what_is_no_verdict(verdict: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from amplifier_hooks.ports import Question
 from amplifier_hooks.storage import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable, SessionTakenOver, TooManyRequests
@@ -25,6 +26,8 @@ from tests.stores import FILES, KINDS, opened, turns, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from amplifier_hooks.result import Scope
 
 KIM = Decider(name="Kim", channel="phone", tenant="acme")
 
@@ -251,9 +254,12 @@ async def test_grants(subject: StoreSubject) -> None:
 
 
 @pytest.mark.rule("APR-5")
-async def test_kept_grants(subject: StoreSubject) -> None:
+@pytest.mark.fault("F-APR-24")
+@pytest.mark.parametrize("scope", ["prompt", "action"])
+async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     """When asked to, a store keeps a grant beyond its session, for a time."""
-    broker, request = Broker(subject.store, keep_grants=100.0), a_request()
+    question = Question(hook="guard", prompt="Write it?", scope=scope)
+    broker, request = Broker(subject.store, keep_grants=100.0), a_request(questions=(question,))
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
     await broker.end_session("acme", "session-1")

@@ -389,6 +389,26 @@ def test_edited_arguments_are_what_is_granted() -> None:
     record = judge(opened(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
     assert isinstance(record, Record)
     assert grants_of(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
+    later = evolve(request, session="session-2")
+    assert standing(evolve(later, arguments={}), grants_of(record, 100)) == "allow"
+    assert standing(later, grants_of(record, 100)) is None
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.fault("F-APR-24")
+@pytest.mark.parametrize(
+    "change", [{"arguments": {"file_path": "b"}}, {"tool": "Move"}, {"event": "plan:pre"}, {"tenant": "other"}, {}]
+)
+def test_one_action_in_every_session(change: dict[str, Any]) -> None:
+    """A grant for one action that is kept stands for that action in every session, and for no other."""
+    request = evolve(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
+    record = judge(opened(request, START), an_answer(request, ALWAYS), at(1))
+    assert isinstance(record, Record)
+    for_session, kept = grants_of(record), grants_of(record, 100)
+    elsewhere = evolve(request, session="session-2", **change)
+    assert standing(request, for_session) == standing(request, kept) == "allow"
+    assert standing(elsewhere, for_session) is None
+    assert standing(elsewhere, kept) == (None if change else "allow")
 
 
 @pytest.mark.rule("APR-5")

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
+from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.storage import StoreClosed
+from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.base import InProcessBackend
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.errors import BackendUnavailable, RequestWithdrawn
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
+from approval_backends.rules import Rules
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, DENY, ROBIN, MovableClock, a_request
@@ -113,6 +116,22 @@ async def test_answers_that_were_not_offered() -> None:
     assert not task.done()
     right.answer(request, ALLOW.id)
     assert (await task).by == "Robin at right"
+
+
+@pytest.mark.rule("BCK-7", "APR-5")
+@pytest.mark.fault("F-APR-24")
+async def test_an_always_that_is_kept() -> None:
+    """An "always" for one action is kept for every session, which each channel is told; another action is asked."""
+    policy = Rules(b"version: 1\nrules:\n- {id: push, effect: ask, tool: Bash, reason: 'Publish this?'}\n")
+    channel = ScriptedApprover("Allow always", "Deny")
+    race, ran = RacingApprovals(channel, broker=Broker(MemoryStore(), keep_grants=60.0)), list[object]()
+    for name in ("s1", "s2"):
+        async with SessionCoordinator(session_id=name, approvals=race, rules=policy, cwd="/w") as session:
+            await session.call_tool("Bash", {"command": "git push"}, ran.append)
+            if name == "s2":
+                await session.call_tool("Bash", {"command": "git push --force"}, ran.append)
+    assert ran == [{"command": "git push"}] * 2
+    assert [(one.session, one.keep) for one in channel.requests] == [("s1", 60.0), ("s2", 60.0)]
 
 
 @pytest.mark.rule("BCK-7")

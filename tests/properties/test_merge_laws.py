@@ -41,6 +41,8 @@ def brought(answer: Answer) -> list[tuple[object, ...]]:
         items.append(("message", name, said.user_message, said.user_message_level))
     if said.action == "ask_user":
         items.append(("ask", name, said.approval_prompt or "Allow this operation?", said.approval_timeout))
+    if said.risk is not None:
+        items.append(("risk", name, said.risk, said.risk_reason or ""))
     return items
 
 
@@ -53,6 +55,7 @@ def carried(outcome: Outcome) -> list[tuple[object, ...]]:
         ),
         *(("message", m.hook_name, m.text, m.level) for m in outcome.messages),
         *(("ask", a.hook_name, a.prompt, a.timeout) for a in outcome.asks),
+        *(("risk", a.by, a.risk, a.reason) for a in outcome.assessments),
     ]
 
 
@@ -114,7 +117,7 @@ def test_parts_and_whole_agree(one: list[Answer], other: list[Answer]) -> None:
 @pytest.mark.rule("RES-4", "RES-5", "RES-7")
 @given(st.lists(first_looks, max_size=6))
 def test_nothing_is_lost(said: list[Answer]) -> None:
-    """Every text, message and question arrives as often as it was given, in order and under its hook's own name."""
+    """Every text, message, question and risk arrives as often as it was given, in order and under its hook's name."""
     outcome = merged(said)
     assert Counter(carried(outcome)) == Counter(chain.from_iterable(map(brought, said)))
     assert [i.content for i in outcome.injections] == [i.content for a in said for i in a.said.injections]
@@ -125,10 +128,11 @@ def test_nothing_is_lost(said: list[Answer]) -> None:
 @pytest.mark.rule("RES-4", "DSP-2")
 @given(st.lists(first_looks, max_size=4), st.lists(second_looks, max_size=4))
 def test_second_look_adds_what_is_new(first: list[Answer], second: list[Answer]) -> None:
-    """A second look that objects brings what is new, and one that does not object brings nothing."""
+    """A second look that objects brings what is new, and one that does not object brings its risk alone."""
     objections = [a for a in second if a.action in ("deny", "ask_user")]
+    risks = [item for a in second for item in brought(a) if item[0] == "risk"]
     before, after = carried(merged(first)), carried(merged([*first, *second]))
-    assert set(after) == {*before, *chain.from_iterable(map(brought, objections))}
+    assert set(after) == {*before, *risks, *chain.from_iterable(map(brought, objections))}
     assert Counter(before) <= Counter(after)
     echo = [replace(a, recheck=True) for a in first]
     assert carried(merged([*first, *echo])) == before
@@ -178,6 +182,7 @@ def test_one_answer_reads_as_itself(result: HookResult) -> None:
         assert outcome.approval_default == result.approval_default
         assert outcome.approval_scope == (result.approval_scope if result.approval_prompt else "action")
         assert outcome.approval_key == result.approval_key
+    assert (outcome.risk, outcome.risk_reason) == (result.risk, result.risk_reason or None)
 
 
 @pytest.mark.rule("RES-4")

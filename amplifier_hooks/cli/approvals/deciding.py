@@ -11,6 +11,7 @@ import typer
 from amplifier_hooks.cli.approvals.desk import Trouble, only_one, say
 from amplifier_hooks.cli.approvals.pages import (
     action,
+    always,
     as_json,
     card,
     event_facts,
@@ -117,9 +118,9 @@ def refusing(record: Record, label: str | None) -> Option:
 
 
 def confirm_action(record: Record, option: Option, *, yes: bool, no_input: bool) -> None:
-    """Show what would run and have it confirmed; ends the program if it is not."""
+    """Show what would run, and what an "always" covers, and have it confirmed; ends the program if it is not."""
     if not yes:
-        for line in action(record):
+        for line in (*action(record), *(always(record.request) if option.lasts else ())):
             typer.echo(line, err=True)
     confirm(f"{inline(option.label)}?", yes=yes, no_input=no_input)
 

@@ -6,17 +6,30 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.escape import clip, for_terminal
-from approval_backends.lifecycle import seconds_left
+from approval_backends.card import reach
+from approval_backends.lifecycle import grant_keys, seconds_left
 from approval_backends.terminal.masks import names_secret, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import Grant, Moment, Record
     from approval_backends.stores.base import Event
 
-__all__ = ["action", "as_json", "card", "grant_facts", "grant_lines", "inline", "line_of", "record_facts", "short"]
+__all__ = [
+    "action",
+    "always",
+    "as_json",
+    "card",
+    "grant_facts",
+    "grant_lines",
+    "inline",
+    "line_of",
+    "record_facts",
+    "short",
+]
 
 SHORT: Final = 8
 """Characters of an id that are shown where it is only to be told apart."""
@@ -41,6 +54,8 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
     yield f"{blank}  {who} · {standing_of(record, now)} · digest {record.digest[:12]}"
     for question in request.questions:
         yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
+    whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
+    yield from (f"{blank}  {request.risk} risk{why}" for why in whys or [""])
 
 
 def action(record: Record) -> Iterator[str]:
@@ -61,6 +76,15 @@ def action(record: Record) -> Iterator[str]:
     yield f"  digest {record.digest}"
 
 
+def always(request: ApprovalRequest) -> Iterator[str]:
+    """What an "always" would cover, and until when."""
+    told = reach(request, inline)
+    yield 'An "always" covers:'
+    yield from (f"{MARK}{covered}" for covered in told.covers)
+    yield f"  Not covered: {told.leaves}"
+    yield f"  It ends: {told.ends}"
+
+
 def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[str]:
     """A request whole."""
     request = record.request
@@ -75,7 +99,12 @@ def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[
     for question in request.questions:
         yield f"{inline(question.hook)} asks:"
         yield from (f"{MARK}{line}" for line in for_terminal(question.prompt).split("\n"))
+    for one in request.risk_reasons:
+        yield f"{one.risk.capitalize()} risk, says {inline(one.by)}:"
+        yield from (f"{MARK}{line}" for line in for_terminal(one.reason).split("\n"))
     yield f"Answers: {', '.join(inline(option.label) for option in request.options)}"
+    if any(option.lasts for option in request.options):
+        yield from always(request)
     if record.decision is not None and record.decision.message:
         yield f"{inline(record.decision.by)} says:"
         yield from (f"{MARK}{line}" for line in for_terminal(record.decision.message).split("\n"))
@@ -165,7 +194,11 @@ def record_facts(record: Record, now: Moment) -> dict[str, Any]:
         "event": request.event,
         "cwd": request.cwd,
         "risk": request.risk,
-        "questions": [{"hook": question.hook, "prompt": question.prompt} for question in request.questions],
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "questions": [
+            {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
+            for question, key in zip(request.questions, grant_keys(request), strict=True)
+        ],
         "options": [{"id": one.id, "label": one.label, "kind": one.kind} for one in request.options],
         "default": request.default,
         "created": record.created.wall.isoformat(),

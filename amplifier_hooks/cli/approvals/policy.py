@@ -16,6 +16,7 @@ from amplifier_hooks.cli.messages import complain
 from amplifier_hooks.escape import for_terminal
 from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.ports import ActionFacts
+from amplifier_hooks.result import highest
 from approval_backends.rules import Rules
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ async def explained(file: Path, facts: ActionFacts, *, as_json: bool) -> None:
                 "rule": verdict.rule if verdict else None,
                 "reason": verdict.reason if verdict else "",
                 "answers": list(verdict.answers) if verdict else [],
+                "risk": verdict.risk if verdict else None,
+                "risk_reason": verdict.risk_reason if verdict else "",
                 "rules": [
                     {
                         "rule": one.rule,
@@ -76,6 +79,9 @@ async def explained_request(file: Path, view: View, given: str, *, as_json: bool
     """The same for a request in the store."""
     async with view.opened() as desk:
         request = (await desk.find(given)).request
+    before = [
+        one for one in request.assessments if not one.by.startswith("rule:")
+    ]  # rules judge without their own word
     facts = ActionFacts(
         tool=request.tool,
         arguments=request.arguments,
@@ -84,7 +90,7 @@ async def explained_request(file: Path, view: View, given: str, *, as_json: bool
         tenant=request.tenant,
         agent=request.agent,
         cwd=request.cwd,
-        risk=request.risk,
+        risk=highest(before) or ("medium" if request.assessments else request.risk),
     )
     if not as_json:
         complain(f"Request {request.id}: {request.tool} for {request.agent}")

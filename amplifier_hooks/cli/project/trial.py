@@ -89,6 +89,8 @@ def _came(outcome: Outcome) -> Iterator[str]:
         yield from (f"  | {line}" for line in for_terminal(injection.content).splitlines())
     for ask in outcome.asks:
         yield f"  would be asked, by {for_log(ask.hook_name)}: {for_log(ask.prompt)}"
+    for one in outcome.assessments:
+        yield f"  {one.risk} risk, by {for_log(one.by)}{': ' * bool(one.reason)}{for_log(one.reason)}"
 
 
 def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, Any]:
@@ -111,6 +113,7 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
             ],
             "injections": [{"hook": one.hook_name, "content": one.content} for one in outcome.injections],
             "asks": [{"hook": one.hook_name, "prompt": one.prompt} for one in outcome.asks],
+            "assessments": [{"by": one.by, "risk": one.risk, "reason": one.reason} for one in outcome.assessments],
             "data": _plain(outcome.data),
         }
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
+from msgspec.structs import asdict
 
 from amplifier_hooks.claims import answered_digest
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
@@ -91,6 +92,7 @@ def described(request: ApprovalRequest) -> dict[str, Any]:
         "prompt": request.prompt,
         "options": [option.label for option in request.options],
         "risk": request.risk,
+        "assessments": [asdict(one) for one in request.assessments],
         "expires": request.expires.isoformat(),
     }
 
@@ -146,6 +148,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "prompt": request.prompt,
         "options": [option.label for option in request.options],
         "risk": request.risk,
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
         "expires": request.expires.isoformat(),
     }
     if approval is not None:

@@ -13,6 +13,7 @@ from amplifier_hooks.dispatch import describe
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.options import offered
 from amplifier_hooks.ports import ApprovalRequest, Question
+from amplifier_hooks.result import RISKS, Assessment, highest
 from amplifier_hooks.view import DataView
 
 if TYPE_CHECKING:
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.action import Action
-    from amplifier_hooks.ports import Risk
-    from amplifier_hooks.result import Default, Outcome
+    from amplifier_hooks.result import Default, Outcome, Risk
 
-__all__ = ["Origin", "build", "request_id"]
+__all__ = ["UNASSESSED", "Origin", "build", "request_id"]
 
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
 
 LONGEST: Final = 366 * 86_400.0
 """Seconds. A hook may name any finite time; dates end sooner."""
 
+HOST: Final = "host"
+UNASSESSED: Final = Assessment(by="", risk="medium")
+"""The risk of what is asked where nobody says one."""
 
 log = get_logger(__name__)
 
@@ -42,23 +45,47 @@ class Origin:
     cwd: str = ""
     wait: float | None = None
     """Seconds to wait inline."""
-    stakes: Callable[[str, Mapping[str, Any]], Risk] | None = None
+    assess: Callable[[str, Mapping[str, Any]], Risk] | None = None
     """The host's word on how much is at stake, by tool and arguments."""
     version: Callable[[str], str] = lambda _hook: ""
     """Of a hook, by name: a grant is for one version."""
     ours: Callable[[str], bool] = lambda _hook: True
     """Whether a hook is the host's own; only those may let silence allow."""
 
-    def risk(self, tool: str, arguments: Mapping[str, Any]) -> Risk:
-        """How much is at stake; where the host cannot say, it is much."""
-        if self.stakes is None:
-            return "medium"
+    def assessments(
+        self, tool: str, arguments: Mapping[str, Any], outcome: Outcome | None = None
+    ) -> tuple[Assessment, ...]:
+        """Every risk that hooks, rules and the host give; the highest counts.
+
+        Where the host gives none, a question that comes without one is `UNASSESSED`: a hook may call its own question
+        harmless, but not that of another.
+        """
+        said = () if outcome is None else outcome.assessments
+        if self.assess is not None:
+            return (*said, self._assessed(self.assess, tool, arguments))
+        asking = set() if outcome is None else {ask.hook_name for ask in outcome.asks}
+        return said if asking and asking <= {one.by for one in said} else (*said, UNASSESSED)
+
+    def risk(self, tool: str, arguments: Mapping[str, Any], outcome: Outcome | None = None) -> Risk:
+        """The highest of the assessments."""
+        return highest(self.assessments(tool, arguments, outcome)) or UNASSESSED.risk
+
+    @staticmethod
+    def _assessed(
+        assess: Callable[[str, Mapping[str, Any]], object], tool: str, arguments: Mapping[str, Any]
+    ) -> Assessment:
+        """The host's word; where the host cannot say, the risk is high."""
         try:
-            risk: object = self.stakes(tool, arguments)
+            risk = assess(tool, arguments)
         except Exception as error:  # noqa: BLE001  # the host's code; its failure must not make an action look harmless
-            log.warning("risk_unknown", error=describe(error))
-            return "high"
-        return risk if risk in ("low", "medium", "high") else "high"
+            problem = describe(error)
+        else:
+            if isinstance(risk, str) and risk in RISKS:
+                return Assessment(by=HOST, risk=risk)
+            said = f"{risk!r:.100}" if type(risk) is str else f"something of type {type(risk).__name__}"
+            problem = f"{said} is none of {', '.join(RISKS)}"
+        log.warning("risk_unknown", error=problem)
+        return Assessment(by=HOST, risk="high", reason=f"The host could not say how high the risk is: {problem}")
 
 
 def request_id(action: Action, call: str | None, attempt: int, questions: tuple[Question, ...] = ()) -> str:
@@ -98,6 +125,7 @@ def build(
         )
         for ask in outcome.asks
     )
+    assessments = origin.assessments(action.tool, view, outcome)
     return ApprovalRequest(
         id=request_id(action, call, attempt, questions),
         tenant=action.tenant,
@@ -112,9 +140,10 @@ def build(
         default=default_of(outcome, origin),
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),
-        risk=origin.risk(action.tool, view),
+        risk=highest(assessments) or UNASSESSED.risk,
         cwd=origin.cwd,
         wait=inline if returns and inline < time else None,
+        assessments=assessments,
     )
 
 

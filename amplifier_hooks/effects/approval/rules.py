@@ -11,7 +11,7 @@ from amplifier_hooks.dispatch import describe
 from amplifier_hooks.effects.deadline import within
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import RuleVerdict
-from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, Ask
+from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, RISKS, Ask, Assessment
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ActionFacts, RulePolicy
@@ -42,9 +42,14 @@ class Rules:
                 verdict = await within(PATIENCE, verdict)
         except Exception as error:  # noqa: BLE001  # a policy may raise anything; what was not judged does not run
             return failed(describe(error))
-        if verdict is None or (isinstance(verdict, RuleVerdict) and verdict.effect in ("allow", "ask", "deny")):
+        if verdict is None or (isinstance(verdict, RuleVerdict) and well_formed(verdict)):
             return verdict
         return failed(f"the verdict was {verdict!r:.100}")
+
+
+def well_formed(verdict: RuleVerdict) -> bool:
+    """Whether its words are among those there are."""
+    return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
 
 
 def failed(problem: str) -> RuleVerdict:
@@ -56,10 +61,13 @@ def failed(problem: str) -> RuleVerdict:
 def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
     """The outcome as the verdict leaves it, and the questions that were answered by it.
 
-    A rule's question stands beside those of the hooks, and is asked under the rule's name.
+    A rule's question stands beside those of the hooks, and is asked under the rule's name; so does its risk.
     """
     if verdict is None:
         return outcome, ()
+    if verdict.risk is not None:
+        assessed = Assessment(by=name_of(verdict), risk=verdict.risk, reason=verdict.risk_reason)
+        outcome = msgspec.structs.replace(outcome, assessments=(*outcome.assessments, assessed))
     if verdict.effect == "deny":
         return forbidden(outcome, verdict), ()
     if verdict.effect == "ask":
@@ -83,14 +91,14 @@ def forbidden(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
 
 
 def question(verdict: RuleVerdict) -> Ask:
-    """What a rule wants to know. Without words of its own, an "always" covers this very action and no other."""
+    """What a rule wants to know. An "always" covers this very action: one rule asks about many that are not alike."""
     return Ask(
         hook_name=name_of(verdict),
         prompt=verdict.reason or DEFAULT_PROMPT,
         options=OPTIONS,
         timeout=APPROVAL_TIMEOUT,
         default="deny",
-        scope="prompt" if verdict.reason else "action",
+        scope="action",
         key=None,
     )
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.cli import app
 from amplifier_hooks.cli.approvals.desk import user_name
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, Record
@@ -91,15 +91,15 @@ def facts(*arguments: str) -> Any:
 
 @pytest.mark.rule("BCK-5", "CLI-1", "CLI-2")
 def test_list(store: Path) -> None:
-    """It lists what waits, oldest first: tool, arguments, who asks, the time left, and the digest."""
+    """It lists what waits, oldest first: tool, arguments, risk, who asks, the time left, and the digest."""
     told = run("list")
     assert (told.exit_code, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
     assert lines[0] == "1111aaaa  Write  content=pass, file_path=src/1.py"
     digest = record(store, "1111aaaa0000").digest[:12]
     assert re.fullmatch(rf" {{10}}coder in session session-1 · [45]:\d\d left, then denied · digest {digest}", lines[1])
-    assert lines[2] == " " * 10 + "guard: Write it?"
-    assert [line.split()[0] for line in lines[::3]] == ["1111aaaa", "2222bbbb"]
+    assert lines[2:4] == [" " * 10 + "guard: Write it?", " " * 10 + "medium risk"]
+    assert [line.split()[0] for line in lines[::4]] == ["1111aaaa", "2222bbbb"]
     assert [one["id"] for one in facts("list")] == ["1111aaaa0000", "2222bbbb0000"]
     assert [one["id"] for one in facts("list", "--session", "session-2")] == ["2222bbbb0000"]
     assert facts("list", "--tenant", "other") == []
@@ -107,11 +107,27 @@ def test_list(store: Path) -> None:
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "Nothing waits for an answer.\n")
 
 
+@pytest.mark.rule("APR-13", "CLI-2")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high(store: Path) -> None:
+    """The list, a request whole and JSON have every reason for the risk that counts, with who gives it."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a new host\nand a secret"),
+        Assessment(by="lint", risk="low", reason="only text"),
+    )
+    asked(store, id="9999", risk="high", assessments=assessments)
+    assert run("list").stdout.splitlines()[-1] == r"      high risk, says egress: a new host\u{0A}and a secret"
+    lines = run("show", "9999").stdout.splitlines()
+    place = lines.index("High risk, says egress:")
+    assert lines[place + 1 : place + 3] == ["    | a new host", "    | and a secret"]
+    assert facts("show", "9999")["risk_reasons"] == [{"by": "egress", "reason": "a new host\nand a secret"}]
+
+
 @pytest.mark.rule("CLI-2")
 def test_short_ids(store: Path) -> None:
     """An id is shown as long as it has to be, and found by any beginning that only it has."""
     asked(store, 3, id="1111aaaa9999")
-    assert [line.split()[0] for line in run("list").stdout.splitlines()[::3]] == ["1111aaaa0", "2222bbbb", "1111aaaa9"]
+    assert [line.split()[0] for line in run("list").stdout.splitlines()[::4]] == ["1111aaaa0", "2222bbbb", "1111aaaa9"]
     assert facts("show", "2222")["id"] == "2222bbbb0000"
     for given, said in [
         ("1111", "2 requests begin with '1111': 1111aaaa0000, 1111aaaa9999; write more of it.\n"),
@@ -139,7 +155,12 @@ def test_show(store: Path) -> None:
     assert shown[205:209] == ["  options (JSON), 3 lines:", "    | {", '    |   "mode": 1', "    | }"]
     assert f"  digest {record(store, '3333').digest}" in shown
     assert "Risk high. If nobody answers it is denied." in shown
-    assert "Answers: Allow, Allow always, Deny, Deny always" in shown
+    answers = shown.index("Answers: Allow, Allow always, Deny, Deny always")
+    assert shown[answers + 1 : answers + 3] == [
+        'An "always" covers:',
+        "    | Any Write by coder in /project that raises the question “Write it?”.",
+    ]
+    assert shown[answers + 4].startswith("  It ends: With this session")
     assert re.fullmatch(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  submitted", shown[-1])
     assert [event["kind"] for event in facts("show", "3333")["events"]] == ["submitted"]
 
@@ -156,6 +177,7 @@ def test_hostile_text(store: Path) -> None:
         cwd=HOSTILE,
         arguments={HOSTILE: HOSTILE, "list": [HOSTILE], "spaces": "x" + " " * 5_000 + "y"},
         questions=(Question(hook=HOSTILE, prompt=HOSTILE),),
+        assessments=(Assessment(by=HOSTILE, risk="medium", reason=HOSTILE),),
         options=(replace(ALWAYS, label=HOSTILE), replace(ALLOW, label="Go"), DENY),
     )
     outputs = [run("list"), run("show", "4444"), run("list", "--json"), run("show", "4444", "--json")]
@@ -264,6 +286,19 @@ def test_confirming(store: Path, typed: str, status: str) -> None:
     assert record(store, "1111aaaa0000").status == status
 
 
+@pytest.mark.rule("APR-5", "CLI-2")
+def test_confirming_an_always(store: Path) -> None:
+    """Before an "always" is confirmed, it shows what that covers and when it ends."""
+    told = run("allow", "1111", "--option", "Allow always", typed="y\n")
+    assert told.exit_code == 2
+    covers = told.stderr.index('An "always" covers:')
+    assert (
+        told.stderr.index("Tool Write, with 2 arguments:") < covers < told.stderr.index("  It ends: With this session")
+    )
+    assert "covers" not in run("allow", "1111", typed="y\n").stderr
+    assert record(store, "1111aaaa0000").status == "pending"
+
+
 @pytest.mark.rule("APR-6", "CLI-2")
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
@@ -293,6 +328,7 @@ def test_grants(store: Path) -> None:
     assert lines[1] == " " * 10 + "asked by guard, for coder in session session-1"
     assert lines[2].startswith(" " * 10 + f"given by {user_name()} (cli) at 20")
     (grant,) = facts("grants")
+    assert facts("show", "1111")["questions"] == [{"hook": "guard", "prompt": "Write it?", "scope": grant["scope"]}]
     assert (grant["allows"], grant["scope"], grant["cwd"]) == (True, "prompt:Write it?", "/project")
     assert run("revoke", "1111", "--tenant", "other").exit_code == 1
     told = run("revoke", "1111")
@@ -417,13 +453,16 @@ def test_rules_explain(store: Path) -> None:
     explain = ("rules", "explain", str(RULES))
     told = run(*explain, "--tool", "Bash", "--input", '{"command": "git push"}')
     assert (told.exit_code, told.stderr) == (0, "")
-    assert told.stdout.splitlines()[:2] == [
+    assert told.stdout.splitlines()[:3] == [
         "ask, by publishing: Publish this?",
+        "  with high risk: everybody who pulls has it",
         "  decides: publishing (ask, line 33): 'git push' stands in it",
     ]
     assert run(*explain, "--tool", "Read", "--input", "-", typed='{"path": "x.py"}').stdout.startswith(
         "allow, by read-"
     )
+    given = facts(*explain, "--tool", "Bash", "--input", '{"command": "git push"}')
+    assert (given["risk"], given["risk_reason"]) == ("high", "everybody who pulls has it")
     given = facts(*explain, "--tool", "Read", "--input", '{"path": "/x"}', "--cwd", "/y")
     assert (given["effect"], given["rule"]) == ("ask", "otherwise")
     assert [one["rule"] for one in given["rules"] if one["matched"]] == []
@@ -437,6 +476,20 @@ def test_rules_explain(store: Path) -> None:
         ["--tool", "X", "--input", "{"],
     ):
         assert run(*explain, *wrong).exit_code == 2
+
+
+@pytest.mark.rule("APR-13", "BCK-9", "CLI-2")
+def test_rules_explain_without_their_own_word(store: Path, tmp_path: Path) -> None:
+    """What rules say to a request in the store follows from the risk that hooks and host gave, not from their own."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "version: 1\nrules:\n- {id: raised, effect: ask, tool: Write, with_risk: high}\n"
+        "- {id: no-high, effect: deny, tool: Write, risk: high}\n"
+    )
+    for given, said in (("aaaa", Assessment(by="guard", risk="low")), ("bbbb", Assessment(by="guard", risk="high"))):
+        asked(store, id=given, risk="high", assessments=(said, Assessment(by="rule:raised", risk="high")))
+    for given, effect in (("aaaa", "ask"), ("bbbb", "deny")):
+        assert facts("rules", "explain", str(path), "--request", given)["effect"] == effect
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

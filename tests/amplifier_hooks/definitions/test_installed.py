@@ -370,6 +370,51 @@ async def test_a_command_from_a_definition(hooks: DefinedHooks, tmp_path: Path) 
     assert "is not there" in warning.said
 
 
+@pytest.mark.rule("DEF-1", "DEF-4", "APR-13")
+async def test_a_risk_from_a_definition(hooks: DefinedHooks, tmp_path: Path) -> None:
+    """A definition says how risky its questions are, and a command may say it too: both reasons are there."""
+    answer = '{"action": "ask_user", "approval_prompt": "Send?", "risk": "high", "risk_reason": "a new host"}'
+    (tmp_path / "hooks.yaml").write_text(
+        "version: 1\nhooks:\n"
+        f"- {{name: egress, event_type: tool:pre, handler_ref: command, config: {{argv: [echo, '{answer}']}},\n"
+        "   risk: high, risk_reason: it leaves this machine}\n"
+        "- {name: paths, event_type: tool:pre, handler_ref: protected_paths, risk: low,\n"
+        "   config: {paths: ['**/.env'], action: ask}}\n"
+    )
+    plan = hooks.plan(load_files(tmp_path / "hooks.yaml"))
+    assert plan.warnings == ()
+    hooks.install(plan)
+    asked = await hooks.registry.emit("tool:pre", {**CALL, "tool_name": "Write", "tool_input": {"file_path": ".env"}})
+    assert sorted(ask.hook_name for ask in asked.asks) == ["egress", "paths"]
+    assert (asked.risk, asked.risk_reason) == ("high", "it leaves this machine\na new host")
+    assert ("paths", "low") in {(one.by, one.risk) for one in asked.assessments}
+    row = definition_row(plan.found.definitions[0], plan.found)
+    assert row["risk"] == "high"
+
+
+@pytest.mark.rule("DEF-1", "APR-13")
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"handler": "house:Pointed", "event_type": "tool:post"},
+        {"handler": "house:Wrapper", "event_type": "tool:pre"},
+        {"handler": "command", "event_type": "tool:pre", "config": {"argv": ["true"], "mode": "async"}},
+    ],
+    ids=["observer", "layer", "background"],
+)
+def test_a_risk_where_nothing_is_asked(hooks: DefinedHooks, house: ModuleType, said: dict[str, Any]) -> None:
+    """A risk is refused where its hook can ask nothing; a hook that asks at another of its points may have one."""
+    house.Pointed, house.Wrapper = Pointed, Wrapper  # type: ignore[attr-defined]
+    with pytest.raises(InvalidDefinitions, match="risk is that of a question"):
+        install(hooks, hook("a", risk="high", **said))
+    install(hooks, hook("a", "house:Pointed", event_type="tool:*", risk="high"))
+    assert {(one.intent, one.risk) for one in hooks.registry.hooks()} == {
+        ("gate", "high"),
+        ("on", "high"),
+        ("observe", None),
+    }
+
+
 @pytest.mark.rule("DEF-2")
 def test_a_service_from_a_definition(hooks: DefinedHooks) -> None:
     """A web service is asked with the secrets and headers that variables hold, within what the operator allows."""

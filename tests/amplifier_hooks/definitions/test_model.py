@@ -43,6 +43,8 @@ def test_a_definition_has_these_fields_and_defaults() -> None:
         "fail_mode": None,
         "tags": [],
         "matcher": None,
+        "risk": None,
+        "risk_reason": "",
         "created_at": NOON,
         "updated_at": NOON,
     }
@@ -108,6 +110,11 @@ def test_the_event_is_kept_in_its_own_spelling(spelling: str, event: str) -> Non
         ("matcher", "Write, Edit"),
         ("matcher", ""),
         ("matcher", []),
+        ("risk", "hihg"),
+        ("risk", ["high"]),
+        ("risk_reason", "why, without a risk"),
+        ("risk_reason", "a\u202eb"),
+        ("risk_reason", "é" * 1_025),
         ("created_at", datetime(2026, 5, 1)),  # noqa: DTZ001  # which is the mistake
         ("tier", "built-in"),
         ("trusted", True),
@@ -225,6 +232,10 @@ def test_changes_touch_what_they_name() -> None:
     after = HookChanges(timeout_ms=None, priority=10).applied(before, now=later)
     assert (after.timeout_ms, after.priority, after.matcher, after.updated_at) == (None, 10, "Write", later)
     assert (after.hook_id, after.created_at) == (before.hook_id, NOON)
+    risky = HookChanges(risk="high", risk_reason="it leaves").applied(before, now=later)
+    assert HookChanges(risk=None, risk_reason="").applied(risky, now=later).risk is None
+    with pytest.raises(ValidationError):
+        HookChanges(risk=None).applied(risky, now=later)
     with pytest.raises(ValidationError):
         HookChanges(priority=2000).applied(before, now=later)
     with pytest.raises(ValidationError):

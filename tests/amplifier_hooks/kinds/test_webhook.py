@@ -133,6 +133,18 @@ async def test_it_posts_the_event_and_reads_a_result() -> None:
     assert (result.action, result.reason) == ("deny", "closed on Sundays")
 
 
+@pytest.mark.rule("DEF-5", "RES-9")
+async def test_a_service_says_how_risky_it_is() -> None:
+    """A service answers with a risk as with every other field; a reason that is too long makes the answer invalid."""
+    asks = {"action": "ask_user", "approval_prompt": "Send?", "risk": "high", "risk_reason": "a new host"}
+    async with serving(saying(asks)) as service:
+        outcome = await gated(service.hook())
+    assert (outcome.action, outcome.risk, outcome.risk_reason) == ("ask_user", "high", "a new host")
+    async with serving(saying({**asks, "risk_reason": "x" * 2_049})) as service:
+        outcome = await gated(service.hook())
+    assert (outcome.action, outcome.cause) == ("deny", "hook_invalid_output")
+
+
 @pytest.mark.rule("INJ-1", "INJ-6")
 @pytest.mark.fault("F-INJ-10")
 async def test_what_a_service_injects() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.server.paging import cursor_of
 from approval_backends.testing import a_request
 from tests.api import Office, office
@@ -53,6 +54,17 @@ async def test_a_question_is_listed_and_answered(there: Office) -> None:
     ended = (await client.get("/v1/approvals", params={"status": "ended"})).json()["approvals"]
     assert [one["id"] for one in ended] == [question["id"]]
     assert there.audit.facts("approval.answered")[0]["by"] == "ada"
+
+
+@pytest.mark.rule("API-13", "APR-13", "APR-5")
+async def test_why_the_risk_is_high_and_what_always_covers(there: Office) -> None:
+    """A question has the risk with every reason for it, and for each hook what an "always" would cover."""
+    said = (Assessment(by="egress", risk="high", reason="a new host"), Assessment(by="lint", risk="low", reason="text"))
+    asks = (Question(hook="egress", prompt="Send it?"), Question(hook="rule:push", prompt="Push?", scope="action"))
+    question = await a_question(there, risk="high", assessments=said, questions=asks)
+    assert (question["risk"], question["risk_reasons"]) == ("high", [{"by": "egress", "reason": "a new host"}])
+    scopes = [one["scope"] for one in question["questions"]]
+    assert scopes == ["prompt:Send it?", f"action:{question['digest']}"]
 
 
 @pytest.mark.rule("API-13")

@@ -65,6 +65,18 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    event: PreToolUse\n", "6: 'event' is 'PreToolUse'; write the event's own name, as in 'tool:pre'"),
         (GOOD + "    risk: severe\n", "6: 'risk' is severe; write one or more of low, medium, high"),
         (GOOD + "    risk: []\n", "6: 'risk' is a name or a list of names"),
+        (
+            GOOD + "    with_risk: high\n",
+            "3: with_risk is the risk of what an ask asks about; the condition is called …",
+        ),
+        (GOOD + "    with_risk: hihg\n", "6: 'with_risk' is 'hihg'; write 'low', 'medium' or 'high'"),
+        (GOOD + "    with_risk: [low, high]\n", "6: 'with_risk' is ['low', 'high']; write 'low', 'medium' or 'high'"),
+        (GOOD + "    wiht_risk: high\n", "6: unknown key 'wiht_risk'; did you mean 'with_risk'?"),
+        (GOOD.replace("deny", "ask") + "    risk_reason: why\n", "3: risk_reason belongs to with_risk"),
+        (
+            GOOD.replace("deny", "ask") + f"    with_risk: low\n    risk_reason: {'x' * 2_049}\n",
+            "7: 'risk_reason' has more than 2,048 characters; say it shorter",
+        ),
         (GOOD + "    arguments: {}\n", "6: 'arguments' names one argument or more with what each has to be; …"),
         (GOOD + "    arguments: {a: []}\n", "6: 'arguments' is an empty list, which nothing matches; …"),
         (GOOD + "    arguments: {a: {like: x}}\n", "6: 'arguments' is neither a plain value nor a pattern; write …"),

@@ -63,6 +63,28 @@ def test_every_rule_that_matches_speaks() -> None:
     assert verdict == RuleVerdict(effect="allow", rule="any-git, git", reason="Known.", answers=("audit", "shell"))
 
 
+@pytest.mark.rule("BCK-9", "APR-13")
+def test_the_risk_of_an_ask() -> None:
+    """Of all asks that match the highest risk counts, with every reason for it; without one nothing is said."""
+    asks = [
+        "- {id: a, effect: ask, tool: Bash, with_risk: high, risk_reason: others pull it}\n",
+        "- {id: b, effect: ask, tool: '*', with_risk: medium, risk_reason: it writes}\n",
+        "- {id: c, effect: ask, tool: '*', with_risk: high, risk_reason: no way back}\n",
+        "- {id: d, effect: ask, tool: Bash, with_risk: high}\n",
+        "- {id: e, effect: ask, tool: Read}\n",
+    ]
+    verdict = rules(*asks).judge(call())
+    assert verdict is not None
+    assert (verdict.rule, verdict.risk, verdict.risk_reason) == ("a, b, c, d", "high", "others pull it\nno way back")
+    explained = str(rules(asks[0]).explain(call()))
+    assert explained.splitlines()[:2] == ["ask, by a", "  with high risk: others pull it"]
+    quiet = rules(asks[4]).judge(call("Read"))
+    assert quiet == RuleVerdict(effect="ask", rule="e")
+    assert rules(DENY_RM, *asks).judge(shell("rm -rf /")) == RuleVerdict(
+        effect="deny", rule="no-rm", reason="Not for agents."
+    )
+
+
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize("otherwise", ["ask", "deny"])
 def test_otherwise(otherwise: str) -> None:

@@ -17,6 +17,23 @@ ALLOW = "version: 1\nrules:\n- {id: reads, effect: allow, tool: Bash, command: g
 DENY = ALLOW + "- {id: frozen, effect: deny, tool: Bash, command: git, reason: no git today}\n"
 
 
+OTHERWISE = b"version: 1\notherwise: ask\nrules:\n- {id: here, effect: allow, tool: Bash, command: pwd, hooks: '*'}\n"
+
+
+@pytest.mark.rule("BCK-9", "APR-5")
+@pytest.mark.fault("F-APR-23")
+async def test_always_where_no_rule_allows() -> None:
+    """With `otherwise: ask`, an "always" on one command lets no other command run, however alike the questions are."""
+    approver, ran = ScriptedApprover("Allow always", "Deny", "Deny"), list[object]()
+    async with SessionCoordinator(
+        HookRegistry(), session_id="s1", approvals=approver, rules=Rules(OTHERWISE), cwd="/w"
+    ) as session:
+        for command in ("ls | head", "ls | head", "rm -rf ~", "ls | head; rm -rf ~"):
+            await session.call_tool("Bash", {"command": command}, ran.append)
+    assert ran == [{"command": "ls | head"}] * 2
+    assert [request.prompt for request in approver.requests] == ["No rule allows this."] * 3
+
+
 @pytest.mark.rule("BCK-6", "BCK-9", "APR-5")
 @pytest.mark.fault("F-APR-16")
 async def test_a_deny_rule_added_later(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ async def ask(event, data):
     return HookResult.ask("Really?", options=["Allow once", "Deny"], timeout=data["tool_input"]["seconds"])
 
 async def call(number, approvals, seconds):
-    session = SessionCoordinator(f"s{number}", registry, approvals=approvals)
+    session = SessionCoordinator(registry, session_id=f"s{number}", approvals=approvals)
     outcome = await session.call_tool("Write", {"number": number, "seconds": seconds}, lambda _: "ran")
     print("RESULT", number, outcome.status, outcome.value, outcome.reason, flush=True)
 

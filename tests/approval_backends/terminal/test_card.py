@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.card import MIN_HEIGHT, MIN_WIDTH, STYLES, Pages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.cells import Script, text_of, width_of
 from approval_backends.terminal.form import Form, begin, changed, press
@@ -57,8 +57,9 @@ def test_hostile_text(
     """No text makes a line longer, a screen higher, a control character, or the lines of our own go away."""
     width, height = size
     questions = tuple(Question(hook=hook, prompt=prompt) for hook, prompt in prompts)
+    reasons = tuple(Assessment(by=hook, risk="medium", reason=prompt) for hook, prompt in prompts)
     try:
-        request = a_request(questions=questions, **fields)
+        request = a_request(questions=questions, assessments=reasons, **fields)
     except ValueError:
         return  # a lone surrogate is in no frozen input
     pages = Pages()
@@ -101,6 +102,9 @@ def test_whole_card() -> None:
         questions=(
             Question(hook="protect-production", prompt="Allow a change to a file that production reads?"),
             Question(hook="change-window", prompt="Outside the change window. Go ahead?"),
+        ),
+        assessments=(
+            Assessment(by="protect-production", risk="medium", reason="changes a file that production reads"),
         ),
     )
     page = (Path(__file__).parents[3] / "specs" / "backends.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.cells import Script, clipped, lay, text_of, width_of, wrapped
 from approval_backends.terminal.edits import NotUsable, read_back, typed, writable
 from approval_backends.terminal.masks import names_secret, pieces
@@ -51,6 +51,25 @@ def test_claims() -> None:
     lines = shown({"description": "list files", "command": "rm -rf build"})
     assert lines[0] == " command  rm -rf build"
     assert lines[-1] == " the agent says  list files (not checked)"
+
+
+@pytest.mark.rule("APR-13", "BCK-1")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high() -> None:
+    """Every reason for the risk that counts stands below the questions, whole, with who gives it, escaped."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a new host\x1b[2J\nand a secret"),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="host", risk="high"),
+        Assessment(by="rule:push", risk="high", reason="others pull it"),
+    )
+    lines = shown({"command": "git push"}, risk="high", assessments=assessments)
+    assert lines[-4:] == [
+        " guard      Write it?",
+        r" high risk  a new host\u{1B}[2J",
+        " │ and a secret (egress)",
+        " high risk  others pull it (rule:push)",
+    ]
 
 
 @pytest.mark.rule("BCK-1")
@@ -107,6 +126,10 @@ def test_reach() -> None:
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
     assert lines[-1].startswith(" Ends: with this session")
+    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
+    lines = [text_of(line) for line in lay(kept, 200)]
+    assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
+    assert lines[-1].startswith(" Ends: after 1 day")
 
 
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks.escape import for_page
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.lifecycle import Change, Decider, Moment, Record, Refusal, grants_of, judge, move, opened
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 from approval_backends.wire import Call, fields, read, written
@@ -98,13 +98,19 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
 
 @pytest.mark.rule("APR-5", "WIR-8")
 def test_always_that_outlives_the_session() -> None:
-    """A grant that is kept says until when, and does not say that other sessions are left out."""
-    record = a_record()
+    """A grant that is kept says that it holds in every session, and until when, in the words of the list of grants."""
+    questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="Go?", scope="action"))
+    record = a_record(questions=questions)
     always = card_view(record, NOW.wall, keep=7 * 86_400).always
     assert always is not None
     assert always.ends.startswith("After 7 days")
     assert "sessions" not in always.leaves
-    (grant,) = grants_of(decided(record, option=ALWAYS), keep=60)
+    assert [sentence.partition(" in every session")[0] for sentence in always.covers] == [
+        "Any Write by coder in /project",
+        "Write by coder in /project",
+    ]
+    grant, exact = grants_of(decided(record, option=ALWAYS), keep=60)
+    assert [grant_row(grant).covers, grant_row(exact).covers] == always.covers
     assert grant_row(grant).session is None
     assert grant_row(grant).expires is not None
 
@@ -126,6 +132,7 @@ def test_hostile_texts() -> None:
         cwd=HOSTILE,
         session=HOSTILE,
         questions=(Question(hook=HOSTILE, prompt=HOSTILE, version=HOSTILE),),
+        assessments=(Assessment(by=HOSTILE, risk="medium", reason=HOSTILE),),
     )
     by = Decider(name=HOSTILE, channel=HOSTILE)
     denied = decided(record, by=by, option=DENY, message=HOSTILE)
@@ -212,9 +219,40 @@ def test_permission() -> None:
     asked = permission(record, NOW.wall)
     assert asked.tool_call.raw_input == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
     assert (asked.tool_call.title, asked.tool_call.kind) == ("Run a command: rm -r build", "execute")
-    assert asked.tool_call.content[0].content.text == "guard asks: Write it?"
+    assert asked.tool_call.content[0].content.text.splitlines()[0] == "guard asks: Write it?"
     assert [option.option_id for option in asked.options] == ["allow", "always", "deny", "never"]
     assert asked.meta.ours.digest == record.request.digest
+
+
+@pytest.mark.rule("APR-13", "WIR-5", "WIR-7")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high() -> None:
+    """A card and a question of the plain protocol have every reason for the risk that counts, escaped."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a \u202enew host"),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="host", risk="high"),
+    )
+    record = a_record(risk="high", assessments=assessments, options=(DENY,))
+    said = [{"by": "egress", "reason": "a \\u{202E}new host"}]
+    assert fields(card_view(record, NOW.wall))["riskReasons"] == said
+    plain = permission(record, NOW.wall)
+    assert fields(plain.meta)["amplifier-hooks"]["riskReasons"] == said
+    text = plain.tool_call.content[0].content.text
+    assert text.splitlines()[1:] == ["High risk, says egress: a \\u{202E}new host"]
+
+
+@pytest.mark.rule("APR-5", "WIR-7")
+def test_permission_says_what_always_covers() -> None:
+    """A client of the plain protocol reads what "always" covers and when it ends, where that is offered."""
+    record = a_record()
+    _asks, covers, ends = permission(record, NOW.wall).tool_call.content[0].content.text.splitlines()
+    assert covers == "Always covers: Any Write by coder in /project that raises the question “Write it?”."
+    assert ends.startswith("Always ends: With this session")
+    _asks, covers, ends = permission(record, NOW.wall, keep=60).tool_call.content[0].content.text.splitlines()
+    assert "in every session" in covers
+    assert ends.startswith("Always ends: After 1 minute")
+    assert permission(a_record(options=(DENY,)), NOW.wall).tool_call.content[0].content.text == "guard asks: Write it?"
 
 
 @pytest.mark.rule("WIR-7")
