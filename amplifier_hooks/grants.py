@@ -80,9 +80,9 @@ def granted(
 
 
 def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Literal["allow", "deny"] | None:
-    """What grants in force say to a request: allows have to cover every hook that asks, one deny is enough.
+    """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
 
-    Nothing that was allowed before allows an action of high risk.
+    No grant allows an action of high risk.
     """
     allowed: set[GrantKey] = set()
     denied: set[GrantKey] = set()

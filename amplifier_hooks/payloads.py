@@ -564,9 +564,9 @@ class ApprovalPayload(Payload):
     options: list[Any] | None = None
     """The answers offered."""
     risk: str | None = None
-    """How much is at stake: the highest word of hooks, rules and the host."""
+    """The risk: low, medium or high, the highest word of hooks, rules and the host."""
     risk_reasons: list[Any] | None = None
-    """Why the risk is as high as it is: `by` and `reason` of each that says so."""
+    """Every reason for the risk, each with `by` and `reason`."""
     expires: Timestamp | None = None
     """Until when it can be decided."""
 

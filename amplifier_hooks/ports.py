@@ -299,7 +299,7 @@ class GrantStore(Protocol):
 
 @frozen(kw_only=True)
 class ActionFacts:
-    """What a rule may judge a tool call by. `arguments` is a read-only copy.
+    """The facts by which a rule may judge a tool call. `arguments` is a read-only copy.
 
     `risk` is the host's word before the hooks have looked; after that, the highest of the host's and theirs.
     """

@@ -96,6 +96,7 @@ class Registrar(ABC):
 
         A gate sees changed data a second time; `recheck=False` is for those that count, such as rate limits. In front
         of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: to deny there would set the agent going again.
+        `risk` and `risk_reason` go with everything it asks.
         """
         return self._join("gate", event, handler, priority=priority, name=name, **options)
 

@@ -389,7 +389,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How much is at stake in an action, as a hook, a rule or the host says, and why; the reason may be empty."""
+    """The risk of an action as one hook, one rule or the host gives it. The reason may be empty."""
 
     by: str
     risk: Risk

@@ -157,11 +157,8 @@ class ToolCall:
             outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
             if self.approval is not None and self.session.outdated(self.approval):
                 await self._withdrawn("superseded")
-                self.approval, asked, assessed = (
-                    None,
-                    (),
-                    (),
-                )  # what was said to a hook of old does not count for the new one
+                # An answer to the hook of old does not count for the new one.
+                self.approval, asked, assessed = None, (), ()
                 attempt, why = attempt + 1, TOO_MANY_CHANGES
                 continue
             if self.approval is None or outcome.denied or self.approval.status == "pending":

@@ -176,7 +176,7 @@ def asked(request: ApprovalRequest, escape: Escape) -> tuple[Asked, ...]:
 
 
 def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> Reach:
-    """What "always" would cover for this request, one sentence for each hook that asks: those of its grants."""
+    """The reach of an "always" for this request: for each hook that asks, the sentence of the grant it would make."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)

@@ -53,7 +53,7 @@ class QuestionBody(BaseModel):
 
 
 class RiskReasonBody(BaseModel):
-    """Why the risk is as high as it is, and who says so."""
+    """A reason for the risk, and the hook, rule or host that gives it."""
 
     by: str
     reason: str

@@ -392,7 +392,7 @@ class Question(Wire):
 
 
 class RiskReason(Wire):
-    """Why the risk is as high as it is, and who says so."""
+    """A reason for the risk, and the hook, rule or host that gives it."""
 
     by: str
     reason: str

@@ -216,10 +216,11 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
     head = headline(request, for_page)
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
-    lines = [f"{why.hook} asks: {why.prompt}" for why in asked(request, for_page)]
-    lines += [f"{request.risk.capitalize()} risk, says {why.by}: {why.reason}" for why in _risk_reasons(request)]
+    lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in asked(request, for_page)]
+    risk = f"{request.risk.capitalize()} risk"
+    lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
     if told := _reach(request, keep):
-        lines += [f"Always covers: {sentence}" for sentence in told.covers]
+        lines += [_marked(f"Always covers: {sentence}") for sentence in told.covers]
         lines.append(f"Always ends: {told.ends}")
     if not whole:
         lines.insert(
@@ -253,6 +254,11 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
     )
 
 
+def _marked(text: str) -> str:
+    """A line of ours with foreign text in it: the lines that text goes on in stand behind a mark."""
+    return text.replace("\n", "\n  | ")
+
+
 def _key(text: str) -> str:
     """A key as it is. Half of a character cannot be sent; a key that has one is spelt out, and then is nobody's."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -263,7 +269,7 @@ def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
 
 
 def _reach(request: ApprovalRequest, keep: float | None) -> Reach | None:
-    """What an "always" would cover, where one is offered."""
+    """The reach of an "always", where one is offered."""
     return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
 
 

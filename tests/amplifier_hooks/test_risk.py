@@ -1,4 +1,4 @@
-"""How much is at stake in what is asked: who says it, and what it comes to."""
+"""The risk of a question: hooks, rules and the host give one, and the highest counts."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Desk:
         self.registry.gate("tool:pre", lambda event, data: answer, name=name, **options)
 
     async def write(self, **given: Any) -> bool:
-        """Whether a call ran."""
+        """Call the tool; True if it ran."""
         return (await self.session.call_tool("Write", given, self.ran.append)).ok
 
     @property
     def request(self) -> ApprovalRequest:
-        """What was asked last."""
+        """The last request."""
         return self.approver.requests[-1]
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """Why the risk of that is what it is."""
+        """The reasons for the risk of the last request."""
         return [(one.by, one.reason) for one in self.request.risk_reasons]
 
 
@@ -74,21 +74,21 @@ ASK = HookResult.ask("Really?", options=LASTING)
 @pytest.mark.rule("APR-13", "RES-9", "RES-4")
 async def test_the_highest_counts() -> None:
     """Of all that hooks and rules say the highest risk counts, with every reason for it; the record has the rest."""
-    desk = Desk("Deny", verdict=RuleVerdict(effect="ask", rule="r", risk="high", risk_reason="nobody can undo it"))
+    desk = Desk("Deny", verdict=RuleVerdict(effect="ask", rule="r", risk="high", risk_reason="it cannot be undone"))
     desk.gate("a", HookResult.ask("Send it?", risk="high", risk_reason="a new host"))
     desk.gate("b", HookResult.proceed(risk="medium", risk_reason="a large file"))
     desk.gate("c", HookResult.ask("Sure?", risk="high"))
     desk.gate("d", HookResult.inject("careful", risk="high", risk_reason="it holds a secret"))
     assert not await desk.write(path="a")
     assert desk.request.risk == "high"
-    assert desk.reasons == [("a", "a new host"), ("d", "it holds a secret"), ("rule:r", "nobody can undo it")]
+    assert desk.reasons == [("a", "a new host"), ("d", "it holds a secret"), ("rule:r", "it cannot be undone")]
     (requested,) = desk.audit.facts("approval.requested")
     assert {(one["by"], one["risk"], one["reason"]) for one in requested["assessments"]} == {
         ("a", "high", "a new host"),
         ("b", "medium", "a large file"),
         ("c", "high", ""),
         ("d", "high", "it holds a secret"),
-        ("rule:r", "high", "nobody can undo it"),
+        ("rule:r", "high", "it cannot be undone"),
     }
     outcome = next(facts for facts in desk.audit.facts("outcome") if facts["event"] == "tool:pre")
     assert outcome["answers"][1]["assessments"] == [{"risk": "medium", "reason": "a large file"}]
@@ -167,7 +167,7 @@ async def test_a_risk_by_registration() -> None:
     ],
 )
 def test_a_registration_that_makes_no_sense(intent: str, options: dict[str, Any], said: str) -> None:
-    """A risk that is none, or that nobody could be asked with, is refused when the hook is registered."""
+    """A risk that is none, or whose hook cannot ask, is refused when the hook is registered."""
 
     async def handler(*arguments: Any) -> None:
         """Never called."""
@@ -238,7 +238,7 @@ async def test_events_have_the_reasons() -> None:
 
 
 @pytest.mark.rule("APR-13", "APR-7")
-async def test_edits_that_nobody_asks_about_keep_the_risk() -> None:
+async def test_an_edit_that_is_asked_about_keeps_the_risk() -> None:
     """Where an edit is put to the approver once more, with the question of before, the risk is not less than it was."""
 
     async def edits(request: ApprovalRequest) -> Decision:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.effects.audit import NoRecord
-from amplifier_hooks.ports import Option, Question
+from amplifier_hooks.escape import for_page
+from amplifier_hooks.ports import Assessment, Option, Question
 from tests.browser.office import ALLOW, ALWAYS, DENY, is_off, press, see, spot, still
 
 if TYPE_CHECKING:
@@ -455,6 +456,31 @@ async def test_high_risk(office: Office, visit: Browsers) -> None:
     await page.fill("#code", record.digest[:4])
     await press(page, "Allow once")
     await see(page, ".outcome", "You allowed this once.")
+
+
+@pytest.mark.rule("APR-13", "BCK-3")
+@pytest.mark.fault("F-APR-25")
+async def test_why_the_risk_is_high(office: Office, visit: Browsers) -> None:
+    """The first reason stands beside the risk; below the questions is every one of them, whole, with who gives it."""
+    hostile = "a new host <b>\u202eno</b>\n" + "and so on " * 100
+    assessments = (
+        Assessment(by="egress", risk="high", reason=hostile),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="rule:push", risk="high", reason="others pull it"),
+    )
+    await office.submit("r1", risk="high", assessments=assessments)
+    page = await visit(office)
+    await see(page, ".risk-why", "a new host <b>\\u{202E}no</b>")
+    box = await page.locator(".level").bounding_box()
+    assert box is not None
+    assert box["height"] < 30  # one line, however long the reason is
+    whys = await page.locator(".why li").all_inner_texts()
+    assert [" ".join(why.split()) for why in whys[1:]] == [
+        f"High risk {' '.join(for_page(hostile).split())} says egress",
+        "High risk others pull it says rule:push",
+    ]
+    assert "only text" not in await page.inner_text("#card")
+    assert await page.locator(".why b").count() == 0
 
 
 @pytest.mark.rule("BCK-3")

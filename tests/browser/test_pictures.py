@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from amplifier_hooks.effects.audit import NoRecord
-from amplifier_hooks.ports import Question
+from amplifier_hooks.ports import Assessment, Question
 from approval_backends.websocket import waiting
 from tests.browser.office import ALLOW, ALWAYS, DENY, see, still
 from tests.browser.pictures import keep
@@ -50,6 +50,9 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
             Question(hook="protect-production", prompt="Allow a change to a file that production reads?"),
             Question(hook="change-window", prompt="It is outside the change window. Go ahead?"),
         ),
+        "assessments": (
+            Assessment(by="protect-production", risk="medium", reason="changes a file that production reads"),
+        ),
     },
     "apr_01JX8Q": {
         "agent": "coder › backup-agent",
@@ -59,6 +62,9 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
             "description": "Create the nightly backup.",
         },
         "questions": (Question(hook="egress-guard", prompt="Send a file to drop.example.net?"),),
+        "assessments": (
+            Assessment(by="egress-guard", risk="high", reason="sends data to a host never seen in this session"),
+        ),
     },
     "apr_01JX90": {
         "tool": "WebFetch",

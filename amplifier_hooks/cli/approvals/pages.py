@@ -77,7 +77,7 @@ def action(record: Record) -> Iterator[str]:
 
 
 def always(request: ApprovalRequest) -> Iterator[str]:
-    """What an "always" would cover, and until when."""
+    """The reach of an "always", and its end."""
     told = reach(request, inline)
     yield 'An "always" covers:'
     yield from (f"{MARK}{covered}" for covered in told.covers)

@@ -79,9 +79,8 @@ async def explained_request(file: Path, view: View, given: str, *, as_json: bool
     """The same for a request in the store."""
     async with view.opened() as desk:
         request = (await desk.find(given)).request
-    before = [
-        one for one in request.assessments if not one.by.startswith("rule:")
-    ]  # rules judge without their own word
+    # Rules do not judge by a risk of their own.
+    before = [one for one in request.assessments if not one.by.startswith("rule:")]
     facts = ActionFacts(
         tool=request.tool,
         arguments=request.arguments,

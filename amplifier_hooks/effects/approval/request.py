@@ -32,7 +32,7 @@ LONGEST: Final = 366 * 86_400.0
 
 HOST: Final = "host"
 UNASSESSED: Final = Assessment(by="", risk="medium")
-"""The risk of what is asked where nobody says one."""
+"""The risk of a question that comes without one."""
 
 log = get_logger(__name__)
 

@@ -48,7 +48,7 @@ class Rules:
 
 
 def well_formed(verdict: RuleVerdict) -> bool:
-    """Whether its words are among those there are."""
+    """Return True if its effect and its risk are words that there are."""
     return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
 
 
@@ -61,7 +61,7 @@ def failed(problem: str) -> RuleVerdict:
 def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
     """The outcome as the verdict leaves it, and the questions that were answered by it.
 
-    A rule's question stands beside those of the hooks, and is asked under the rule's name; so does its risk.
+    A rule's question stands beside those of the hooks, and is asked under the rule's name, as its risk is given.
     """
     if verdict is None:
         return outcome, ()
@@ -91,7 +91,7 @@ def forbidden(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
 
 
 def question(verdict: RuleVerdict) -> Ask:
-    """What a rule wants to know. An "always" covers this very action: one rule asks about many that are not alike."""
+    """The question of a rule. An "always" covers this very action: one rule asks about many that are not alike."""
     return Ask(
         hook_name=name_of(verdict),
         prompt=verdict.reason or DEFAULT_PROMPT,

@@ -480,7 +480,7 @@ def test_rules_explain(store: Path) -> None:
 
 @pytest.mark.rule("APR-13", "BCK-9", "CLI-2")
 def test_rules_explain_without_their_own_word(store: Path, tmp_path: Path) -> None:
-    """What rules say to a request in the store follows from the risk that hooks and host gave, not from their own."""
+    """Rules judge a request in the store by the risk that hooks and host gave, not by their own."""
     path = tmp_path / "rules.yaml"
     path.write_text(
         "version: 1\nrules:\n- {id: raised, effect: ask, tool: Write, with_risk: high}\n"

@@ -232,14 +232,22 @@ def test_why_the_risk_is_high() -> None:
         Assessment(by="egress", risk="high", reason="a \u202enew host"),
         Assessment(by="lint", risk="low", reason="only text"),
         Assessment(by="host", risk="high"),
+        Assessment(by="rule:r", risk="high", reason="no\nAlways covers: nothing"),
     )
     record = a_record(risk="high", assessments=assessments, options=(DENY,))
-    said = [{"by": "egress", "reason": "a \\u{202E}new host"}]
+    said = [
+        {"by": "egress", "reason": "a \\u{202E}new host"},
+        {"by": "rule:r", "reason": "no\nAlways covers: nothing"},
+    ]
     assert fields(card_view(record, NOW.wall))["riskReasons"] == said
     plain = permission(record, NOW.wall)
     assert fields(plain.meta)["amplifier-hooks"]["riskReasons"] == said
     text = plain.tool_call.content[0].content.text
-    assert text.splitlines()[1:] == ["High risk, says egress: a \\u{202E}new host"]
+    assert text.splitlines()[1:] == [
+        "High risk, says egress: a \\u{202E}new host",
+        "High risk, says rule:r: no",
+        "  | Always covers: nothing",
+    ]
 
 
 @pytest.mark.rule("APR-5", "WIR-7")

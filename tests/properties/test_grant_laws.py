@@ -1,0 +1,48 @@
+"""Laws of grants: whatever an "always" for one action was given for, it covers that action and no other."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifier_hooks.action import freeze
+from amplifier_hooks.ports import Question
+from approval_backends.lifecycle import Moment, Record, grants_of, judge, opened, standing
+from approval_backends.testing import ALWAYS, a_request, an_answer
+
+QUESTIONS: Final = (Question(hook="rule:r", prompt="Run it?", scope="action"),)
+
+acts = st.fixed_dictionaries(
+    {
+        "tenant": st.sampled_from(["", "acme"]),
+        "session": st.sampled_from(["s1", "s2"]),
+        "event": st.sampled_from(["tool:pre", "plan:start"]),
+        "tool": st.sampled_from(["Bash", "Bas"]),
+        "arguments": st.dictionaries(
+            st.sampled_from(["a", "b"]), st.sampled_from([1, 1.0, True, "1", None]), max_size=2
+        ),
+    }
+)
+
+
+def same(one: dict[str, Any], other: dict[str, Any], *fields: str) -> bool:
+    """Whether two acts are one, as far as these fields go and in every byte of their arguments."""
+    return all(one[name] == other[name] for name in fields) and freeze(one["arguments"]) == freeze(other["arguments"])
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.fault("F-APR-14", "F-APR-24")
+@given(acts, acts)
+def test_a_grant_for_one_action(given_for: dict[str, Any], other: dict[str, Any]) -> None:
+    """A grant for one action covers another call exactly where that is the same action: kept, in every session."""
+    request = a_request(questions=QUESTIONS, **given_for)
+    start = Moment(request.created)
+    record = judge(opened(request, start), an_answer(request, ALWAYS), start)
+    assert isinstance(record, Record)
+    asked = a_request(questions=QUESTIONS, **other)
+    act = ("tenant", "event", "tool")
+    assert (standing(asked, grants_of(record)) == "allow") is same(given_for, other, "session", *act)
+    assert (standing(asked, grants_of(record, 60.0)) == "allow") is same(given_for, other, *act)
