@@ -146,7 +146,7 @@ def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
 
 
 def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[Entry]:
-    """What does not look like what it is, as the page names it."""
+    """A line for everything that does not look like what it is, as the page names it."""
     for odd in oddities(arguments, script.inline):
         yield Entry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
 

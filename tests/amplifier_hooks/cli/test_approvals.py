@@ -321,7 +321,7 @@ def test_purge(store: Path) -> None:
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 0 requests.\n")
     assert "What no record has yet was kept." in told.stderr
-    at(store, lambda broker: broker.store.recorded("1111aaaa0000", 2))
+    at(store, lambda broker: broker.store.recorded("1111aaaa0000", version=2))
     assert run("purge", "--yes", "--older-than", "1m").stdout == "Removed 0 requests.\n"
     assert run("purge", "--yes", "--older-than", "0s").stdout == "Removed 1 request.\n"
     assert [one["id"] for one in facts("list", "--all")] == ["2222bbbb0000"]
