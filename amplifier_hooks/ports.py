@@ -174,7 +174,7 @@ class ApprovalBackend(Protocol):
         ...
 
     async def withdraw(self, request_id: str, reason: str) -> Decision | None:
-        """Take the question back, and an approval that nobody has claimed with it. For an unknown one it does nothing.
+        """Take the question back, and with it an approval that is not claimed. An unknown one is left alone.
 
         Two reasons are words of the session's. With `superseded` another question takes its place. With `expired` the
         time is up, and a backend that keeps answers takes back only what has none: an answer in time stands.
@@ -211,12 +211,12 @@ class DurableApprovals(Protocol):
         """Take back what is open in a session, and end its standing answers."""
         ...
 
-    async def recorded(self, request_id: str, version: int | None = None) -> None:
-        """The record has all that `unrecorded` named of a request up to this version; or what was returned about it."""
+    async def recorded(self, request_id: str, number: int = 0) -> None:
+        """The record has what `unrecorded` names of a request up to this number; or, without one, what was returned."""
         ...
 
     async def unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
-        """What the record of a session may lack, oldest first, as facts; `request` and `version` are among them."""
+        """Facts that the record of a session may lack, oldest first; `request` and `event_number` are among them."""
         ...
 
 

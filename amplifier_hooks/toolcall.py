@@ -51,7 +51,7 @@ class ToolOutcome:
     """What became of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
     `reason` is what the model is to read about a denial, escaped and ready for its context, and `cause` the kind of
-    reason: `approval_expired` is nobody's denial, `denied_by_person` is one. `pending` is the id of
+    reason: `denied_by_person` is a person's denial, `approval_expired` is not. `pending` is the id of
     the request that nobody has decided yet; nothing ran. Calling again with the same `call_id` (in another process, if
     need be) goes on from there: the answer given meanwhile is found, and the tool then runs once.
     """

@@ -182,7 +182,7 @@ class Broker:
 
     async def recorded(self, record: Record) -> None:
         """The audit has everything up to this state of the record."""
-        await self.store.recorded(record.id, record.version)
+        await self.store.recorded(record.id, version=record.version)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ __all__ = ["Oddity", "oddities"]
 MOST: Final = 20
 """Of one kind; what there is more of is hostile enough to be denied unread."""
 WORD: Final = re.compile(r"[^\W\d_]+")
-COUNTED: Final = re.compile(r"⟨([^⟩]*)⟩")
+COUNTED: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
+"""A run of blanks as screens show it, in UTF-8 or in ASCII. No other text has these brackets around a number."""
 REORDER: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 ALPHABETS: Final = {
     "Latin": re.compile("[A-Za-z]"),
@@ -37,6 +38,10 @@ class Oddity:
     what: str
     mark: str
     note: str
+
+    def sentence(self, shown: str) -> str:
+        """All of it in a line, beside this text. The mark may be part of a secret if the text does not show it."""
+        return f"{', '.join(filter(None, (self.what, self.mark if self.mark in shown else '')))}. {self.note}"
 
 
 def oddities(value: object, escape: Escape) -> tuple[Oddity, ...]:

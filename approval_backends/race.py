@@ -40,7 +40,7 @@ TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[Record | Refus
 
 FOUND: Final[Mapping[str, frozenset[Status]]] = {"expired": frozenset({"approved", "denied", "expired"})}
 TAKEN_BACK: Final[frozenset[Status]] = frozenset({"denied", "cancelled", "superseded"})
-"""What a request is, by the reason for taking it back, if the session is right about its end."""
+"""States in which the session is right about the end of a request, by its reason for taking it back."""
 
 
 class RacingApprovals(AsUpstream):
@@ -130,19 +130,18 @@ class RacingApprovals(AsUpstream):
         """Take back what is open in a session, and end its grants."""
         await self.broker.end_session(tenant, session, reason)
 
-    async def recorded(self, request_id: str, version: int | None = None) -> None:
-        """The audit has everything about a request up to this version, or every change that was seen of it here."""
-        seen = self._versions.pop(request_id, None)
-        if version is not None:
-            await self.broker.store.recorded(request_id, version, answers=True)
-        elif seen is not None:
-            await self.broker.store.recorded(request_id, seen)
+    async def recorded(self, request_id: str, number: int = 0) -> None:
+        """The audit has every event of a request up to this number, or every change of it that was seen here."""
+        version = 0 if number else self._versions.pop(request_id, 0)
+        if version or number:
+            await self.broker.store.recorded(request_id, version=version, number=number)
 
     async def unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
         """What the audit of a session may lack, oldest first."""
         return [
             {
                 "request": event.request,
+                "event_number": event.number,
                 "version": event.version,
                 "what": event.kind,
                 "at": event.at.isoformat(),

@@ -416,10 +416,10 @@ async def _given_up_while_answered(store: ApprovalStore, request: ApprovalReques
     refused(answer, "expired", "an answer to what was given up")
     given_up = accepted(end, "giving up before the answer")
     expect("the end holds", kept=record == given_up)
-    await store.recorded(request.id, given_up.version)
-    left = [event.kind for event in await store.unrecorded(session=request.session)]
-    expect("the late answer is still to be recorded when the end is", kept=left == ["late_decision"])
-    await store.recorded(request.id, given_up.version, answers=True)
+    await store.recorded(request.id, version=given_up.version)
+    left = await store.unrecorded(session=request.session)
+    expect("the late answer is to be recorded when the end is", kept=[e.kind for e in left] == ["late_decision"])
+    await store.recorded(request.id, number=left[0].number)
     expect("and then it is not", kept=await store.unrecorded(session=request.session) == [])
 
 
@@ -582,7 +582,7 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
     accepted(await store.answer(an_answer(fresh, DENY)), "a denial")
     expect("what is not recorded stays", kept=await store.purge(50) == 0)
     for event in await store.unrecorded():
-        await store.recorded(event.request, event.version, answers=True)
+        await store.recorded(event.request, number=event.number)
     expect("everything is recorded now", kept=await store.unrecorded() == [])
     expect("what ended long ago goes", kept=await store.purge(50) == 1)
     there = [await store.get(request.id) for request in (pending, approved, unknown, done, fresh)]

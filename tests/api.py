@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage import Database
 
 
-def knocking(app: FastAPI, secret: str = "", **headers: str) -> httpx2.AsyncClient:
-    """A client of this application, with this token."""
+def knocking(app: FastAPI, secret: str = "", address: str = "http://127.0.0.1", **headers: str) -> httpx2.AsyncClient:
+    """A client of this application at this address, with this token."""
     said = {"authorization": f"Bearer {secret}"} if secret else {}
     transport = httpx2.ASGITransport(app)
-    return httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers={**said, **headers})
+    return httpx2.AsyncClient(transport=transport, base_url=address, headers={**said, **headers})
 
 
 @define

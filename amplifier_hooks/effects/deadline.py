@@ -22,7 +22,7 @@ class TooLate(TimeoutError):
 
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
-    """What `work` results in, if that is in time.
+    """The result of `work`, if that is in time.
 
     `asyncio.timeout` would wait for work that swallows a cancellation, and take a result that comes late. Cancelling it
     cancels the work. Raises `TooLate`, and what the work raises.

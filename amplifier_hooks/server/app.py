@@ -17,6 +17,7 @@ from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.kinds.codec import BLOCKED, Ended
 from amplifier_hooks.kinds.hops import HOPS_HEADER, arrived
 from amplifier_hooks.kinds.messages import LARGEST_PAYLOAD
+from amplifier_hooks.server.edge import foreign_header
 from amplifier_hooks.server.problems import problem
 from amplifier_hooks.storage import StoreUnavailable
 
@@ -30,7 +31,8 @@ __all__ = ["create_app"]
 DELIVERY: Final = "webhook-id"
 """Whoever sends a question again after no answer came names it by this header, as Standard Webhooks has it."""
 
-LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "bridge"})
+BRIDGE: Final = frozenset({"bridge"})
+"""The Host that our bridge writes, over the Unix socket."""
 
 
 def create_app(
@@ -44,8 +46,7 @@ def create_app(
 
     @app.middleware("http")
     async def admit(request: Request, call_next: Any) -> Response:
-        host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-        if host not in LOCAL or request.headers.get("origin") is not None:
+        if foreign_header(request.scope, BRIDGE) or request.headers.get("origin") is not None:
             return problem(403, "forbidden", "this server answers programs on this machine, not pages in a browser")
         given = request.headers.get("authorization", "")
         if token is not None and not compare_digest(given.encode(), f"Bearer {token}".encode()):

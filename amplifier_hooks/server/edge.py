@@ -1,7 +1,7 @@
 """The edge of the HTTP API: who may knock, and what is let in, before anything is parsed.
 
-A page in a browser may talk to us only if we have served it: the Host has to be a name of ours, and an Origin has to be
-the very address it talks to. A body is read within a size and a time, and is plain JSON: no key twice, no NaN, no half
+A page in a browser may talk to us only if we have served it: Host and Origin have to be addresses of ours. No header
+that counts is there twice. A body is read within a size and a time, and is plain JSON: no key twice, no NaN, no half
 characters, nested so deep at most. Whoever breaks that is told so and hung up on.
 """
 
@@ -11,10 +11,11 @@ import asyncio
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import define, field, frozen
 
+from amplifier_hooks.addresses import local_names, turned_away
 from amplifier_hooks.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Bounds", "Edge"]
+__all__ = ["Bounds", "Edge", "foreign_header"]
 
-LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+ONCE: Final = frozenset({b"authorization", b"content-encoding", b"content-length", b"content-type", b"sec-fetch-site"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 CAREFUL: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 HANG_UP: Final = {"connection": "close"}
@@ -39,7 +40,7 @@ def _hosts(names: Iterable[str]) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class Bounds:
-    """What a request may be. `names` are further hosts we are reached as, such as a proxy's: `hooks.example:443`."""
+    """What a request may be. `names` are further hosts we are reached as, as requests write them: `hooks.example`."""
 
     body: int = 256 * 1024
     depth: int = 32
@@ -64,7 +65,7 @@ class Edge:
             return
         headers, send = dict(scope["headers"]), _careful(send)
         try:
-            self._known_place(headers)
+            self._known_place(scope, headers)
             body = await self._body(headers, receive)
             if body is None:
                 return
@@ -75,16 +76,16 @@ class Edge:
             return
         await self.app(scope, _replayed(body, receive), send)
 
-    def _known_place(self, headers: dict[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        if host not in self.bounds.names and _without_port(host) not in LOCAL | self.bounds.names:
-            raise Problem(403, "unknown_host", "this server does not go by that name; see --name", headers=HANG_UP)
-        origin = headers.get(b"origin")
-        site = headers.get(b"sec-fetch-site", b"none")
-        if site not in (b"none", b"same-origin") or (
-            origin is not None and origin.decode("latin-1").lower() not in (f"http://{host}", f"https://{host}")
-        ):
+    def _known_place(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        foreign = foreign_header(scope, self.bounds.names)
+        if foreign == "host":
+            detail = "this server does not go by that name and port; see --name"
+            raise Problem(403, "unknown_host", detail, headers=HANG_UP)
+        if foreign or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
             raise Problem(403, "foreign_origin", "pages of other origins may not ask anything here", headers=HANG_UP)
+        names = [name for name, _ in scope["headers"] if name in ONCE]
+        if len(names) > len(set(names)):
+            raise Problem(400, "header_twice", "send each header once", headers=HANG_UP)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """The whole body; None when the other side is gone."""
@@ -116,9 +117,14 @@ class Edge:
         return Problem(413, "too_large", f"a body has at most {self.bounds.body:,} bytes", headers=HANG_UP)
 
 
-def _without_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
+def foreign_header(scope: Scope, names: frozenset[str]) -> Literal["host", "origin"] | None:
+    """The header by which a request is no request to this server, at the port it came in at or under these names."""
+    _, port = scope.get("server") or ("", None)
+    sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
+    for name, value in scope["headers"]:
+        if name in sent:
+            sent[name].append(value.decode("latin-1"))
+    return turned_away(local_names(port) | names, sent[b"host"], sent[b"origin"])
 
 
 def _careful(send: Send) -> Send:

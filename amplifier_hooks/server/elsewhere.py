@@ -41,7 +41,7 @@ class AskedElsewhere:
     async def end_session(self, tenant: str, session: str, reason: str) -> None:
         """Nothing."""
 
-    async def recorded(self, request_id: str, version: int | None = None) -> None:
+    async def recorded(self, request_id: str, number: int = 0) -> None:
         """Nothing."""
 
     async def unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # as above

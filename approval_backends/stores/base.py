@@ -235,8 +235,11 @@ class ApprovalStore(Protocol):
         """
         ...
 
-    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
-        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
+    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+        """The audit has every change of a request up to this version, and every event up to this number.
+
+        An answer that did not count is no change, so that it is still to be recorded when a change is.
+        """
         ...
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:

@@ -232,10 +232,10 @@ class MemoryStore:
         found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
-    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
-        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
+    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+        """The audit has every change of a request up to this version, and every event up to this number."""
         if self._find(request_id) is not None:
-            self._mark(request_id, version, answers=answers)
+            self._mark(request_id, version, number)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
@@ -315,10 +315,10 @@ class MemoryStore:
         self._note(after, change, now)
         self._bells.ring(after.id)
 
-    def _mark(self, request_id: str, version: int, *, answers: bool = False) -> None:
+    def _mark(self, request_id: str, version: int, number: int = 0) -> None:
         """Say of these events that they are on record."""
         for place, event in enumerate(self._events[request_id]):
-            if event.version <= version and (answers or event.kind not in ANSWERS):
+            if event.number <= number or (event.version <= version and event.kind not in ANSWERS):
                 self._events[request_id][place] = evolve(event, recorded=True)
 
     def _note(self, record: Record, kind: EventKind, now: Moment) -> None:

@@ -193,9 +193,9 @@ class DatabaseStore(Opened):
         whose = (None if one is None else plain(one) for one in (tenant, session))
         return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
 
-    async def recorded(self, request_id: str, version: int, *, answers: bool = False) -> None:
-        """The audit has every change of a request up to this version; with `answers` those that did not count, too."""
-        await self.database.fetch(RECORDED, plain(request_id), version, int(answers))
+    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+        """The audit has every change of a request up to this version, and every event up to this number."""
+        await self.database.fetch(RECORDED, plain(request_id), version, number)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
@@ -448,8 +448,8 @@ LATE_EVENT: Final = (
     f"WHERE request = $1 AND kind IN {ANSWERS_LISTED}) < $8"
 )
 RECORDED: Final = (
-    "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND version <= $2 AND recorded = 0 "
-    f"AND ($3 = 1 OR kind NOT IN {ANSWERS_LISTED})"
+    "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND recorded = 0 "
+    f"AND (number <= $3 OR (version <= $2 AND kind NOT IN {ANSWERS_LISTED}))"
 )
 GRANT: Final = (
     f"INSERT INTO {{schema}}.approval_grant ({GRANT_COLUMNS}) "

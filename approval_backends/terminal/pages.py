@@ -14,6 +14,7 @@ from attrs import frozen
 from amplifier_hooks.action import freeze, thaw
 from approval_backends.card import reach
 from approval_backends.change import change, compare
+from approval_backends.oddities import oddities
 from approval_backends.terminal.cells import Strip, width_of
 from approval_backends.terminal.masks import names_secret, pieces
 
@@ -52,20 +53,20 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
     above = set(_in_headline(request, script))
     changed = change(arguments)
     told = {*claims, *above, *(changed.used - {subject_name(request)} if changed else ())}
-    return (
+    rows = (
         *_table(_argument(name, value, script) for name, value in arguments.items() if name not in told),
         *(_difference(changed.lines, script) if changed else ()),
         *([] if arguments else [Strip("no arguments", style="class:dim")]),
         Strip(""),
-        *_table(
-            [
-                *_questions(request, script),
-                *_risks(request, script),
-                *(_claim(claim, script) for claim in claims.values()),
-                *_not_in_headline(request, script),
-            ]
-        ),
     )
+    why = [
+        *_questions(request, script),
+        *_risks(request, script),
+        *(_claim(claim, script) for claim in claims.values()),
+        *_not_in_headline(request, script),
+    ]
+    shown = "\n".join([*(arguments[name] for name in above), *(row.text for row in rows), *(e.text for e in why)])
+    return (*rows, *_table([*_odd(arguments, shown, script), *why]))
 
 
 def raw_page(request: ApprovalRequest, script: Script) -> Page:
@@ -122,6 +123,11 @@ class Entry:
     block: bool = False
     """Whether the lines stand below the name."""
 
+    @property
+    def text(self) -> str:
+        """The name and the lines."""
+        return "\n".join((self.label, *self.lines))
+
 
 def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
     """Names on the left, the rest beside them; whatever follows on further lines stands behind a mark."""
@@ -138,6 +144,12 @@ def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
             yield Strip(lines[0], entry.style, lead, follow, lead_style="class:label", words=entry.words)
             lines = lines[1:]
         yield from (Strip(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
+
+
+def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[Entry]:
+    """A line for everything that does not look like what it is, as the page names it."""
+    for odd in oddities(arguments, script.inline):
+        yield Entry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
 
 
 def _questions(request: ApprovalRequest, script: Script) -> Iterator[Entry]:

@@ -1,7 +1,6 @@
 """The one gate, for page and socket alike: Host, Origin, token. Pure: headers and the time are arguments.
 
-A browser can be made to send requests here by any page it shows. It cannot be made to lie about Host and Origin, so
-those keep other pages out; the token keeps out everything else on the machine.
+Host and Origin keep other pages out; the token keeps out everything else on the machine.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from amplifier_hooks.addresses import turned_away
 from approval_backends.websocket.pace import Pace
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class Turned:
     reason: str
 
 
+TURNED: Final = {
+    "host": Turned(421, "This gateway is not reached under that name."),
+    "origin": Turned(403, "Requests of other sites are refused."),
+}
+
+
 @frozen
 class Admitted:
     """Let in; whose token there was, if there was one."""
@@ -46,18 +52,16 @@ class Gate:
 
     def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
         self._approvers = approvers
-        self._hosts = frozenset(name.lower() for name in names)
-        self._origins = frozenset(f"{scheme}://{name}" for name in self._hosts for scheme in ("http", "https"))
+        self._names = frozenset(name.lower() for name in names)
         self._wrong = Pace(WRONG_A_SECOND, WRONG_AT_ONCE)
 
     def admit(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
     ) -> Admitted | Turned:
         """Whether this request may go on. Each header is given as often as it was sent."""
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return Turned(421, "This gateway is not reached under that name.")
-        if origins and (len(origins) > 1 or origins[0].lower() not in self._origins):
-            return Turned(403, "Requests of other sites are refused.")
+        foreign = turned_away(self._names, hosts, origins)
+        if foreign is not None:
+            return TURNED[foreign]
         if path != SOCKET:
             return Admitted()
         if authorizations:

@@ -25,6 +25,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from amplifier_hooks.addresses import local_names
 from amplifier_hooks.storage import StoreUnavailable
 from approval_backends.websocket.approvers import Approver, Approvers
 from approval_backends.websocket.assets import HEADERS, Assets
@@ -59,7 +60,6 @@ GOODBYE: Final = 1.5
 AFTER_TROUBLE: Final = 1.0
 QUESTION_AGE: Final = 1.0
 """Seconds for which a question's time is taken for the time now."""
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger(__name__)
 
@@ -376,7 +376,7 @@ class Gateway:
     def _own_names(self) -> set[str]:
         """The hosts of a request that mean this gateway."""
         host, port = self._address
-        there = {f"{name}:{port}" for name in (*LOOPBACK, f"[{host}]" if ":" in host else host)}
+        there = local_names(port, f"[{host}]" if ":" in host else host)
         return {*self._names, *(there if _is_loopback(host) else ())}
 
 

@@ -26,6 +26,20 @@ def test_oddities(value: dict[str, Any], what: str, mark: str, note: str) -> Non
     assert note in found.note
 
 
+@pytest.mark.rule("BCK-1", "BCK-3")
+@pytest.mark.parametrize(
+    ("shown", "sentence"),
+    [
+        ("ls p\u0430ypal", "Letters that look alike, p\u0430ypal. One word of Latin and Cyrillic letters."),
+        ("ls (covered)", "Letters that look alike. One word of Latin and Cyrillic letters."),
+    ],
+)
+def test_in_a_line(shown: str, sentence: str) -> None:
+    """In a line it stands with its mark, unless the mark is nowhere else to be seen."""
+    (found,) = oddities({"a": "p\u0430ypal"}, for_page)
+    assert found.sentence(shown) == sentence
+
+
 @pytest.mark.rule("BCK-3")
 def test_nothing_odd() -> None:
     """Words of any one script, emoji, code and usual layout are nothing to look at twice."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import asdict
+
 from amplifier_hooks.escape import clip, for_terminal
 from approval_backends.card import reach
 from approval_backends.lifecycle import grant_keys, seconds_left
+from approval_backends.oddities import oddities
 from approval_backends.terminal.masks import names_secret, pieces
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
         yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
     whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
     yield from (f"{blank}  {request.risk} risk{why}" for why in whys or [""])
+    if odd := " ".join(one.sentence(arguments) for one in oddities(dict(request.arguments), inline)):
+        yield f"{blank}  look twice: {clip(odd, ROOM)}"
 
 
 def action(record: Record) -> Iterator[str]:
@@ -63,8 +68,9 @@ def action(record: Record) -> Iterator[str]:
     request = record.request
     decision = record.decision
     edited = decision.arguments if decision else None
-    yield f"Tool {inline(request.tool)}, with {len(edited if edited is not None else request.arguments)} arguments:"
-    for name, value in (edited if edited is not None else request.arguments).items():
+    arguments = dict(request.arguments if edited is None else edited)
+    yield f"Tool {inline(request.tool)}, with {len(arguments)} arguments:"
+    for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         kind = "" if isinstance(value, str) else " (JSON)"
         lines = for_terminal(text).split("\n")
@@ -73,6 +79,8 @@ def action(record: Record) -> Iterator[str]:
         yield from (f"{MARK}{line}" for line in lines)
     if edited is not None:
         yield "  (as the approver wrote them)"
+    for odd in oddities(arguments, inline):
+        yield f"  look twice: {odd.sentence(odd.mark)}"
     yield f"  digest {record.digest}"
 
 
@@ -199,6 +207,7 @@ def record_facts(record: Record, now: Moment) -> dict[str, Any]:
             {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
             for question, key in zip(request.questions, grant_keys(request), strict=True)
         ],
+        "odd": [asdict(odd) for odd in oddities(dict(request.arguments), inline)],
         "options": [{"id": one.id, "label": one.label, "kind": one.kind} for one in request.options],
         "default": request.default,
         "created": record.created.wall.isoformat(),

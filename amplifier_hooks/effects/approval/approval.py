@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
 
-__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data", "late"]
+__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data", "late_answer"]
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
 
@@ -123,8 +123,8 @@ def decided(approval: Approval) -> dict[str, Any]:
     return facts
 
 
-def late(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
-    """An answer that has no effect, because the question was taken back, as the record has it."""
+def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
+    """An answer to a question that was taken back, as the record has it: it has no effect."""
     allows = any(option.allows for option in request.options if option.id == decision.option)
     return about(request) | {
         "what": "approve" if allows else "deny",

@@ -22,7 +22,7 @@ from amplifier_hooks.effects.approval.approval import (
     decided,
     described,
     event_data,
-    late,
+    late_answer,
 )
 from amplifier_hooks.effects.approval.grants import SessionGrants, kept_by
 from amplifier_hooks.effects.approval.lease import CARE, Lease
@@ -151,7 +151,7 @@ class Approver:
         """Take a question back that is decided in another way. An answer that the backend has is on record as late."""
         decision = await self._take_back(request, why)
         if decision is not None:
-            await self.recorder.note("approval.late", late(request, decision))
+            await self.recorder.note("approval.late", late_answer(request, decision))
 
     async def end(self, reason: str, *, final: bool = False) -> None:
         """The session is over: what is open in the backend is taken back, and grants end.
@@ -275,7 +275,7 @@ class Approver:
         )
 
     async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
-        """What becomes of a question that is taken back; if the backend has an answer by then, of that answer.
+        """The end of a question that is taken back; if the backend has an answer by then, that answer's.
 
         An answer that expiry finds counts, and so does every denial. An approval that is taken back has no effect, and
         is put on record as late. When the time is up the default holds; here, and nowhere else, that may be to allow.
@@ -285,7 +285,7 @@ class Approver:
             approval = self._counted(request, decision)
             if why == EXPIRED or not approval.allowed:
                 return approval
-            await self.recorder.note("approval.late", late(request, decision))
+            await self.recorder.note("approval.late", late_answer(request, decision))
         if why != EXPIRED:
             return Approval(status="cancelled", reason=why, request=request)
         allowed = request.default == "allow"

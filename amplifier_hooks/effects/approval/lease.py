@@ -101,12 +101,12 @@ class Lease:
 
     async def _complete(self, backend: DurableApprovals) -> None:
         """What happened and is not on record, because whoever was to write it has died; marked as late."""
-        versions: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for facts in await within(CARE, backend.unrecorded(*self.whose)):
             await self._recorder.write("approval.late", {**facts, "late": True})
-            versions[facts["request"]] = facts["version"]
-        for request_id, version in versions.items():
-            await within(CARE, backend.recorded(request_id, version))
+            numbers[facts["request"]] = max(facts["event_number"], numbers.get(facts["request"], 0))
+        for request_id, number in numbers.items():
+            await within(CARE, backend.recorded(request_id, number))
 
 
 def outliving(backend: object) -> DurableApprovals | None:

@@ -189,6 +189,19 @@ def test_hostile_text(store: Path) -> None:
     assert "⟨5,000 spaces⟩" in outputs[1].stdout
 
 
+@pytest.mark.rule("CLI-2", "BCK-1")
+@pytest.mark.fault("F-CLI-07")
+def test_look_twice(store: Path) -> None:
+    """A word that mixes scripts is named in the list, and in everything that is shown to decide by."""
+    asked(store, id="5555", arguments={"command": "c\u0430t notes.txt"})
+    named = "look twice: Letters that look alike, c\u0430t. One word of Latin and Cyrillic letters."
+    for told in (run("list"), run("show", "5555"), run("allow", "5555")):
+        assert [line.strip() for line in told.output.splitlines() if "look twice" in line] == [named]
+    (odd,) = facts("show", "5555")["odd"]
+    assert (odd["what"], odd["mark"]) == ("Letters that look alike", "c\u0430t")
+    assert facts("show", "1111")["odd"] == []
+
+
 @pytest.mark.rule("CLI-2")
 @pytest.mark.fault("F-CLI-13")
 def test_secrets(store: Path) -> None:
@@ -344,7 +357,7 @@ def test_purge(store: Path) -> None:
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 0 requests.\n")
     assert "What no record has yet was kept." in told.stderr
-    at(store, lambda broker: broker.store.recorded("1111aaaa0000", 2))
+    at(store, lambda broker: broker.store.recorded("1111aaaa0000", version=2))
     assert run("purge", "--yes", "--older-than", "1m").stdout == "Removed 0 requests.\n"
     assert run("purge", "--yes", "--older-than", "0s").stdout == "Removed 1 request.\n"
     assert [one["id"] for one in facts("list", "--all")] == ["2222bbbb0000"]

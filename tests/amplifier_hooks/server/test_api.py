@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Annotated, Any
 
+import httpx2
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
@@ -319,14 +320,56 @@ def test_brackets_in_texts_are_not_counted() -> None:
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
         {"host": "evil.example"},
-        {"host": "127.0.0.1.evil.example:80"},
+        {"host": "evil.example:8438"},
+        {"host": "127.0.0.1.evil.example:8438"},
+        {"host": "127.0.0.1"},
+        {"host": "127.0.0.1:80"},
+        {"host": "localhost:84380"},
+        {"host": "localhost:8438", "origin": "http://localhost"},
+        {"host": ""},
     ],
 )
 async def test_pages_of_other_origins(app: FastAPI, tokens: AccessTokens, headers: dict[str, str]) -> None:
-    """A page that was not served from here is refused whatever it bears, and by whatever name it reached us."""
-    async with knocking(app, await token_for(tokens, "hooks:read"), **headers) as client:
+    """A page that was not served from here is refused whatever it bears, and by whatever name or port it reached us."""
+    async with knocking(app, await token_for(tokens, "hooks:read"), "http://127.0.0.1:8438", **headers) as client:
         answer = await client.get("/who", headers={"cookie": "session=1"})
     assert (answer.status_code, answer.headers["connection"]) == (403, "close")
+
+
+OURS, EVIL = "http://127.0.0.1:8438", "https://evil.example"
+
+
+@pytest.mark.fault("F-API-14")
+@pytest.mark.rule("API-9")
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("origin", OURS), ("origin", EVIL)], 403),
+        ([("origin", EVIL), ("origin", OURS)], 403),
+        ([("origin", OURS), ("origin", OURS)], 403),
+        ([("host", "127.0.0.1:8438"), ("host", "evil.example")], 403),
+        ([("host", "evil.example"), ("host", "127.0.0.1:8438")], 403),
+        ([("sec-fetch-site", "cross-site"), ("sec-fetch-site", "none")], 400),
+        ([("content-type", "text/plain"), ("content-type", "application/json")], 400),
+        ([("authorization", "Bearer x")], 400),
+        ([("origin", OURS)], 200),
+    ],
+)
+async def test_a_header_that_is_there_twice(
+    app: FastAPI, tokens: AccessTokens, headers: list[tuple[str, str]], status: int
+) -> None:
+    """Of a header that counts there is one: neither the first nor the last of two is believed."""
+    async with knocking(app, await token_for(tokens, "hooks:read"), OURS) as client:
+        answer = await client.send(twice(client.build_request("GET", "/who"), headers))
+    assert answer.status_code == status
+
+
+def twice(request: httpx2.Request, headers: list[tuple[str, str]]) -> httpx2.Request:
+    """The request with these headers besides; its own Host goes where there are others."""
+    others = dict(headers)
+    own = [(name, value) for name, value in request.headers.multi_items() if name != "host" or name not in others]
+    request.headers = httpx2.Headers([*own, *headers])
+    return request
 
 
 @pytest.mark.rule("API-9")
@@ -334,10 +377,14 @@ async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
     """A page that was served from here may ask, also through a proxy under a name that was given."""
     app = create_api(Admission(tokens), routes(), bounds=Bounds(names=["hooks.example"]))
     secret = await token_for(tokens, "hooks:read")
-    for host, origin in (("127.0.0.1:8438", "http://127.0.0.1:8438"), ("hooks.example", "https://hooks.example")):
+    for host, origin, status in (
+        ("127.0.0.1:8438", "http://127.0.0.1:8438", 200),
+        ("hooks.example", "https://hooks.example", 200),
+        ("hooks.example:8438", "https://hooks.example", 403),
+    ):
         headers = {"host": host, "origin": origin, "sec-fetch-site": "same-origin"}
-        async with knocking(app, secret, **headers) as client:
-            assert (await client.get("/who")).status_code == 200
+        async with knocking(app, secret, OURS, **headers) as client:
+            assert (await client.get("/who")).status_code == status
 
 
 # -- pace --------------------------------------------------------------------------------------------------------------

@@ -60,6 +60,32 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
     assert b"circle" in said
 
 
+@pytest.mark.rule("API-9")
+@pytest.mark.fault("F-API-14")
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], 200),
+        ([("host", "localhost:8642")], 403),
+        ([("host", "127.0.0.1")], 403),
+        ([("host", "bridge:8642")], 403),
+        ([("host", "evil.example:8642")], 403),
+        ([("origin", "http://127.0.0.1:8642")], 403),
+    ],
+)
+async def test_pages_do_not_post(headers: list[tuple[str, str]], status: int) -> None:
+    """Programs post to the very address, once named; nothing that may come from a page in a browser is answered."""
+    guests = Guests(HookRegistry())
+    transport: Any = httpx2.ASGITransport(create_app(guests, token="t"))
+    own = {"authorization": "Bearer t"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642", headers=own) as client:
+        request = client.build_request("POST", "/v1/bridge/claude_code", json=QUESTION)
+        request.headers = httpx2.Headers([*request.headers.multi_items(), *headers])
+        answer = await client.send(request)
+    await guests.close()
+    assert answer.status_code == status
+
+
 @pytest.mark.fault("F-HD-17")
 @pytest.mark.parametrize(("hops", "status"), [("3", 200), ("4", 508), ("999", 508), ("x", 200), ("9" * 50, 200)])
 async def test_programs_that_post(hops: str, status: int) -> None:

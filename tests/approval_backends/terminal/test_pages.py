@@ -73,6 +73,32 @@ def test_why_the_risk_is_high() -> None:
 
 
 @pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-07", "F-WS-13")
+@pytest.mark.parametrize("arguments", [{"command": "c\u0430t a"}, {"path": "c\u0430t"}, {"a": [{"c\u0430t": 1}]}])
+def test_look_twice(arguments: dict[str, Any]) -> None:
+    """A word that mixes scripts is named, wherever it stands, before the words of the hooks."""
+    assert shown(arguments)[-3:] == [
+        " look twice  Letters that look alike, c\u0430t. One word of Latin and Cyrillic ",
+        "           ┊ letters.",
+        " guard       Write it?",
+    ]
+    assert not any("look twice" in line for line in shown({"command": "cat a"}))
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-08", "F-CLI-13")
+def test_look_twice_without_utf8_and_at_a_secret() -> None:
+    """Where UTF-8 is not spoken the same is named, and no part of a covered secret is."""
+    odd = {"command": "c\u0430t" + " " * 1204 + "x"}
+    lines = [strip.text for strip in action_page(a_request(arguments=odd), Script(ascii=True))]
+    assert any(line.startswith(r"Letters that look alike, c\u{430}t.") for line in lines)
+    assert any(line.startswith("1,204 spaces in a row.") for line in lines)
+    lines = shown({"command": "x --token abcdefghijkl\u0430"})
+    assert "abcdefgh" not in "".join(lines)
+    assert any("Letters that look alike. One word of" in line for line in lines)
+
+
+@pytest.mark.rule("BCK-1")
 def test_what_stands_above_as_a_whole() -> None:
     """What the tool works on stands beside its name; what is too long for that is in the page too."""
     assert shown({"path": "a.txt"})[0].strip() == ""

@@ -54,6 +54,16 @@ def test_first_card() -> None:
     assert int(loaded[1]) <= MOST, loaded
 
 
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-07")
+def test_letters_that_look_alike() -> None:
+    """A word that mixes scripts is named on the card."""
+    person = Person({"tool": "Bash", "arguments": {"command": "c\u0430t notes.txt"}}, size=(100, 24))
+    person.sees("look twice  Letters that look alike, c\u0430t. One word of Latin and Cyrillic letters.")
+    person.confirms("deny None null")
+    person.leaves()
+
+
 @pytest.mark.rule("BCK-1", "APR-6")
 @pytest.mark.fault("F-CLI-11")
 def test_answers() -> None:

@@ -53,6 +53,25 @@ async def test_session(tmp_path: Path) -> None:
             assert (await calling).denied
 
 
+@pytest.mark.rule("APR-4")
+async def test_nobody_answers() -> None:
+    """A call that no approver answers is told the same at the page as in the session: its time is over."""
+    registry = HookRegistry()
+
+    @registry.gate("tool:pre")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?", timeout=0.05)
+
+    async with WebSocketApprovals(approvers=[MARA]) as web, Caller(web.gateway) as mara:
+        await mara.attach()
+        async with SessionCoordinator(hooks=registry, approvals=web) as session:
+            outcome = await session.call_tool("Bash", {"command": "make"}, lambda _: "ran")
+        ending = (await mara.note("resolved"))["ending"]
+        (entry,) = (await mara.call("history"))["entries"]
+    assert (outcome.cause, entry["ending"]) == ("approval_expired", ending)
+    assert (ending["status"], ending["allowed"], ending.get("by")) == ("expired", False, None)
+
+
 async def test_before_and_after() -> None:
     """Before it is open nobody could see the question, so nobody is asked; opening and closing twice is harmless."""
     web = WebSocketApprovals()
