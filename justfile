@@ -31,7 +31,7 @@ format:
 examples:
     {{ uv }} run pytest -m "" tests/test_examples.py
 
-# change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/merge.py
+# change a module in small ways and see which changes no test notices: just mutants amplifier_hooks/dispatch/merge.py
 mutants MODULE *ARGS:
     {{ uv }} run --group mutants scripts/mutants.py {{ MODULE }} {{ ARGS }}
 

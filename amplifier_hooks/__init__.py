@@ -1,17 +1,15 @@
-"""What stands between an AI agent and what it does.
+"""Hooks between an AI agent and its actions: an event comes in; permission, context, and a record go out.
 
-The stations, in the order an event passes them:
+`ls` shows the stations, in the order an event passes them:
 
-1. `events`: what can happen. One row for each event, with all its spellings.
-2. `registry`: who is told, and in which order. A `HookRegistry` takes hooks (`on`, `gate`, `observe`, `around`,
-   `HookMatcher` lists) and emits events to them. Around hooks see a `HookContext`: `AgentContext`, `ToolContext`,
-   `WorkflowContext`, `RequestContext`, `ModelContext`.
-3. `result`: what a hook may answer, a `HookResult` with `ContextInjection`s; and all answers together, the `Outcome`.
-4. `coordinator`: a `SessionCoordinator` carries an outcome to its effects and runs tool calls past the hooks; each
-   ends as a `ToolOutcome`.
-5. `effects`: what an answer does to the world. The host's side of it are small protocols: a `ContextManager` for the
-   model's messages, an `ApprovalBackend` that turns an `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the
-   person at the screen, and an `AuditLog` for the record.
+1. `events` and `payloads` name what can happen, and what each event carries.
+2. `registry` takes hooks (`on`, `gate`, `observe`, `around`, `HookMatcher` lists); `dispatch` runs them. Around hooks
+   see a `HookContext`: `AgentContext`, `ToolContext`, `WorkflowContext`, `RequestContext`, `ModelContext`.
+3. `result` holds a hook's answer, a `HookResult` with `ContextInjection`s, and all answers together, the `Outcome`.
+4. `session` carries an outcome to its effects: a `SessionCoordinator` runs tool calls past the hooks; each ends as a
+   `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log.
+5. `ports` names what a host brings: a `ContextManager` for the model's messages, an `ApprovalBackend` that turns an
+   `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the person at the screen; the log is an `AuditLog`.
 
 Errors are `HookError`s; `HookAbortError` stops an operation from around it, and a backend raises `ApprovalTimeout`
 when its own time is up.
@@ -21,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from amplifier_hooks.around import (
+    from amplifier_hooks.dispatch.middleware import (
         AgentContext,
         HookContext,
         ModelContext,
@@ -29,14 +27,14 @@ if TYPE_CHECKING:
         ToolContext,
         WorkflowContext,
     )
-    from amplifier_hooks.coordinator import SessionCoordinator
-    from amplifier_hooks.effects.audit import AuditLog
     from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
-    from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.record import AuditLog
+    from amplifier_hooks.registry.handler_shapes import HookMatcher
+    from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import ContextInjection, HookResult, Outcome
-    from amplifier_hooks.shapes import HookMatcher
-    from amplifier_hooks.toolcall import ToolOutcome
+    from amplifier_hooks.session.coordinator import SessionCoordinator
+    from amplifier_hooks.session.tool_call import ToolOutcome
 
 __all__ = [
     "AgentContext",
@@ -65,28 +63,28 @@ __all__ = [
 
 
 HOMES: Final = {
-    "AgentContext": "around",
+    "AgentContext": "dispatch.middleware",
     "ApprovalBackend": "ports",
     "ApprovalRequest": "ports",
     "ApprovalTimeout": "errors",
-    "AuditLog": "effects.audit",
+    "AuditLog": "record",
     "ContextInjection": "result",
     "ContextManager": "ports",
     "Decision": "ports",
     "DisplaySystem": "ports",
     "HookAbortError": "errors",
-    "HookContext": "around",
+    "HookContext": "dispatch.middleware",
     "HookError": "errors",
-    "HookMatcher": "shapes",
-    "HookRegistry": "registry",
+    "HookMatcher": "registry.handler_shapes",
+    "HookRegistry": "registry.registry",
     "HookResult": "result",
-    "ModelContext": "around",
+    "ModelContext": "dispatch.middleware",
     "Outcome": "result",
-    "RequestContext": "around",
-    "SessionCoordinator": "coordinator",
-    "ToolContext": "around",
-    "ToolOutcome": "toolcall",
-    "WorkflowContext": "around",
+    "RequestContext": "dispatch.middleware",
+    "SessionCoordinator": "session.coordinator",
+    "ToolContext": "dispatch.middleware",
+    "ToolOutcome": "session.tool_call",
+    "WorkflowContext": "dispatch.middleware",
 }
 """Each is loaded on first use: the command, the bridge and the plain data of a hook need little of it."""
 

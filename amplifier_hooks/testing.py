@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.claims import Claims
-from amplifier_hooks.effects.display import CollectingDisplay
+from amplifier_hooks.approvals.claims import Claims
 from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
+from amplifier_hooks.session.display import CollectingDisplay
 
 if TYPE_CHECKING:
     from amplifier_hooks.result import Role

@@ -1,20 +1,16 @@
-"""Where people decide, and where decisions live.
+"""Approval backends: a request comes in; a decision by a rule or a person goes out.
 
-Asking, each of them what a session takes as `approvals`:
+A session takes one of these as `approvals`:
 
     terminal        TerminalApprovals: a person at the terminal
-    websocket       WebSocketApprovals: everybody at the page, and every client of the Agent Client Protocol
+    gateway         WebSocketApprovals: the page, and every client of the Agent Client Protocol
     deferred        DeferredApprovals: other programs, now or after a restart, over a store
     race            RacingApprovals: several of these at once; the first valid answer wins
-    base            InProcessBackend: what backends that decide inside this process share
+    in_process      InProcessBackend: the base of backends that decide inside this process
 
-Deciding:
-
-    rules           Rules: allow, ask or deny, from a file; what a session takes as `rules`
-    broker          Broker: submit, wait, decide, take back, over a store; who decides is a Decider
-    stores          SqliteStore, PostgresStore, MemoryStore
-
-    errors          BackendUnavailable: nobody can be asked here
+A session takes `Rules` as `rules`: allow, ask or deny, from a file. `Broker` submits, waits, decides and takes back
+over a store: `SqliteStore`, `PostgresStore`, `MemoryStore`; a `Decider` is the person who decides. A backend without
+an approver raises `BackendUnavailable`.
 
 Heavy parts load on first use: importing this package brings no terminal, no network and no database library.
 """
@@ -22,12 +18,13 @@ Heavy parts load on first use: importing this package brings no terminal, no net
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from approval_backends.base import InProcessBackend
 from approval_backends.errors import BackendUnavailable
+from approval_backends.in_process import InProcessBackend
 
 if TYPE_CHECKING:
     from approval_backends.broker import Broker
     from approval_backends.deferred import DeferredApprovals
+    from approval_backends.gateway import WebSocketApprovals
     from approval_backends.lifecycle import Decider
     from approval_backends.race import RacingApprovals
     from approval_backends.rules import Rules
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from approval_backends.stores.postgres import PostgresStore
     from approval_backends.stores.sqlite import SqliteStore
     from approval_backends.terminal import TerminalApprovals
-    from approval_backends.websocket import WebSocketApprovals
 
 __all__ = [
     "BackendUnavailable",
@@ -62,7 +58,7 @@ HOMES: Final = {
     "Rules": "rules",
     "SqliteStore": "stores.sqlite",
     "TerminalApprovals": "terminal",
-    "WebSocketApprovals": "websocket",
+    "WebSocketApprovals": "gateway",
 }
 
 

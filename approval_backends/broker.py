@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from amplifier_hooks.action import freeze, thaw
+from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.storage import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from amplifier_hooks.ports import ApprovalRequest, Settlement, Standing
-    from amplifier_hooks.storage.bells import Watch
+    from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Change, Grant
-    from approval_backends.stores.base import ApprovalStore, Event, Place, TakenOver
+    from approval_backends.stores.approval_store import ApprovalStore, Event, Place, TakenOver
 
 __all__ = ["Broker", "Resolution"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
-from approval_backends.wire import (
+from approval_backends.gateway.wire import (
     ACP_VERSION,
     META,
     OURS,
@@ -33,7 +33,7 @@ from approval_backends.wire import (
     read,
     written,
 )
-from approval_backends.wire.messages import (
+from approval_backends.gateway.wire.messages import (
     NOTES,
     Added,
     Attached,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from amplifier_hooks.storage.opened import Opened
+from amplifier_hooks.storage.open_close import Opened
 from approval_backends.broker import Broker
 from approval_backends.race import RacingApprovals
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Decider, Grant, Record
-    from approval_backends.stores.base import ApprovalStore, TakenOver
+    from approval_backends.stores.approval_store import ApprovalStore, TakenOver
 
 __all__ = ["DeferredApprovals"]
 

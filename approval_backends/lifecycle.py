@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from attrs import evolve, frozen
 
-from amplifier_hooks.claims import answered_digest
+from amplifier_hooks.approvals.claims import answered_digest
+from amplifier_hooks.approvals.grants import grant_keys, granted, kept_keys, standing
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.grants import grant_keys, granted, kept_keys, standing
 from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey, Option, StandingAnswer
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
+from amplifier_hooks.abandoned_work import cancel_all, keep_until_done
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
-from amplifier_hooks.leftovers import cancel_all, keep_until_done
 from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
 from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn

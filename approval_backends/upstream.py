@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.abandoned_work import cancel_all
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.approvals.labels import with_refusal
 from amplifier_hooks.errors import ApprovalTimeout
-from amplifier_hooks.leftovers import cancel_all
-from amplifier_hooks.options import with_refusal
 from amplifier_hooks.ports import ApprovalRequest, Question
 
 if TYPE_CHECKING:

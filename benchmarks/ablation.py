@@ -106,7 +106,7 @@ def _compiled(sources: Mapping[str, str]) -> Any:
         for room, source in sources.items():
             module = sys.modules[room] = ModuleType(room)
             exec(compile(source, room, "exec"), vars(module))  # noqa: S102  # the source is our own
-        return vars(sys.modules["amplifier_hooks.registry"])["HookRegistry"]
+        return vars(sys.modules["amplifier_hooks.registry.registry"])["HookRegistry"]
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions import DefinitionSettings, NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore, StoredHook
 from amplifier_hooks.events import REQUEST_PRE
-from amplifier_hooks.server.bodies import HookBody, HookPage
-from amplifier_hooks.server.management import API_TABLES, Managed, managed
-from amplifier_hooks.server.pace import Rate, Turnstile
+from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
+from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
+from amplifier_hooks.server.hooks.hook_bodies import HookBody, HookPage
 from amplifier_hooks.storage import Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.broker import Broker

@@ -27,11 +27,11 @@ from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from amplifier_hooks.storage.sqlite import SETTINGS
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider, Record
-from approval_backends.stores.base import Limits
+from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
-from approval_backends.stores.script import OPEN
 from approval_backends.stores.sqlite import SqliteStore
+from approval_backends.stores.transactions import OPEN
 from benchmarks.options import parser
 from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict
@@ -39,7 +39,7 @@ from benchmarks.table import VERDICT, Report, number, verdict
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from approval_backends.stores.base import ApprovalStore
+    from approval_backends.stores.approval_store import ApprovalStore
 
 DSN: Final = os.environ.get("AMPLIFIER_TEST_POSTGRES") or "postgresql://postgres@127.0.0.1:5432/postgres"
 ROOM: Final = Limits(per_session=1_000_000, per_tenant=1_000_000)

@@ -18,15 +18,15 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.effects.audit.chain import Opening
-from amplifier_hooks.effects.audit.checkpoint import VerifierKey
-from amplifier_hooks.effects.audit.key import AuditKey
-from amplifier_hooks.effects.audit.line import read, unseal
-from amplifier_hooks.effects.audit.reader import opened
-from amplifier_hooks.effects.audit.report import LogVerdict
-from amplifier_hooks.effects.audit.strand import Strand, own
-from amplifier_hooks.effects.audit.verify import verify
-from amplifier_hooks.effects.audit.walk import chained
+from amplifier_hooks.record.format.chain_position import Strand, own
+from amplifier_hooks.record.format.checkpoint import VerifierKey
+from amplifier_hooks.record.format.hash_chain import Opening
+from amplifier_hooks.record.format.line import read, unseal
+from amplifier_hooks.record.read.check_segment import chained
+from amplifier_hooks.record.read.read_lines import opened
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.write.signing_key import AuditKey
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict
@@ -51,8 +51,8 @@ DUE: Final = 256
 ALONE: Final = """
 import resource, sys, time
 from pathlib import Path
-from amplifier_hooks.effects.audit.checkpoint import VerifierKey
-from amplifier_hooks.effects.audit.verify import verify
+from amplifier_hooks.record.format.checkpoint import VerifierKey
+from amplifier_hooks.record.read.verify import verify
 start = time.process_time()
 report = verify({1: Path(sys.argv[1])}, keys=[VerifierKey.parse(sys.argv[2])])
 spent = time.process_time() - start

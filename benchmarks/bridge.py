@@ -28,9 +28,9 @@ from starlette.routing import Route
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks import bridge as bridge_module
-from amplifier_hooks.kinds.command import CommandHook
-from amplifier_hooks.server.app import create_app
-from amplifier_hooks.server.guests import Guests
+from amplifier_hooks.definitions.kinds.command import CommandHook
+from amplifier_hooks.programs.session_pool import Guests
+from amplifier_hooks.server.program_api import create_app
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict

@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.budget import Limits
+from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.tokens.encodings import Unavailable, encoding
 from amplifier_hooks.testing import CollectingDisplay
-from amplifier_hooks.tokens.encodings import Unavailable, encoding
 from benchmarks.cases import Kind, bare, hooks, payload
 from benchmarks.dispatch import OURS
 from benchmarks.options import parser

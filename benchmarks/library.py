@@ -25,7 +25,7 @@ from benchmarks.table import VERDICT, Report, number, verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from amplifier_hooks.library.ready import ReadyMade
+    from amplifier_hooks.library.parts.ready_made import ReadyMade
     from benchmarks.rounds import Samples, Timed
 
 STEADY: Final = Effort(rounds=41, seconds=0.01)

@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
-from approval_backends.stores.base import Limits
+from approval_backends.gateway import Gateway
+from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore
-from approval_backends.websocket import Gateway
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Samples, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict

@@ -20,10 +20,10 @@ from uuid import uuid4
 
 from amplifier_hooks.runs.agents import Agents
 from amplifier_hooks.runs.blueprint import read_blueprint
-from amplifier_hooks.runs.coordinator import RunCoordinator
-from amplifier_hooks.runs.orders import NewRun
-from amplifier_hooks.runs.postgres import PostgresRuns
-from amplifier_hooks.runs.store import RunStore, SqliteRuns
+from amplifier_hooks.runs.run_coordinator import RunCoordinator
+from amplifier_hooks.runs.store.postgres import PostgresRuns
+from amplifier_hooks.runs.store.run_queries import NewRun
+from amplifier_hooks.runs.store.run_store import RunStore, SqliteRuns
 from benchmarks.approvals import DSN, answers
 from benchmarks.options import parser
 from benchmarks.table import Report, number

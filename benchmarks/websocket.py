@@ -26,14 +26,14 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
+from approval_backends.gateway import Approver, Bounds, Gateway
+from approval_backends.gateway.page_files import TYPES, Asset, Assets
+from approval_backends.gateway.wire import told
+from approval_backends.gateway.wire.messages import Added
+from approval_backends.gateway.wire.record_messages import row as row_of
 from approval_backends.lifecycle import Moment, opened
-from approval_backends.stores.base import Limits
+from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore
-from approval_backends.websocket import Approver, Bounds, Gateway
-from approval_backends.websocket.assets import TYPES, Asset, Assets
-from approval_backends.wire import told
-from approval_backends.wire.messages import Added
-from approval_backends.wire.records import row as row_of
 from benchmarks.approvals import a_request
 from benchmarks.options import parser
 from benchmarks.table import VERDICT, Report, number, verdict

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from approval_backends.deferred import DeferredApprovals
+from approval_backends import DeferredApprovals
 from approval_backends.stores.address import store_at
 
 registry = HookRegistry()

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.injection.memory_context import InMemoryContext
 
 MENDED = "print('hello')\n"
 BROKEN = f"import os\n\n{MENDED}"

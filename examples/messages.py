@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.effects.context import InMemoryContext
-from amplifier_hooks.effects.display import TerminalDisplay
+from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.session.display import TerminalDisplay
 
 registry = HookRegistry()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from amplifier_hooks import HookRegistry, library
 from amplifier_hooks.definitions import band_of
-from amplifier_hooks.library.ready import Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import Point, ReadyMade
 
 PAGE = Path(__file__).parent.parent / "specs" / "library.md"
 BLOCK = re.compile(r"(<!-- hooks:[^\n]* -->\n).*?(<!-- /hooks -->)", re.DOTALL)

@@ -1,6 +1,6 @@
 """Change one module in small ways and show which changes no test notices.
 
-    uv run --group mutants scripts/mutants.py amplifier_hooks/merge.py [argument of pytest ...]
+    uv run --group mutants scripts/mutants.py amplifier_hooks/dispatch/merge.py [argument of pytest ...]
 
 mutmut changes what functions and methods do. It leaves tables at the top of a module and decorated functions alone
 (except class and static methods): a table needs a test that walks all of it. All happens in a temporary copy.
@@ -27,7 +27,7 @@ PYTEST = [
 def main() -> None:
     """Mutate, test, and show the changes that survived."""
     parser = argparse.ArgumentParser(description="Change one module in small ways; show what no test notices.")
-    parser.add_argument("module", help="such as amplifier_hooks/merge.py")
+    parser.add_argument("module", help="such as amplifier_hooks/dispatch/merge.py")
     module, arguments = parser.parse_known_args()
     name = Path(module.module).as_posix()
     if not name.startswith(PACKAGES) or not (ROOT / name).is_file():

@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # it has no py.typed
 
-from amplifier_hooks.tokens.packing import from_text, pack
+from amplifier_hooks.injection.tokens.packed_ranks import from_text, pack
 
-RANKS = Path(__file__).parent.parent / "amplifier_hooks" / "tokens" / "ranks"
+RANKS = Path(__file__).parent.parent / "amplifier_hooks" / "injection" / "tokens" / "ranks"
 SOURCES = ("llama-index-core", "litellm")
 ENCODINGS = ("cl100k_base", "o200k_base")
 

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.effects.audit.files import Files
+from amplifier_hooks.record.write.log_files import Files
 
 if TYPE_CHECKING:
     import random

@@ -13,9 +13,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
+from approval_backends.gateway import Approver, Gateway
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import a_request
-from approval_backends.websocket import Approver, Gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.effects.audit.chain import Opening, following
-from amplifier_hooks.effects.audit.checkpoint import Checkpoint, VerifierKey, signed
-from amplifier_hooks.effects.audit.key import AuditKey
-from amplifier_hooks.effects.audit.line import seal
+from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, signed
+from amplifier_hooks.record.format.hash_chain import Opening, following
+from amplifier_hooks.record.format.line import seal
+from amplifier_hooks.record.write.signing_key import AuditKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

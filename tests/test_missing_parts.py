@@ -26,7 +26,7 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 """
 IMPORTS = "tests/end_to_end/test_fifty_calls.py"
 """A test file that imports a module of an extra."""
-CALLS = "tests/amplifier_hooks/library/test_ready.py::test_entry_points"
+CALLS = "tests/amplifier_hooks/library/parts/test_ready_made.py::test_entry_points"
 """A test that calls for an extra."""
 
 

@@ -31,9 +31,9 @@ from agent_hooks import (
 )
 from attrs import define, field, frozen
 
-from amplifier_hooks.action import freeze
-from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.act import freeze
+from amplifier_hooks.adapters.injected_texts import Texts
+from amplifier_hooks.adapters.session_end import at_end
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
     LLM_POST,
@@ -45,16 +45,16 @@ from amplifier_hooks.events import (
     TOOL_POST,
     TOOL_PRE,
 )
-from amplifier_hooks.guestcall import GuestCall, GuestModelCall
 from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.session.program_call import GuestCall, GuestModelCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from agent_hooks import AgentContext, ApprovalRequest, InterceptionEmitter, InterceptionRecord
 
-    from amplifier_hooks.coordinator import SessionCoordinator
     from amplifier_hooks.result import Role
+    from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["AgentHooksHost", "SessionInterceptor", "SessionResolver"]
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks.around import RequestContext
+from amplifier_hooks.dispatch.middleware import RequestContext
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError
-from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 
-    from amplifier_hooks.registry import HookRegistry
+    from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Outcome
 
     Scope = MutableMapping[str, Any]

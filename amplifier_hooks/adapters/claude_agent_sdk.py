@@ -5,8 +5,9 @@
             await client.query("Update the config")
 
 The SDK runs a program, and that program runs the tools. It asks the hooks in its options at every point it has, and
-they are ours: see `dialects/guest.py`. Where its own permissions want somebody to decide, it calls `can_use_tool`; that
-lets pass what was decided about here, exactly as it was, and leaves the rest to the host's own callback.
+they are ours: see `programs/program_session.py`. Where its own permissions want somebody to decide, it calls
+`can_use_tool`; that lets pass what was decided about here, exactly as it was, and leaves the rest to the host's own
+callback.
 
 Extra `claude-agent-sdk`.
 """
@@ -20,21 +21,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
 
-from amplifier_hooks.action import freeze
-from amplifier_hooks.adapters.ending import at_end
-from amplifier_hooks.adapters.texts import Texts
-from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
-from amplifier_hooks.dialects.guest import Guest
+from amplifier_hooks.act import freeze
+from amplifier_hooks.adapters.injected_texts import Texts
+from amplifier_hooks.adapters.session_end import at_end
 from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED
+from amplifier_hooks.programs.claude_code import CLAUDE_CODE
+from amplifier_hooks.programs.program_session import Guest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from claude_agent_sdk import CanUseTool, HookContext, PermissionResult, ToolPermissionContext
 
-    from amplifier_hooks.coordinator import SessionCoordinator
-    from amplifier_hooks.dialects.guest import Asking
+    from amplifier_hooks.programs.program_session import Asking
     from amplifier_hooks.result import Role
+    from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["ClaudeAgent"]
 

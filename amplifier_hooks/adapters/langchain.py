@@ -25,9 +25,9 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
-from amplifier_hooks.adapters.ending import at_end
+from amplifier_hooks.adapters.injected_texts import Texts
 from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
-from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.adapters.session_end import at_end
 from amplifier_hooks.errors import HookUsageError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse, ToolCallRequest
 
-    from amplifier_hooks.coordinator import SessionCoordinator, Turn
     from amplifier_hooks.result import Role
-    from amplifier_hooks.toolcall import ToolOutcome
+    from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
+    from amplifier_hooks.session.tool_call import ToolOutcome
 
 __all__ = ["SessionMiddleware"]
 

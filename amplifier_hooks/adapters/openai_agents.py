@@ -34,11 +34,11 @@ from agents import (
 )
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
-from amplifier_hooks.adapters.ending import at_end
+from amplifier_hooks.adapters.injected_texts import Texts
 from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
-from amplifier_hooks.adapters.texts import Texts
+from amplifier_hooks.adapters.session_end import at_end
 from amplifier_hooks.errors import HookUsageError
-from amplifier_hooks.guestcall import GuestCall
+from amplifier_hooks.session.program_call import GuestCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     )
     from agents.tool_context import ToolContext
 
-    from amplifier_hooks.coordinator import SessionCoordinator
     from amplifier_hooks.result import Role
+    from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["OpenAIAgents"]
 

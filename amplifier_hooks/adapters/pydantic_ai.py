@@ -24,9 +24,9 @@ from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
 from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from amplifier_hooks.action import freeze
+from amplifier_hooks.act import freeze
+from amplifier_hooks.adapters.injected_texts import Texts
 from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
-from amplifier_hooks.adapters.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
-    from amplifier_hooks.coordinator import SessionCoordinator, Turn
     from amplifier_hooks.result import Role
+    from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
 
 __all__ = ["SessionCapability"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from amplifier_hooks.errors import HookAbortError, HookUsageError
 
 if TYPE_CHECKING:
-    from amplifier_hooks.coordinator import Turn
-    from amplifier_hooks.modelcall import ModelOutcome
+    from amplifier_hooks.session.coordinator import Turn
+    from amplifier_hooks.session.model_call import ModelOutcome
 
 __all__ = ["answer_of", "begun", "out_of_reach"]
 

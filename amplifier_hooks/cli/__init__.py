@@ -1,31 +1,7 @@
-"""The `amplifier-hooks` command.
+"""The `amplifier-hooks` command: arguments come in; answers go to standard output, messages to standard error.
 
-    __init__    the command itself: what it is called with, and how it ends
-    demo        `amplifier-hooks demo`; one file for each command
-    story       what the demo tells
-    project/    `amplifier-hooks init`, `validate`, `list` and `test`
-    chat/       `amplifier-hooks chat`
-    doctor/     `amplifier-hooks doctor`
-    streams     standard input, output and error
-    consent     asking for a yes
-    messages    what is said about what was asked for
-    options     those that several commands have
-    hooks       which hooks a command works with
-    programs    `amplifier-hooks import`, `install` and `uninstall`
-    settings    the files they read and write
-    bridge      `amplifier-hooks bridge`
-    approvals/  `amplifier-hooks approvals`: its commands, and what they share
-    audit/      `amplifier-hooks audit`: the same
-    runs/       `amplifier-hooks runs`: the queue of runs, and everybody around it
-    ledger      `amplifier-hooks ledger`: calls that were kept
-    token       `amplifier-hooks token`: who may use the HTTP API
-    serve       `amplifier-hooks serve`
-    hosting     what it answers other programs with
-    handover    its token, for programs of the same user
-
-A command's file declares its options and loads what it needs when it runs, so that `--help` stays quick. What was
-asked for goes to standard output, messages about it to standard error. Exit codes: 0 it worked, 1 it found something
-or could not go on, 2 it was called wrongly.
+Each command has a file or a directory of its name. It declares its options and loads what it needs when it runs, so
+that `--help` stays quick. Exit codes: 0 success, 1 a finding or a failure, 2 a usage error.
 """
 
 from __future__ import annotations
@@ -35,21 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import (
-    approvals,
-    audit,
-    bridge,
-    chat,
-    demo,
-    doctor,
-    ledger,
-    programs,
-    project,
-    runs,
-    serve,
-    streams,
-    token,
-)
+from amplifier_hooks.cli import approvals, audit, chat, demo, doctor, ledger, programs, project, runs, serve, token
+from amplifier_hooks.cli.common import streams
+from amplifier_hooks.cli.programs import bridge_command
 from amplifier_hooks.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -119,7 +83,7 @@ command("import", programs.IMPORT)(programs.import_hooks)
 command("install", programs.INSTALL)(programs.install)
 command("uninstall", programs.UNINSTALL)(programs.uninstall)
 command("serve", serve.HELP)(serve.serve)
-command("bridge", bridge.BRIDGE, bridge.BRIDGE_CODES)(bridge.bridge)
+command("bridge", bridge_command.BRIDGE, bridge_command.BRIDGE_CODES)(bridge_command.bridge)
 for name, group in (
     ("approvals", approvals.app),
     ("audit", audit.audit_app),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from amplifier_hooks.escape import for_log, for_terminal
+from amplifier_hooks.text.escape import for_log, for_terminal
 
 if TYPE_CHECKING:
     from amplifier_hooks.library.tool_ledger import CallStatus, LedgerEntry
@@ -67,7 +67,7 @@ def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
 
     from amplifier_hooks.library.tool_ledger import LEDGER_FILE, ToolLedger
     from amplifier_hooks.storage import StoreUnavailable
-    from amplifier_hooks.storage.place import state_folder
+    from amplifier_hooks.storage.state_folder import state_folder
 
     there = Path(store).expanduser() if store else state_folder() / LEDGER_FILE
     if "://" not in store and not there.exists():  # reading makes none

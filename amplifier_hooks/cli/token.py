@@ -13,7 +13,7 @@ from amplifier_hooks.cli.serve import login
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.server.access import AccessToken, AccessTokens
+    from amplifier_hooks.server.edge.access_tokens import AccessToken, AccessTokens
 
 __all__ = ["token_app"]
 
@@ -88,7 +88,7 @@ def create(
     """One more."""
     from datetime import timedelta
 
-    from amplifier_hooks.server.access import LONGEST_LIFE, InvalidToken
+    from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE, InvalidToken
 
     if tenant == "":  # an empty variable of a script, most likely; and that token would see every tenant
         raise typer.BadParameter("--tenant is empty; leave it out for a token of the system")
@@ -138,7 +138,7 @@ def revoke(
 
 def _own_record() -> Path:
     """Where it is on record who made tokens, and who ended them."""
-    from amplifier_hooks.storage.place import own_folder
+    from amplifier_hooks.storage.state_folder import own_folder
 
     return own_folder() / "tokens.jsonl"
 
@@ -150,10 +150,10 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, re
     """
     import asyncio
 
-    from amplifier_hooks.effects.audit import AuditLog, LogUnavailable, RecordUnavailable
-    from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
+    from amplifier_hooks.record import AuditLog, LogUnavailable, RecordUnavailable
+    from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
     from amplifier_hooks.storage import StoreUnavailable
-    from amplifier_hooks.storage.place import own_folder
+    from amplifier_hooks.storage.state_folder import own_folder
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 

@@ -32,14 +32,14 @@ from pydantic import (
     model_validator,
 )
 
-from amplifier_hooks.action import freeze
-from amplifier_hooks.definitions.bands import Band, FailMode, band_of
-from amplifier_hooks.definitions.hiding import hidden, kept, left_hidden
+from amplifier_hooks.act import freeze
+from amplifier_hooks.definitions.hidden_secrets import hidden, kept, left_hidden
+from amplifier_hooks.definitions.priority import Band, FailMode, band_of
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import alike, canonical
-from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
-from amplifier_hooks.vocabulary import is_pattern
+from amplifier_hooks.text.matching import compile_matcher
 
 __all__ = [
     "EXTERNAL_KINDS",

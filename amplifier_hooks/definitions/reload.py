@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.external import texts_in
-from amplifier_hooks.definitions.files import DefinitionSet, load_files
-from amplifier_hooks.definitions.flaws import InvalidDefinitions
-from amplifier_hooks.definitions.pages import FILE_ENDINGS
+from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
+from amplifier_hooks.definitions.files.open_files import FILE_ENDINGS
+from amplifier_hooks.definitions.install.build_external import texts_in
+from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
+from amplifier_hooks.definitions.kinds.python import sources_of
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.kinds.python import sources_of
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.roster import Change
+from amplifier_hooks.registry.hook_table import Change
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from amplifier_hooks.definitions.installed import DefinedHooks, Replaced
+    from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Replaced
     from amplifier_hooks.ports import Clock
 
 __all__ = ["ReloadState", "Trusted", "WatchedFiles", "trusted_part"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from amplifier_hooks.storage import Database, Row
-    from amplifier_hooks.storage.bells import Watch
+    from amplifier_hooks.storage.change_signal import Watch
 
 __all__ = [
     "DEFINITION_TABLES",

@@ -1,15 +1,8 @@
-"""Ready-made hooks, one file each. Nothing here uses what a hook of your own could not use.
-
-    ready       what they share: settings, points, registering
-    sessions    what they remember of a session
-    commands    the programs some of them run
-    feedback    what those that read along have in common
-    measures    what is measured, and how others call it
-    usage       what a model call used, in any provider's words
+"""Ready-made hooks, one file each: settings come in, a registered hook goes out.
 
 Each is a class with pydantic settings; switch one on with `RateLimit().register(registry)`, with settings from a file
 `RateLimit.from_config({…}).register(registry)`, or by name with `registry.discover(["rate_limit"])`. The table of all
-of them is in specs/library.md. Each loads on first use.
+of them is in specs/library.md; `parts` holds what several of them share. Each loads on first use.
 """
 
 from importlib import import_module

@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.clock import SystemClock, stamp
-from amplifier_hooks.effects.audit import AuditLog
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable
 from amplifier_hooks.events import SESSION_END, TOOL_PRE
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.record import AuditLog
 from amplifier_hooks.result import CONTINUE
-from amplifier_hooks.session import outcome_facts
+from amplifier_hooks.session.session import outcome_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

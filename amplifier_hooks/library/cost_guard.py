@@ -26,11 +26,11 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
-from amplifier_hooks.library.book import Book, StorePlace, database_at
-from amplifier_hooks.library.cost_days import TABLES, Days, Usage
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.sessions import Once, PerSession
-from amplifier_hooks.library.usage import tokens_of
+from amplifier_hooks.library.parts.daily_usage import TABLES, Days, Usage
+from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.session_memory import Once, PerSession
+from amplifier_hooks.library.parts.token_usage import tokens_of
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.storage import StoreUnavailable
 

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import PROMPT_SUBMIT
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:

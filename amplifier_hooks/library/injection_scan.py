@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import TOOL_POST
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.linear import SURROGATES, is_text, linear, literally
-from amplifier_hooks.paths import TooManyParts, texts_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.escape import for_log
+from amplifier_hooks.text.linear_search import SURROGATES, is_text, linear, literally
+from amplifier_hooks.text.paths import TooManyParts, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

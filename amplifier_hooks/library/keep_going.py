@@ -27,17 +27,17 @@ from attrs import frozen
 from pydantic import AfterValidator, Field
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.effects.audit.redact import Redactor
-from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
-from amplifier_hooks.library.artifacts import missing
-from amplifier_hooks.library.book import Book, StorePlace, database_at
-from amplifier_hooks.library.commands import folder_of
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.responses import text_of
-from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.library.parts.expected_files import missing
+from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.response_text import text_of
+from amplifier_hooks.library.parts.session_memory import PerSession
+from amplifier_hooks.record.format.redact import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -2,7 +2,8 @@ r"""Numbers about hooks, tools, approvals and tokens, for Prometheus and OpenTel
 
 Prometheus' client (extra `server`) collects them in its default registry, which whatever serves that already shows, or
 in a registry of yours; `Metrics.text()` is the exposition. OpenTelemetry (extra `otel`) gets them through the meter
-provider of the process, or through yours. What is measured stands in `measures.py`. It watches, and fails open.
+provider of the process, or through yours. What is measured stands in `parts/metric_table.py`. It watches, and fails
+open.
 
 ```python
 from prometheus_client import CollectorRegistry
@@ -28,8 +29,8 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
-from amplifier_hooks.library.measures import MEASURES, Happened
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.metric_table import MEASURES, Happened
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
 
-    from amplifier_hooks.library.measures import Measure
+    from amplifier_hooks.library.parts.metric_table import Measure
     from amplifier_hooks.result import Outcome
 
 __all__ = ["Metrics", "MetricsSettings"]

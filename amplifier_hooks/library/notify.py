@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, SecretStr
 
 from amplifier_hooks import events
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC
+from amplifier_hooks.definitions.kinds.event_codec import NativeCodec
+from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable, InvalidHookSettings, InvalidRegistration, InvalidResult
-from amplifier_hooks.escape import clip, for_log
-from amplifier_hooks.kinds.address import PUBLIC
-from amplifier_hooks.kinds.codec import NativeCodec
-from amplifier_hooks.kinds.webhook import WebhookHook
-from amplifier_hooks.library.commands import Commands
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.sessions import Once
+from amplifier_hooks.library.parts.find_programs import Commands
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.session_memory import Once
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE
+from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.kinds.address import Reach
+    from amplifier_hooks.definitions.kinds.allowed_urls import Reach
     from amplifier_hooks.result import HookResult, Outcome
 
 __all__ = ["Desktop", "Notify", "NotifySettings"]

@@ -27,12 +27,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.library.commands import folder_of
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
+from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.escape import for_log
+from amplifier_hooks.text.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
 
 __all__ = ["ProtectedPaths", "ProtectedPathsSettings"]
 

@@ -25,10 +25,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, TOOL_ERROR
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.sessions import PerSession
-from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.session_memory import PerSession
 from amplifier_hooks.result import HookResult
+from amplifier_hooks.text.matching import compile_matcher
 
 __all__ = ["Hint", "RecoveryHint", "RecoveryHintSettings"]
 

@@ -1,6 +1,6 @@
 """Secrets are taken out of prompts, of what tools are given, and of what they return.
 
-What secrets look like is told in `amplifier_hooks.credentials`, and the record keeps them out by the same rules. It is
+What secrets look like is told in `amplifier_hooks.text.secrets`, and the record keeps them out by the same rules. It is
 a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be searched
 is withheld. Where the loop is not a session of ours, a result can only be replaced at `tool:post`, which fails open.
 
@@ -30,17 +30,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import define, field
 from pydantic import Field, SecretStr
 
-from amplifier_hooks.credentials import Secrets, exchanged, is_secret_name, names_a_secret
 from amplifier_hooks.errors import HookAbortError
-from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.escape import for_log
+from amplifier_hooks.text.secrets import Secrets, exchanged, is_secret_name, names_a_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.around import ToolContext
+    from amplifier_hooks.dispatch.middleware import ToolContext
 
 __all__ = ["RedactSecrets", "RedactSecretsSettings"]
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.schemas import Shapes, ToolShape
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.tool_schemas import Shapes, ToolShape
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, TOOL_ERROR, TOOL_POST
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.schemas import Shapes, ToolShape
-from amplifier_hooks.library.sessions import Once
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.session_memory import Once
+from amplifier_hooks.library.parts.tool_schemas import Shapes, ToolShape
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
-    from amplifier_hooks.library.schemas import Shape
-    from amplifier_hooks.schema import Wrong
+    from amplifier_hooks.library.parts.tool_schemas import Shape
+    from amplifier_hooks.text.json_schema import Wrong
 
 __all__ = ["SchemaNudge", "SchemaNudgeSettings"]
 

@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.library.commands import folder_of
-from amplifier_hooks.library.foresight import EFFECTS, foresee
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.shell import ShellReader
+from amplifier_hooks.impact.shell_impact import EFFECTS, foresee
+from amplifier_hooks.impact.shell_parser import ShellReader
+from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.library.foresight import Foreseen
+    from amplifier_hooks.impact.shell_impact import Foreseen
 
 __all__ = ["SideEffects", "SideEffectsSettings"]
 

@@ -27,10 +27,10 @@ from attrs import define
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, SUBAGENT_START, SUBAGENT_STOP
-from amplifier_hooks.library.artifacts import found
-from amplifier_hooks.library.commands import folder_of
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.sessions import PerSession
+from amplifier_hooks.library.parts.expected_files import found
+from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.session_memory import PerSession
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:

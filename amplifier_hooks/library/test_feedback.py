@@ -28,7 +28,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from amplifier_hooks.library.feedback import Feedback, FeedbackSettings
+from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 
 __all__ = ["TestFeedback", "TestFeedbackSettings"]
 

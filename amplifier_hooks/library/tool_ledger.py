@@ -31,24 +31,24 @@ from uuid import uuid4
 from attrs import define, frozen
 from pydantic import Field
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.effects.audit.redact import Redactor
-from amplifier_hooks.effects.audit.values import Tamer, TooMuch, omitted
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.escape import for_log
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.library.book import Book, StorePlace, database_at
-from amplifier_hooks.library.ready import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.sessions import Once, PerSession
-from amplifier_hooks.matching import compile_matcher
+from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.session_memory import Once, PerSession
+from amplifier_hooks.record.format.json_values import Tamer, TooMuch, omitted
+from amplifier_hooks.record.format.redact import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.text.escape import for_log
+from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.around import ToolContext
+    from amplifier_hooks.dispatch.middleware import ToolContext
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.result import Outcome
     from amplifier_hooks.storage import Database, Row

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from amplifier_hooks.library.feedback import Feedback, FeedbackSettings
+from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

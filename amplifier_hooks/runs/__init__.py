@@ -1,27 +1,48 @@
-"""Hooks around a whole run: one job of one agent, from its parameters to its result.
+"""A run of an agent is queued, its hooks judge its start and its end, and its result goes out."""
 
-    errors      what goes wrong, and whose turn it is then
-    schema      schemas of parameters and results; the only door to jsonschema-rs
-    contained   what other people's code may not do
-    blueprint   an agent as data, and the hooks around its runs
-    agents      the blueprints there are
-    life        a run's life as one table
-    events      what is told of a run
-    codec       runs and events as columns and back
-    tables      the tables they are kept in
-    orders      what is asked of a store
-    turns       what becomes of a run, and what is told of that
-    statements  the statements over runs
-    scripts     the transactions, put together from them
-    store       the face of all stores; memory and SQLite
-    postgres    many coordinators: the common way in two statements
-    answers     what hooks are given, and what their answers mean
-    carriers    how the hooks of blueprints are carried out
-    around      the hooks before a run and after it
-    poller      a runner that waits
-    lane        one transaction for all who came while the last one was under way
-    coordinator the heart: queue, claim, hooks, completion
-    runner      the other side: claims over HTTP, and does what agents do
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-What a hook needs from elsewhere, Python functions by their path or settings of the environment, is handed in.
-"""
+if TYPE_CHECKING:
+    from amplifier_hooks.runs.agents import Agents, load_agents
+    from amplifier_hooks.runs.run_coordinator import RunCoordinator
+    from amplifier_hooks.runs.run_errors import ParametersRefused
+    from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
+    from amplifier_hooks.runs.runner import Runner
+    from amplifier_hooks.runs.store.postgres import PostgresRuns
+    from amplifier_hooks.runs.store.run_store import MemoryRuns, SqliteRuns
+
+__all__ = [
+    "ENDED",
+    "Agents",
+    "Holder",
+    "MemoryRuns",
+    "ParametersRefused",
+    "PostgresRuns",
+    "RunCoordinator",
+    "RunRecord",
+    "Runner",
+    "SqliteRuns",
+    "load_agents",
+]
+
+HOMES: Final = {
+    "Agents": "agents",
+    "ENDED": "run_states",
+    "Holder": "run_states",
+    "MemoryRuns": "store.run_store",
+    "ParametersRefused": "run_errors",
+    "PostgresRuns": "store.postgres",
+    "RunCoordinator": "run_coordinator",
+    "RunRecord": "run_states",
+    "Runner": "runner",
+    "SqliteRuns": "store.run_store",
+    "load_agents": "agents",
+}
+"""The module of each name; it loads on first use."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"amplifier_hooks.runs.{HOMES[name]}"), name)

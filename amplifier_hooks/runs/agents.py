@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.runs.blueprint import LARGEST_BLUEPRINT, read_blueprint, read_entries
-from amplifier_hooks.runs.errors import BlueprintError, UnknownAgent
+from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
-from amplifier_hooks.runs.errors import BlueprintError
-from amplifier_hooks.schema import Schema, SchemaError
+from amplifier_hooks.runs.run_errors import BlueprintError
+from amplifier_hooks.text.json_schema import Schema, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,9 +28,9 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.errors import HookError, HookFailed
-from amplifier_hooks.escape import clip, for_log
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.contained import contained, in_words
+from amplifier_hooks.runs.contain_errors import contained, in_words
+from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 
-from amplifier_hooks.server.edge import Bounds, Edge
+from amplifier_hooks.server.edge.host_check import Bounds, Edge
 from amplifier_hooks.server.health import Health, HealthBody
-from amplifier_hooks.server.problems import PROBLEM, Mistake, ProblemDetails, speak_of_problems
+from amplifier_hooks.server.problem_details import PROBLEM, Mistake, ProblemDetails, speak_of_problems
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from amplifier_hooks.server.admission import Admission
+    from amplifier_hooks.server.edge.authentication import Admission
 
 __all__ = ["create_api", "documented"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from attrs import define, field
 from pydantic import BaseModel
 
-from amplifier_hooks.dispatch import describe
+from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:

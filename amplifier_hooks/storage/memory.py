@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
-    from amplifier_hooks.storage.base import Migrations
+    from amplifier_hooks.storage.database import Migrations
 
 __all__ = ["MemoryDatabase"]
 

@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
-from amplifier_hooks.storage.bells import Bells, Watch
-from amplifier_hooks.storage.errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
-from amplifier_hooks.storage.opened import Opened
+from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.database import LIMIT, Migrations, Row, Script, Wake
+from amplifier_hooks.storage.open_close import Opened
+from amplifier_hooks.storage.store_errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

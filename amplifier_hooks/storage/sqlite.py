@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from amplifier_hooks.storage.base import LIMIT, Migrations, Row, Script, Wake
-from amplifier_hooks.storage.bells import Bells, Watch
-from amplifier_hooks.storage.errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
-from amplifier_hooks.storage.files import inspect_file, inspect_folder, sync_folder
-from amplifier_hooks.storage.opened import Opened
-from amplifier_hooks.storage.worker import Worker
+from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.database import LIMIT, Migrations, Row, Script, Wake
+from amplifier_hooks.storage.file_permissions import inspect_file, inspect_folder, sync_folder
+from amplifier_hooks.storage.open_close import Opened
+from amplifier_hooks.storage.store_errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
+from amplifier_hooks.storage.worker_thread import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,14 +9,14 @@ from attrs import frozen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.matching import ANY, Matcher, MatchTimedOut, compile_matcher
-from amplifier_hooks.paths import PathPattern, as_paths
 from amplifier_hooks.ports import RuleEffect
 from amplifier_hooks.result import RISKS, Risk
-from approval_backends.rules.commands import CommandPattern, Commands, as_patterns
-from approval_backends.rules.paths import Paths
+from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
+from amplifier_hooks.text.paths import PathPattern, as_paths
+from approval_backends.rules.argument_conditions import Arguments, Value, as_values
+from approval_backends.rules.command_conditions import CommandPattern, Commands, as_patterns
+from approval_backends.rules.path_conditions import Paths
 from approval_backends.rules.subject import Finding, Subject
-from approval_backends.rules.values import Arguments, Value, as_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from amplifier_hooks.paths import Whereabouts
+from amplifier_hooks.text.paths import Whereabouts
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ActionFacts

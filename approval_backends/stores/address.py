@@ -11,12 +11,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from amplifier_hooks.storage.place import state_folder
+from amplifier_hooks.storage.state_folder import state_folder
 from approval_backends.errors import UnknownStore
 
 if TYPE_CHECKING:
     from amplifier_hooks.storage import Database, Migrations
-    from approval_backends.stores.script import DatabaseStore
+    from approval_backends.stores.transactions import DatabaseStore
 
 __all__ = ["database_at", "default_path", "store_at", "without_secrets"]
 

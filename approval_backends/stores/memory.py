@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import evolve
 
-from amplifier_hooks.action import freeze, thaw
+from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.storage import StoreClosed
-from amplifier_hooks.storage.bells import Bells, Watch
+from amplifier_hooks.storage.change_signal import Bells, Watch
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import (
     Grant,
@@ -24,7 +24,7 @@ from approval_backends.lifecycle import (
     move,
     opened,
 )
-from approval_backends.stores.base import (
+from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,

@@ -13,17 +13,17 @@ from attrs import evolve
 from amplifier_hooks.storage import Migrations, Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, Record, decision_of, opened, outcomes
-from approval_backends.stores.base import NEW
-from approval_backends.stores.codec import COLUMNS, decision_value, load_record, plain, request_value, topic
-from approval_backends.stores.script import DatabaseStore
+from approval_backends.stores.approval_rows import COLUMNS, decision_value, load_record, plain, request_value, topic
+from approval_backends.stores.approval_store import NEW
+from approval_backends.stores.transactions import DatabaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import Answer, Refusal, Status
-    from approval_backends.stores.base import Limits
-    from approval_backends.stores.script import Steps
+    from approval_backends.stores.approval_store import Limits
+    from approval_backends.stores.transactions import Steps
 
 __all__ = ["POSTGRES_TABLES", "PostgresStore"]
 

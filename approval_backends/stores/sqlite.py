@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amplifier_hooks.storage import Migrations
-from amplifier_hooks.storage.base import LIMIT
+from amplifier_hooks.storage.database import LIMIT
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.lifecycle import Moment
-from approval_backends.stores.base import system_moment
-from approval_backends.stores.script import DatabaseStore
+from approval_backends.stores.approval_store import system_moment
+from approval_backends.stores.transactions import DatabaseStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from approval_backends.lifecycle import Record
-    from approval_backends.stores.base import Limits
-    from approval_backends.stores.script import Steps
+    from approval_backends.stores.approval_store import Limits
+    from approval_backends.stores.transactions import Steps
 
 __all__ = ["SQLITE_TABLES", "SqliteStore"]
 

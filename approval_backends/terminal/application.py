@@ -1,4 +1,4 @@
-"""The card on a real terminal. Everything that decides is in `form` and `card`; here keys become names, lines cells.
+"""The card on a real terminal. `form` and `draw_card` decide everything; here keys become names, lines cells.
 
 The one door to prompt-toolkit, with `cells`, which asks it how wide a character is. The card is drawn on the terminal's
 other screen, from its first cell to its last each time, wherever something else may have put the cursor.
@@ -28,10 +28,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from approval_backends.errors import BackendUnavailable, RequestSkipped
-from approval_backends.terminal.card import STYLES, Pages, Scene, Sheet, draw
 from approval_backends.terminal.cells import Line, Script
 from approval_backends.terminal.device import signals_told
-from approval_backends.terminal.edits import NotUsable, read_back, typed, writable
+from approval_backends.terminal.draw_card import STYLES, Pages, Scene, Sheet, draw
+from approval_backends.terminal.edit_text import NotUsable, read_back, typed, writable
 from approval_backends.terminal.form import MESSAGE, Chosen, Form, Later, begin, changed, kept, press, rearmed, said
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Final
 from attrs import frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
-from amplifier_hooks.escape import for_terminal
+from amplifier_hooks.text.escape import for_terminal
 
 __all__ = ["PLAIN", "Line", "Script", "Strip", "clipped", "lay", "text_of", "width_of", "wrapped"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from attrs import frozen
 
 from approval_backends.errors import BackendUnavailable
-from approval_backends.terminal.held import device_of
+from approval_backends.terminal.held_output import device_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

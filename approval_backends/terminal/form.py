@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, field, frozen
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

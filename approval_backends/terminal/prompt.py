@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from amplifier_hooks.errors import ApprovalTimeout
-from amplifier_hooks.escape import clip, for_log
+from amplifier_hooks.text.escape import clip, for_log
 from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
+from approval_backends.terminal.card_queue import turns_at
 from approval_backends.terminal.device import terminal_of
-from approval_backends.terminal.held import held_back
-from approval_backends.terminal.turns import turns_at
+from approval_backends.terminal.held_output import held_back
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

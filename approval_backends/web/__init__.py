@@ -11,7 +11,8 @@
     words.js                 what became of a request, in words
     page.js                  puts them together: token, places, keys
 
-What the page says of a request was made by the server (`approval_backends/card.py`); it interprets no arguments.
+What the page says of a request was made by the server (`approval_backends/card/contents.py`); it interprets no
+arguments.
 """
 
 __all__: list[str] = []

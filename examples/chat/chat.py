@@ -26,10 +26,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator, ToolOutcome
+from amplifier_hooks.cli.chat.chat_tools import Workplace
+from amplifier_hooks.cli.chat.choose_model import model_from
 from amplifier_hooks.cli.chat.conversation import Conversation
-from amplifier_hooks.cli.chat.providers import model_from
 from amplifier_hooks.cli.chat.screen import Silence
-from amplifier_hooks.cli.chat.tools import Workplace
 
 PROMPTS = ["write notes.txt remember the milk", "run rm -rf ."]
 registry = HookRegistry()

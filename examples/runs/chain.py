@@ -40,16 +40,12 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.runs.agents import load_agents
-from amplifier_hooks.runs.coordinator import RunCoordinator
-from amplifier_hooks.runs.errors import ParametersRefused
-from amplifier_hooks.runs.life import ENDED, Holder
-from amplifier_hooks.runs.store import SqliteRuns
+from amplifier_hooks.runs import ENDED, Holder, ParametersRefused, RunCoordinator, SqliteRuns, load_agents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amplifier_hooks.runs.life import RunRecord
+    from amplifier_hooks.runs import RunRecord
 
 BLUEPRINTS: Final = Path(__file__).with_name("blueprints")
 TIERS: Final = {"C-2071": ("gold", 50_000), "C-1188": ("silver", 20_000)}

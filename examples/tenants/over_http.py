@@ -25,11 +25,10 @@ from typing import Any
 import httpx2
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.effects.audit import NoRecord
-from amplifier_hooks.server.management import API_TABLES, Managed, managed
+from amplifier_hooks.record import NoRecord
+from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
 from amplifier_hooks.storage.memory import MemoryDatabase
-from approval_backends.broker import Broker
-from approval_backends.stores.memory import MemoryStore
+from approval_backends import Broker, MemoryStore
 
 AT_ONCE = 0.1
 """Seconds; the hooks of acme's take longer."""

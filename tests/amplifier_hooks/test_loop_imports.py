@@ -44,8 +44,8 @@ async with SessionCoordinator(hooks=registry, approvals=ScriptedApprover("Allow"
 
 WEBHOOK = """
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.kinds.address import Reach
-from amplifier_hooks.kinds.webhook import WebhookHook
+from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 
 async def serve(reader, writer):
     await reader.readuntil(b"\\r\\n\\r\\n")
@@ -66,8 +66,8 @@ assert outcome.cause == "hook_invalid_output", outcome.reason
 RUN = """
 import json, pathlib, tempfile
 from amplifier_hooks.runs.agents import load_agents
-from amplifier_hooks.runs.coordinator import RunCoordinator
-from amplifier_hooks.runs.store import MemoryRuns
+from amplifier_hooks.runs.run_coordinator import RunCoordinator
+from amplifier_hooks.runs.store.run_store import MemoryRuns
 
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "slow_hook.py").write_text("import concurrent.futures.process, statistics, xmlrpc.client\\nstart = print\\n")
@@ -94,7 +94,7 @@ await database.open()
 await database.close()
 """
 
-DISPLAY = "from amplifier_hooks.effects.display import TerminalDisplay"
+DISPLAY = "from amplifier_hooks.session.display import TerminalDisplay"
 RECORD = "from pathlib import Path; from tempfile import mkdtemp; from amplifier_hooks import AuditLog"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from amplifier_hooks.merge import merge
+from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.result import Answer, HookResult, Outcome
 from tests.strategies import chains
 

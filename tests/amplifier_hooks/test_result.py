@@ -12,6 +12,7 @@ import pytest
 from amplifier_core import models as upstream  # type: ignore[import-untyped]
 from hypothesis import given
 
+from amplifier_hooks.dispatch.event_view import DataView
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.result import (
     ACTIONS,
@@ -32,7 +33,6 @@ from amplifier_hooks.result import (
     Scope,
     as_result,
 )
-from amplifier_hooks.view import DataView
 from tests.strategies import injections, results
 
 unchecked: Any = HookResult

@@ -16,10 +16,10 @@ from amplifier_hooks.storage import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Decider, Record, Refusal
-from approval_backends.stores.base import system_moment
+from approval_backends.stores.approval_store import system_moment
 from approval_backends.stores.memory import MemoryStore
-from approval_backends.stores.script import PENDING
 from approval_backends.stores.sqlite import SqliteStore
+from approval_backends.stores.transactions import PENDING
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, ROBIN, MovableClock, StoreSubject, a_request
 from tests.stores import FILES, KINDS, opened, turns, until
 

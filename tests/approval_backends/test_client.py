@@ -13,9 +13,9 @@ from websockets.asyncio.server import ServerConnection, serve
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient, Disconnected
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
+from approval_backends.gateway import Bounds, Gateway
+from approval_backends.gateway.wire.messages import Added, Attached, Resolved, TailNote, Wire
 from approval_backends.stores.memory import MemoryStore
-from approval_backends.websocket import Bounds, Gateway
-from approval_backends.wire.messages import Added, Attached, Resolved, TailNote, Wire
 from tests.gateways import MARA, SOON, WATCHER, asked, gateway, served
 
 if TYPE_CHECKING:

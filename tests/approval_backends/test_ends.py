@@ -11,15 +11,15 @@ from attrs import define, field, frozen
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout
-from amplifier_hooks.storage.bells import Bells
+from amplifier_hooks.storage.change_signal import Bells
 from amplifier_hooks.testing import CollectingAudit
-from approval_backends.base import InProcessBackend
 from approval_backends.broker import Broker, Resolution
 from approval_backends.deferred import DeferredApprovals
+from approval_backends.gateway.wire.record_messages import history_row
+from approval_backends.in_process import InProcessBackend
 from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import ROBIN, MovableClock
-from approval_backends.wire.records import history_row
 from tests.stores import FILES, KINDS, opened
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.ports import ApprovalRequest, Decision
-    from amplifier_hooks.storage.bells import Watch
-    from amplifier_hooks.toolcall import ToolOutcome
+    from amplifier_hooks.session.tool_call import ToolOutcome
+    from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Record, Refusal
 
 BEFORE, AFTER = "before", "after"

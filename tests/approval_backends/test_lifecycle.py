@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from attrs import evolve
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.ports import Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (

@@ -15,10 +15,10 @@ from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.storage import StoreClosed
 from amplifier_hooks.testing import ScriptedApprover
-from approval_backends.base import InProcessBackend
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.errors import BackendUnavailable, RequestWithdrawn
+from approval_backends.in_process import InProcessBackend
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
 from approval_backends.rules import Rules

@@ -6,15 +6,15 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.action import Action, freeze
+from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
+from approval_backends.gateway import Approver, Gateway
+from approval_backends.gateway.session_tail import Tails
 from approval_backends.lifecycle import Decider
-from approval_backends.stores.base import Limits
+from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import MovableClock
-from approval_backends.websocket import Approver, Gateway
-from approval_backends.websocket.tail import Tails
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.effects.audit import NoRecord
-from amplifier_hooks.escape import for_page
 from amplifier_hooks.ports import Assessment, Option, Question
+from amplifier_hooks.record import NoRecord
+from amplifier_hooks.text.escape import for_page
 from tests.browser.office import ALLOW, ALWAYS, DENY, is_off, press, see, spot, still
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from amplifier_hooks.effects.audit import NoRecord
 from amplifier_hooks.ports import Assessment, Question
-from approval_backends.websocket import waiting
+from amplifier_hooks.record import NoRecord
+from approval_backends.gateway import waiting_requests
 from tests.browser.office import ALLOW, ALWAYS, DENY, see, still
 from tests.browser.pictures import keep
 
@@ -152,7 +152,9 @@ PICTURES: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {
 @pytest.mark.parametrize("name", PICTURES)
 async def test_pictures(office: Office, visit: Browsers, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each picture shows the page of this version; it is kept when it differs from the one that is there."""
-    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: 0.0))  # the same second in every picture
+    monkeypatch.setattr(
+        waiting_requests, "time", SimpleNamespace(monotonic=lambda: 0.0)
+    )  # the same second in every picture
     await morning(office)
     options, keys = PICTURES[name]
     page = await visit(office, now=datetime(2026, 1, 1, 12, 30, tzinfo=UTC), **options)

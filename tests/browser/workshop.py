@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.server.listening import listening, loopback
-from amplifier_hooks.server.runs.routes import runs_router
+from amplifier_hooks.server.edge.listen import listening, loopback
+from amplifier_hooks.server.runs.run_routes import runs_router
 from tests.api import office
 from tests.runs import agent, agent_hook, house, python_hook
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.definitions.executions import (
+from amplifier_hooks.definitions.execution_log import (
     EXECUTION_TABLES,
     ExecutionStore,
     HookExecutionLog,
@@ -25,7 +25,7 @@ from amplifier_hooks.definitions.store import (
     NameTaken,
     TooManyDefinitions,
 )
-from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.storage import CorruptStore, Database
 from tests.stores import KINDS, database
 

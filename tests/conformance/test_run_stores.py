@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from amplifier_hooks.runs.errors import AgentsTooDeep, UnknownRun, UnknownSession
-from amplifier_hooks.runs.events import Told
-from amplifier_hooks.runs.life import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal
-from amplifier_hooks.runs.orders import Concluded, Passed, RunFilter, Wanted
+from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
+from amplifier_hooks.runs.run_events import Told
+from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal
+from amplifier_hooks.runs.store.run_queries import Concluded, Passed, RunFilter, Wanted
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from amplifier_hooks.runs.store import RunStore
+    from amplifier_hooks.runs.store.run_store import RunStore
 
 DEEP = 4
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from approval_backends.deferred import DeferredApprovals
-from tests.approval_backends.worker import die, store_at
+from tests.approval_backends.stores.worker import die, store_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,15 +19,15 @@ from attrs import define, frozen
 
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks import bridge as bridge_module
-from amplifier_hooks.dialects.install import Bridge, with_bridge
-from amplifier_hooks.dialects.settings import read_settings
-from amplifier_hooks.dialects.trust import TrustStore
-from amplifier_hooks.effects.audit import AuditLog
-from amplifier_hooks.effects.audit.checkpoint import VerifierKey
-from amplifier_hooks.effects.audit.report import LogVerdict
-from amplifier_hooks.effects.audit.verify import verify
-from amplifier_hooks.server.app import create_app
-from amplifier_hooks.server.guests import DIALECTS, Guests
+from amplifier_hooks.definitions.trust import TrustStore
+from amplifier_hooks.programs.import_settings import read_settings
+from amplifier_hooks.programs.install_hook import Bridge, with_bridge
+from amplifier_hooks.programs.session_pool import DIALECTS, Guests
+from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.format.checkpoint import VerifierKey
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.server.program_api import create_app
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.testing import CollectingDisplay, ScriptedApprover
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks import ToolOutcome
     from approval_backends.lifecycle import Record
-    from approval_backends.stores.script import DatabaseStore
+    from approval_backends.stores.transactions import DatabaseStore
 
 ROBIN = Decider(name="Robin", channel="elsewhere")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.injection.tokens import count
 from amplifier_hooks.testing import CollectingAudit, CollectingDisplay
-from amplifier_hooks.tokens import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

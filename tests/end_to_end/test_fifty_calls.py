@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from amplifier_hooks import AuditLog, HookRegistry, SessionCoordinator, library
 from amplifier_hooks.definitions import band_of
-from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.library.cost_guard import Usage
 from amplifier_hooks.testing import CollectingDisplay
 from tests.records import entries
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from amplifier_hooks.effects.audit.line import Entry
-    from amplifier_hooks.library.ready import ReadyMade
+    from amplifier_hooks.library.parts.ready_made import ReadyMade
     from amplifier_hooks.library.tool_ledger import LedgerEntry
-    from amplifier_hooks.toolcall import ToolOutcome
+    from amplifier_hooks.record.format.line import Entry
+    from amplifier_hooks.session.tool_call import ToolOutcome
 
 TURNS: Final = 5
 CALLS: Final = 50

@@ -13,7 +13,7 @@ import pytest
 
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
-from tests.approval_backends.worker import store_at
+from tests.approval_backends.stores.worker import store_at
 from tests.stores import FILES, address
 
 PROGRAM = Path(__file__).with_name("killed.py")

@@ -11,7 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 CORE = [
-    f"tests/amplifier_hooks/test_{name}.py" for name in ("dispatch", "deadlines", "cancellation", "session", "toolcall")
+    f"tests/amplifier_hooks/{name}.py"
+    for name in (
+        "dispatch/test_run_hooks",
+        "dispatch/test_timeouts",
+        "dispatch/test_cancellation",
+        "session/test_session",
+        "session/test_tool_call",
+    )
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 from attrs import define, field
 
 from amplifier_hooks.runs.runner import Runner, RunnerUnavailable
-from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from approval_backends.stores.address import database_at
 from tests.stores import DSN, FILES, schema, server
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.action import Action, freeze
-from amplifier_hooks.effects.context import InMemoryContext
-from amplifier_hooks.effects.display import CollectingDisplay
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.session.display import CollectingDisplay
 from amplifier_hooks.testing import ScriptedApprover
 
 if TYPE_CHECKING:

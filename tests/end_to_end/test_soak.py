@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.budget import Limits
-from amplifier_hooks.leftovers import LEFT_BEHIND
+from amplifier_hooks.abandoned_work import LEFT_BEHIND
+from amplifier_hooks.injection.budget import Limits
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
 pytestmark = pytest.mark.slow

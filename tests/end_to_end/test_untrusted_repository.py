@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.dialects.claude_code import CLAUDE_CODE
-from amplifier_hooks.dialects.settings import read_settings
-from amplifier_hooks.dialects.trust import TrustStore
+from amplifier_hooks.definitions.trust import TrustStore
+from amplifier_hooks.programs.claude_code import CLAUDE_CODE
+from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.testing import CollectingAudit
 
 if TYPE_CHECKING:

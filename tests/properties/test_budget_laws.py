@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from amplifier_hooks.budget import Budget, Grant, Limits
-from amplifier_hooks.effects.audit import Recorder
-from amplifier_hooks.effects.injection import Injector
+from amplifier_hooks.injection.budget import Budget, Grant, Limits
+from amplifier_hooks.injection.inject import Injector
+from amplifier_hooks.injection.tokens import counter_for, guarded
 from amplifier_hooks.provenance import Voice
+from amplifier_hooks.record import Recorder
 from amplifier_hooks.result import ROLES, ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
 from amplifier_hooks.threads import DaemonPool
-from amplifier_hooks.tokens import counter_for, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

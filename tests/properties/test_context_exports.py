@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from amplifier_hooks.effects.context import InMemoryContext
-from amplifier_hooks.effects.exports import to_anthropic, to_openai
 from amplifier_hooks.errors import HookUsageError
+from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.injection.provider_messages import to_anthropic, to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Callable

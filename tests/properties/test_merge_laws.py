@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from amplifier_hooks.merge import CAUSES, PRECEDENCE, merge, refusal, stricter
+from amplifier_hooks.dispatch.merge import CAUSES, PRECEDENCE, merge, refusal, stricter
 from amplifier_hooks.result import Answer, HookResult, Outcome
 from tests.strategies import answers, chains, results
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.runs.life import ENDED, MOVES, STAGES, STATUS_OF, Holder, RunRecord, RunRefusal, held, moved
+from amplifier_hooks.runs.run_states import ENDED, MOVES, STAGES, STATUS_OF, Holder, RunRecord, RunRefusal, held, moved
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = st.lists(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
 
-from amplifier_hooks.tokens import count, fit
-from amplifier_hooks.tokens.encodings import ENCODINGS, encoding
-from amplifier_hooks.tokens.packing import to_text
+from amplifier_hooks.injection.tokens import count, fit
+from amplifier_hooks.injection.tokens.encodings import ENCODINGS, encoding
+from amplifier_hooks.injection.tokens.packed_ranks import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tiktoken.En
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_ids_are_tiktokens(name: str, theirs: Mapping[str, tiktoken.Encoding], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 random texts every one has tiktoken's ids, and its count counted in tiny pieces."""
-    monkeypatch.setattr("amplifier_hooks.tokens.counter._PIECE", 8)
+    monkeypatch.setattr("amplifier_hooks.injection.tokens.counter._PIECE", 8)
     ours = encoding(name)
     assert isinstance(ours, tiktoken.Encoding)
     source = random.Random(name)

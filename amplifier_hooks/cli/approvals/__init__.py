@@ -1,14 +1,7 @@
-"""`amplifier-hooks approvals`: what waits for an answer, and answering it.
+"""`amplifier-hooks approvals`: the requests of a store come in; lists, decisions and grants go out.
 
-    __init__    the commands and their options
-    desk        the store, who sits at it, and how a request is found
-    pages       requests and grants as text and as JSON
-    deciding    list · show · allow · deny · grants · revoke · purge
-    watcher     watch: each request as it arrives, on the card of the terminal
-    policy      rules check · rules explain
-
-All of them work on the store that the asking program uses, in another process or on another machine. The store judges
-every answer: who came first, whether it was in time, and whether it was for this very action.
+Every command works on the store that the asking program uses, in another process or on another machine. The store
+judges every answer: who came first, whether it was in time, and whether it was for this very action.
 """
 
 from __future__ import annotations
@@ -18,8 +11,8 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from amplifier_hooks.cli.consent import confirm
-from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.consent import confirm
+from amplifier_hooks.cli.common.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 
 __all__ = ["app"]
 
@@ -154,18 +147,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What waits."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    view = desk.View(store, tenant, session)
-    desk.carried_out(deciding.listed(view, everything=everything, limit=limit, as_json=as_json))
+    view = open_store.View(store, tenant, session)
+    open_store.carried_out(request_commands.listed(view, everything=everything, limit=limit, as_json=as_json))
 
 
 @app.command(help=SHOW)
 def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """One request."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    desk.carried_out(deciding.shown(desk.View(store, tenant), request, as_json=as_json))
+    open_store.carried_out(request_commands.shown(open_store.View(store, tenant), request, as_json=as_json))
 
 
 @app.command(help=ALLOW)
@@ -182,13 +175,13 @@ def allow(
     as_json: AsJson = False,
 ) -> None:
     """Yes."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    view = desk.View(store, tenant)
-    record = desk.carried_out(deciding.waiting(view, request))
-    chosen = deciding.allowing(record, option)
-    deciding.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    desk.carried_out(deciding.answer(view, record, chosen, as_json=as_json))
+    view = open_store.View(store, tenant)
+    record = open_store.carried_out(request_commands.waiting(view, request))
+    chosen = request_commands.allowing(record, option)
+    request_commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
+    open_store.carried_out(request_commands.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -206,20 +199,20 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """No."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    view = desk.View(store, tenant)
-    record = desk.carried_out(deciding.waiting(view, request))
-    chosen = deciding.refusing(record, option)
-    desk.carried_out(deciding.answer(view, record, chosen, message=message, as_json=as_json))
+    view = open_store.View(store, tenant)
+    record = open_store.carried_out(request_commands.waiting(view, request))
+    chosen = request_commands.refusing(record, option)
+    open_store.carried_out(request_commands.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)
 def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
     """Standing answers."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    desk.carried_out(deciding.list_grants(desk.View(store, tenant, session), as_json=as_json))
+    open_store.carried_out(request_commands.list_grants(open_store.View(store, tenant, session), as_json=as_json))
 
 
 @app.command(help=REVOKE)
@@ -230,9 +223,9 @@ def revoke(
     tenant: Tenant = None,
 ) -> None:
     """No more."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    desk.carried_out(deciding.revoked(desk.View(store, tenant), grant))
+    open_store.carried_out(request_commands.revoked(open_store.View(store, tenant), grant))
 
 
 @app.command(help=PURGE)
@@ -248,19 +241,21 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Gone."""
-    from amplifier_hooks.cli.approvals import deciding, desk
+    from amplifier_hooks.cli.approvals import open_store, request_commands
 
-    seconds = deciding.seconds_of(older_than)
+    seconds = request_commands.seconds_of(older_than)
     confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    desk.carried_out(deciding.purged(desk.View(store), seconds, unrecorded=unrecorded, as_json=as_json))
+    open_store.carried_out(
+        request_commands.purged(open_store.View(store), seconds, unrecorded=unrecorded, as_json=as_json)
+    )
 
 
 @app.command(help=WATCH)
 def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
     """As they come."""
-    from amplifier_hooks.cli.approvals import desk, watcher
+    from amplifier_hooks.cli.approvals import open_store, watch_requests
 
-    desk.carried_out(watcher.watched(desk.View(store, tenant, session)), until_interrupted=True)
+    open_store.carried_out(watch_requests.watched(open_store.View(store, tenant, session)), until_interrupted=True)
 
 
 @rules.callback()
@@ -271,9 +266,9 @@ def rules_options() -> None:
 @rules.command(help=CHECK)
 def check(file: File, *, as_json: AsJson = False) -> None:
     """Right or wrong."""
-    from amplifier_hooks.cli.approvals import desk, policy
+    from amplifier_hooks.cli.approvals import open_store, rule_commands
 
-    desk.carried_out(policy.checked(file, as_json=as_json))
+    open_store.carried_out(rule_commands.checked(file, as_json=as_json))
 
 
 @rules.command(help=EXPLAIN)
@@ -293,12 +288,14 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why."""
-    from amplifier_hooks.cli.approvals import desk, policy
+    from amplifier_hooks.cli.approvals import open_store, rule_commands
 
     if (tool is None) == (request is None):
         raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
     if request is not None:
-        desk.carried_out(policy.explained_request(file, desk.View(store, tenant), request, as_json=as_json))
+        open_store.carried_out(
+            rule_commands.explained_request(file, open_store.View(store, tenant), request, as_json=as_json)
+        )
     else:
-        facts = policy.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
-        desk.carried_out(policy.explained(file, facts, as_json=as_json))
+        facts = rule_commands.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
+        open_store.carried_out(rule_commands.explained(file, facts, as_json=as_json))

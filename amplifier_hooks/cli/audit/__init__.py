@@ -1,11 +1,4 @@
-"""`amplifier-hooks audit`: the record for people, and for programs.
-
-    __init__    the commands and their options
-    record      the record they are given, and what it is compared with
-    words       the report, and lines of the record, as text and as JSON
-    page        the same as a page
-    accepting   going on with a record and a store that do not fit together
-    purging     removing the records of chats that ended long ago
+"""`amplifier-hooks audit`: a record comes in; a verdict, its lines or a page go out.
 
 Only `accept` writes to a record, and only `purge` removes one.
 """
@@ -20,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.consent import confirm
-from amplifier_hooks.cli.messages import complain
-from amplifier_hooks.cli.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
-from amplifier_hooks.escape import for_log
+from amplifier_hooks.cli.common.consent import confirm
+from amplifier_hooks.cli.common.error_messages import complain
+from amplifier_hooks.cli.common.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amplifier_hooks.cli.audit.record import RecordFiles
-    from amplifier_hooks.effects.audit.report import Report
+    from amplifier_hooks.cli.audit.find_record import RecordFiles
+    from amplifier_hooks.record.read.report import Report
 
 __all__ = ["audit_app"]
 
@@ -141,15 +134,15 @@ def verify(
     html: AsPage = False,
 ) -> None:
     """Print the report."""
-    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit import html_page, record_text
 
     one_form(json=json, html=html)
     with checked(record, key, heads, anchor, log) as (found, report):
         if html:
-            say(page.page(report, name=found.path.name))
+            say(html_page.page(report, name=found.path.name))
         else:
-            say(words.report_as_json(report) if json else words.told(report))
-    raise typer.Exit(words.EXITS[report.verdict])
+            say(record_text.report_as_json(report) if json else record_text.told(report))
+    raise typer.Exit(record_text.EXITS[report.verdict])
 
 
 @audit_app.command("tail", help=TAIL, epilog=READING)
@@ -161,15 +154,20 @@ def tail(
     json: AsJson = False,
 ) -> None:
     """Print the last lines."""
-    from amplifier_hooks.cli.audit import words
-    from amplifier_hooks.cli.audit.record import RecordFiles
+    from amplifier_hooks.cli.audit import record_text
+    from amplifier_hooks.cli.audit.find_record import RecordFiles
 
     def pause() -> None:
         sys.stdout.flush()
         time.sleep(PAUSE)
 
     with readable(), suppress(KeyboardInterrupt):
-        say(map(words.raw if json else words.brief, RecordFiles(record).tail(lines, pause if follow else None)))
+        say(
+            map(
+                record_text.raw if json else record_text.brief,
+                RecordFiles(record).tail(lines, pause if follow else None),
+            )
+        )
 
 
 @audit_app.command("show", help=SHOW, epilog=READING)
@@ -195,16 +193,16 @@ def show(
     html: AsPage = False,
 ) -> None:
     """Print the lines that are wanted."""
-    from amplifier_hooks.cli.audit import page, words
+    from amplifier_hooks.cli.audit import html_page, record_text
 
     one_form(json=json, html=html)
     with checked(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
-            say(page.page(report, name=found.path.name, entries=wanted))
-        elif not say(map(words.raw if json else words.whole, wanted)):
-            typer.echo(f"There is no such line; {words.there_are(found.lines())}", err=True)
-        typer.echo(words.verdict(report), err=True)
+            say(html_page.page(report, name=found.path.name, entries=wanted))
+        elif not say(map(record_text.raw if json else record_text.whole, wanted)):
+            typer.echo(f"There is no such line; {record_text.there_are(found.lines())}", err=True)
+        typer.echo(record_text.verdict(report), err=True)
 
 
 @audit_app.command("accept", help=ACCEPT)
@@ -218,8 +216,8 @@ def accept(
     no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.desk import carried_out
-    from amplifier_hooks.cli.audit.accepting import Accepted, gone_on
+    from amplifier_hooks.cli.approvals.open_store import carried_out
+    from amplifier_hooks.cli.audit.accept_mismatch import Accepted, gone_on
 
     accepted = Accepted()
     while problem := carried_out(gone_on(record, store, accepted)):
@@ -238,9 +236,9 @@ def purge(
     json: AsJson = False,
 ) -> None:
     """Say how many there are, and remove them if the operator wants to."""
-    from amplifier_hooks.cli.approvals.deciding import seconds_of
-    from amplifier_hooks.cli.audit.purging import CHATS, ended_records, records_removed
-    from amplifier_hooks.storage.place import state_folder
+    from amplifier_hooks.cli.approvals.request_commands import seconds_of
+    from amplifier_hooks.cli.audit.purge_records import CHATS, ended_records, records_removed
+    from amplifier_hooks.storage.state_folder import state_folder
 
     found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
     if found:
@@ -254,7 +252,7 @@ def checked(
     record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
 ) -> Iterator[tuple[RecordFiles, Report]]:
     """The record, and what is found in it by what the options name; for as long as it can be read."""
-    from amplifier_hooks.cli.audit.record import RecordFiles, kept_heads, pinned, signed_notes
+    from amplifier_hooks.cli.audit.find_record import RecordFiles, kept_heads, pinned, signed_notes
 
     with readable():
         found, known = RecordFiles(record), pinned(keys or ())

@@ -1,17 +1,4 @@
-"""`amplifier-hooks chat`: a small chat orchestrator with real hooks.
-
-__init__      the command and its options
-talk          reading what the person says, and answering
-slash         /budget, /audit, /grants and the like
-room          the session, its approvals and its record
-conversation  the loop of one turn
-tools         Read, Write, Bash, in one folder
-screen        what is to be seen
-providers     which model is meant
-model         what a model is to all of these
-remote        a model behind an address; openai and anthropic are how it is spoken to
-scripted      the model of those who have no key
-"""
+"""`amplifier-hooks chat`: a small chat orchestrator with real hooks; prompts come in, answers go out."""
 
 from __future__ import annotations
 
@@ -90,14 +77,14 @@ def chat(
     import asyncio
     import os
 
-    from amplifier_hooks.cli.chat.providers import model_from
-    from amplifier_hooks.cli.chat.room import Wishes
-    from amplifier_hooks.cli.chat.talk import one_turn, talk
-    from amplifier_hooks.cli.chat.trusting import agreeing
-    from amplifier_hooks.cli.hooks import hooks_named, hooks_of_folder
+    from amplifier_hooks.cli.chat.ask_trust import agreeing
+    from amplifier_hooks.cli.chat.chat_session import Wishes
+    from amplifier_hooks.cli.chat.choose_model import model_from
+    from amplifier_hooks.cli.chat.read_input import one_turn, talk
+    from amplifier_hooks.cli.project.find_hooks import hooks_named, hooks_of_folder
     from amplifier_hooks.errors import HookError
-    from amplifier_hooks.escape import for_terminal
     from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.text.escape import for_terminal
 
     folder, rules, record = (None if path is None else path.resolve() for path in (directory, rules, record))
     try:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
 
-from amplifier_hooks.cli.chat.model import Draft, ModelFailed
-from amplifier_hooks.effects.exports import to_anthropic
+from amplifier_hooks.cli.chat.chat_model import Draft, ModelFailed
+from amplifier_hooks.injection.provider_messages import to_anthropic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from amplifier_hooks.cli.chat.model import Piece
-    from amplifier_hooks.cli.chat.tools import Tool
+    from amplifier_hooks.cli.chat.chat_model import Piece
+    from amplifier_hooks.cli.chat.chat_tools import Tool
 
 __all__ = ["AnthropicWire"]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from amplifier_hooks.cli.chat.model import Draft, ModelFailed
-from amplifier_hooks.effects.exports import to_openai
+from amplifier_hooks.cli.chat.chat_model import Draft, ModelFailed
+from amplifier_hooks.injection.provider_messages import to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from amplifier_hooks.cli.chat.model import Piece
-    from amplifier_hooks.cli.chat.tools import Tool
+    from amplifier_hooks.cli.chat.chat_model import Piece
+    from amplifier_hooks.cli.chat.chat_tools import Tool
 
 __all__ = ["OpenAIWire"]
 

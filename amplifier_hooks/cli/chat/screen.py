@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from amplifier_hooks.escape import clip, for_log, for_terminal
+from amplifier_hooks.text.escape import clip, for_log, for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from amplifier_hooks.toolcall import ToolOutcome
+    from amplifier_hooks.session.tool_call import ToolOutcome
 
 __all__ = ["ChatScreen", "Silence"]
 

@@ -1,11 +1,4 @@
-"""`amplifier-hooks doctor`: what works on this machine, and what to do about the rest.
-
-__init__   the command, and the order of the checks
-findings   what a check finds
-machine    Python, packages, data, clock, terminal, telemetry
-project    files with hooks, what these need, plugins
-places     state, store, record, ports
-"""
+"""`amplifier-hooks doctor`: the machine and the project come in; findings and their repairs go out."""
 
 from __future__ import annotations
 
@@ -17,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.cli.doctor.symptoms import Check, Symptom
+    from amplifier_hooks.cli.doctor.findings import Check, Symptom
 
 __all__ = ["DOCTOR", "DOCTOR_CODES", "checks", "doctor"]
 
@@ -38,25 +31,25 @@ STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "
 
 def checks() -> dict[str, Check]:
     """Every check, in the order in which they are told."""
-    from amplifier_hooks.cli.doctor import machine, places, project
+    from amplifier_hooks.cli.doctor import check_machine, check_project, check_state
 
     return {
-        "python": machine.python,
-        "packages": machine.packages,
-        "extras": machine.extras,
-        "data": machine.data,
-        "counters": machine.counters,
-        "clock": machine.clock,
-        "terminal": machine.terminal,
-        "config": project.config,
-        "hooks": project.hooks,
-        "programs": project.other_programs,
-        "plugins": project.plugins,
-        "state": places.state,
-        "approvals": places.approvals,
-        "record": places.record,
-        "ports": places.ports,
-        "telemetry": machine.telemetry,
+        "python": check_machine.python,
+        "packages": check_machine.packages,
+        "extras": check_machine.extras,
+        "data": check_machine.data,
+        "counters": check_machine.counters,
+        "clock": check_machine.clock,
+        "terminal": check_machine.terminal,
+        "config": check_project.config,
+        "hooks": check_project.hooks,
+        "programs": check_project.other_programs,
+        "plugins": check_project.plugins,
+        "state": check_state.state,
+        "approvals": check_state.approvals,
+        "record": check_state.record,
+        "ports": check_state.ports,
+        "telemetry": check_machine.telemetry,
     }
 
 
@@ -79,7 +72,7 @@ def doctor(
     """Look, and tell."""
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
-    from amplifier_hooks.cli.doctor.symptoms import Patient, examined
+    from amplifier_hooks.cli.doctor.findings import Patient, examined
     from amplifier_hooks.cli.serve import PORT
 
     patient = Patient(folder=directory.resolve(), store=store, record=record, port=port or PORT)
@@ -99,7 +92,7 @@ def told(found: Sequence[Symptom]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from amplifier_hooks.escape import for_log
+    from amplifier_hooks.text.escape import for_log
 
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for one in found:

@@ -1,11 +1,4 @@
-"""`amplifier-hooks init`, `validate`, `list` and `test`: the hooks of a project, as its files say.
-
-__init__   the commands and their options
-template   what init writes
-reading    the files, read, built and trusted
-listing    list
-trial      test
-"""
+"""`amplifier-hooks init`, `validate`, `list` and `test`: hook files of a project come in; findings go out."""
 
 from __future__ import annotations
 
@@ -14,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from amplifier_hooks.cli.messages import stop
-from amplifier_hooks.cli.options import AsJson  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.error_messages import stop
+from amplifier_hooks.cli.common.options import AsJson  # noqa: TC001  # typer reads the annotations
 
 if TYPE_CHECKING:
-    from amplifier_hooks.cli.project.reading import Project
+    from amplifier_hooks.cli.project.read_project import Project
 
 __all__ = ["CODES", "INIT", "LIST", "TEST", "TRIED", "VALIDATE", "init", "list_hooks", "try_event", "validate"]
 
@@ -84,7 +77,7 @@ def init(
     del no_input  # it asks nothing; scripts say it everywhere
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
-    from amplifier_hooks.cli.project.reading import trust_content
+    from amplifier_hooks.cli.project.read_project import trust_content
     from amplifier_hooks.cli.project.template import TEMPLATE
     from amplifier_hooks.definitions import PROJECT_FILE, load_files
 
@@ -122,7 +115,7 @@ def validate(
 ) -> None:
     """Check, and tell everything."""
     del no_input
-    from amplifier_hooks.cli.project.reading import Project, project_file, trust_content
+    from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.errors import HookError
 
@@ -168,9 +161,9 @@ def list_hooks(
 ) -> None:
     """What there is."""
     del no_input
-    from amplifier_hooks.cli.project.listing import hook_lines, rows
-    from amplifier_hooks.cli.project.trial import event_named
-    from amplifier_hooks.vocabulary import applies
+    from amplifier_hooks.cli.project.event_trial import event_named
+    from amplifier_hooks.cli.project.hook_listing import hook_lines, rows
+    from amplifier_hooks.registry.event_names import applies
 
     project = built(file)
     wanted = None if event is None else event_named(event, project.found.events)
@@ -208,17 +201,17 @@ def try_event(
     del no_input
     import asyncio
 
-    from amplifier_hooks.cli.project import trial
+    from amplifier_hooks.cli.project import event_trial
 
-    data = trial.payload_from(given, tool)
+    data = event_trial.payload_from(given, tool)
     project = built(file)
-    name = trial.event_named(event, project.found.events)
+    name = event_trial.event_named(event, project.found.events)
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
-        say_json(trial.trial_value(explained, outcome))
+        say_json(event_trial.trial_value(explained, outcome))
     else:
-        for line in trial.trial_lines(explained, outcome):
+        for line in event_trial.trial_lines(explained, outcome):
             typer.echo(line)
     denied = explained.refused is not None or (outcome is not None and outcome.denied)
     raise typer.Exit(1 if denied else 0)
@@ -229,7 +222,7 @@ def try_event(
 
 def built(file: Path | None) -> Project:
     """The project's hooks, or its mistakes and exit code 1."""
-    from amplifier_hooks.cli.project.reading import Project, project_file
+    from amplifier_hooks.cli.project.read_project import Project, project_file
     from amplifier_hooks.errors import HookError
 
     try:
@@ -246,7 +239,7 @@ def free_name(path: Path) -> Path:
 
 def say(text: str, *, err: bool = False) -> None:
     """Lines that may quote what others wrote."""
-    from amplifier_hooks.escape import for_terminal
+    from amplifier_hooks.text.escape import for_terminal
 
     typer.echo(for_terminal(text), err=err)
 

@@ -1,9 +1,4 @@
-"""`amplifier-hooks runs`: the queue of runs, and everybody around it.
-
-__init__    the commands and their options
-serving     serve: the coordinator · check: the blueprints · work: a runner
-asking      submit · list · show · stop, over HTTP
-"""
+"""`amplifier-hooks runs`: runs are queued, listed, stopped and carried out."""
 
 from __future__ import annotations
 
@@ -98,9 +93,9 @@ HERE: Final = f"http://127.0.0.1:{PORT}"
 @runs_app.command(help=CHECK)
 def check(folder: Folder) -> None:
     """What is wrong."""
-    from amplifier_hooks.cli.runs import serving
+    from amplifier_hooks.cli.runs import serve_runs
 
-    serving.check_blueprints(folder)
+    serve_runs.check_blueprints(folder)
 
 
 @runs_app.command(help=SERVE)
@@ -132,9 +127,9 @@ def serve(
     as_json: AsJson = False,
 ) -> None:
     """The coordinator."""
-    from amplifier_hooks.cli.runs import serving
+    from amplifier_hooks.cli.runs import serve_runs
 
-    serving.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
+    serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
 
 
 @runs_app.command(help=WORK)
@@ -148,9 +143,9 @@ def work(
     token_file: TokenFile = None,
 ) -> None:
     """A runner."""
-    from amplifier_hooks.cli.runs import serving
+    from amplifier_hooks.cli.runs import serve_runs
 
-    serving.work_runs(agents, name=name, url=url, token_file=token_file)
+    serve_runs.work_runs(agents, name=name, url=url, token_file=token_file)
 
 
 @runs_app.command(help=SUBMIT)
@@ -167,9 +162,9 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """One more."""
-    from amplifier_hooks.cli.runs import asking
+    from amplifier_hooks.cli.runs import ask_coordinator
 
-    asking.submit_run(agent, parameters, parent, session, at=(url, token_file), as_json=as_json)
+    ask_coordinator.submit_run(agent, parameters, parent, session, at=(url, token_file), as_json=as_json)
 
 
 @runs_app.command("list", help=LIST)
@@ -187,18 +182,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What there is."""
-    from amplifier_hooks.cli.runs import asking
+    from amplifier_hooks.cli.runs import ask_coordinator
 
     wanted = {"has_hooks": has_hooks or None, "blocked": blocked or None, "status": status, "agent_name": agent}
-    asking.list_runs({**wanted, "limit": limit}, at=(url, token_file), as_json=as_json)
+    ask_coordinator.list_runs({**wanted, "limit": limit}, at=(url, token_file), as_json=as_json)
 
 
 @runs_app.command(help=SHOW)
 def show(run: Run, *, url: Url = HERE, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """One of them."""
-    from amplifier_hooks.cli.runs import asking
+    from amplifier_hooks.cli.runs import ask_coordinator
 
-    asking.show_run(run, at=(url, token_file), as_json=as_json)
+    ask_coordinator.show_run(run, at=(url, token_file), as_json=as_json)
 
 
 @runs_app.command(help=STOP)
@@ -211,6 +206,6 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """No more."""
-    from amplifier_hooks.cli.runs import asking
+    from amplifier_hooks.cli.runs import ask_coordinator
 
-    asking.stop_run(run, reason, at=(url, token_file), as_json=as_json)
+    ask_coordinator.stop_run(run, reason, at=(url, token_file), as_json=as_json)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult
 from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
-from amplifier_hooks.around import RequestContext
+from amplifier_hooks.dispatch.middleware import RequestContext
 
 
 class User(BaseUser):

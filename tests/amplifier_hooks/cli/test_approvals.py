@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.cli import app
-from amplifier_hooks.cli.approvals.desk import user_name
+from amplifier_hooks.cli.approvals.open_store import user_name
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-WORKER = Path(__file__).parents[2] / "approval_backends" / "worker.py"
+WORKER = Path(__file__).parents[2] / "approval_backends" / "stores" / "worker.py"
 HOSTILE = "a\x1b[2J\x07\x9b\u202e\u200b\r\nb"
 RAW = [piece.encode() for piece in ("\x1b", "\x07", "\x9b", "\u202e", "\u200b", "\r")]
 SOON = 60
@@ -316,15 +316,15 @@ def test_confirming_an_always(store: Path) -> None:
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
     """What was decided or ran out while somebody read it is said, with who decided; nothing changes."""
-    from amplifier_hooks.cli.approvals import deciding
-    from amplifier_hooks.cli.approvals.desk import Trouble, View
+    from amplifier_hooks.cli.approvals import request_commands
+    from amplifier_hooks.cli.approvals.open_store import Trouble, View
 
     view = View(str(store))
-    before = asyncio.run(deciding.waiting(view, "1111"))
+    before = asyncio.run(request_commands.waiting(view, "1111"))
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
     with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
-        asyncio.run(deciding.answer(view, before, ALLOW, as_json=False))
+        asyncio.run(request_commands.answer(view, before, ALLOW, as_json=False))
     assert record(store, before.id).status == "denied"
 
 

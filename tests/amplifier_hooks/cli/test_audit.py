@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app, audit
-from amplifier_hooks.cli.audit import page as page_module
-from amplifier_hooks.cli.audit import words
-from amplifier_hooks.cli.audit.record import RecordFiles
-from amplifier_hooks.effects.audit.files import Files
-from amplifier_hooks.effects.audit.heads import HEADS, StoredHeads
-from amplifier_hooks.effects.audit.report import LogVerdict
+from amplifier_hooks.cli.audit import html_page as page_module
+from amplifier_hooks.cli.audit import record_text
+from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
 
@@ -89,7 +89,7 @@ def test_verify_tampered(record: Path) -> None:
 @pytest.mark.rule("AUD-2", "AUD-6")
 def test_exit_codes(record: Path, tmp_path: Path) -> None:
     """Programs can tell apart what is whole, what is not, and what nobody can tell."""
-    assert set(words.EXITS) == set(LogVerdict)
+    assert set(record_text.EXITS) == set(LogVerdict)
     assert run("verify", record).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey()).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey(), "--key", VKEY, "--log", LOG).exit_code == 0

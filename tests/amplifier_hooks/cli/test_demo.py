@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 import pexpect
 import pytest
 
-from amplifier_hooks.cli.linter import Linter, unused_imports
-from amplifier_hooks.cli.story import Telling, tell
+from amplifier_hooks.cli.demo.demo_linter import Linter, unused_imports
+from amplifier_hooks.cli.demo.scenes import Telling, tell
 from approval_backends.client import ApprovalsClient
 
 if TYPE_CHECKING:
@@ -251,7 +251,9 @@ def test_help_is_light(tmp_path: Path) -> None:
     """Asking for help loads neither the demo nor what draws on terminals."""
     program = "import sys; from amplifier_hooks.cli import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert {"amplifier_hooks.cli.story", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(told.stdout.split())
+    assert {"amplifier_hooks.cli.demo.scenes", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(
+        told.stdout.split()
+    )
 
 
 def test_lint() -> None:

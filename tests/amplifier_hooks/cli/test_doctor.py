@@ -20,14 +20,14 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
-from amplifier_hooks.cli.doctor import checks, machine, places, project
-from amplifier_hooks.cli.doctor.symptoms import Patient, examined
-from amplifier_hooks.effects.audit import AuditLog
+from amplifier_hooks.cli.doctor import check_machine, check_project, check_state, checks
+from amplifier_hooks.cli.doctor.findings import Patient, examined
+from amplifier_hooks.record import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from amplifier_hooks.cli.doctor.symptoms import Symptom
+    from amplifier_hooks.cli.doctor.findings import Symptom
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_repair_can_be_typed(patient: Patient) -> None:
     folder = patient.folder / "a b;c"
     folder.mkdir()
     (folder / "amplifier-hooks.yaml").write_text("version: 2\n")
-    (found,) = only(project.config(evolve(patient, folder=folder)), "failed")
+    (found,) = only(check_project.config(evolve(patient, folder=folder)), "failed")
     typed = shlex.split(found.repair.partition("then: ")[2])
     assert typed == ["amplifier-hooks", "validate", str(folder / "amplifier-hooks.yaml")]
 
@@ -123,7 +123,7 @@ def test_a_check_that_breaks(patient: Patient) -> None:
     def broken(_patient: Patient) -> Iterable[Symptom]:
         raise RuntimeError("oops")
 
-    found = list(examined({"broken": broken, "python": machine.python}, patient))
+    found = list(examined({"broken": broken, "python": check_machine.python}, patient))
     assert [(finding.about, finding.state) for finding in found] == [("broken", "failed"), ("python", "ok")]
     assert "RuntimeError: oops" in found[0].text
 
@@ -134,13 +134,13 @@ def test_a_check_that_breaks(patient: Patient) -> None:
 @pytest.mark.rule("CLI-5")
 def test_config(patient: Patient) -> None:
     """A file that is missing is a note; one with mistakes has failed, with a finding for each and its line."""
-    assert only(project.config(patient), "note")[0].repair == "amplifier-hooks init"
+    assert only(check_project.config(patient), "note")[0].repair == "amplifier-hooks init"
     config(patient, "version: 1\nhooks:\n  - {name: a, event_type: 3}\n")
-    failed = only(project.config(patient), "failed")
+    failed = only(check_project.config(patient), "failed")
     assert len(failed) == 2
     assert all(re.search(r"amplifier-hooks\.yaml:\d", finding.text) for finding in failed)
     config(patient, "version: 1\nsettings: {hooks_enabled: false}\n")
-    assert "nothing runs" in only(project.config(patient), "warning")[0].text
+    assert "nothing runs" in only(check_project.config(patient), "warning")[0].text
 
 
 HOOK = "  - {{name: {name}, event_type: tool:pre, handler_ref: {kind}, config: {config}}}\n"
@@ -162,7 +162,7 @@ HOOK = "  - {{name: {name}, event_type: tool:pre, handler_ref: {kind}, config: {
 def test_hooks_that_could_not_run(patient: Patient, kind: str, settings: str, said: str) -> None:
     """A command that is not there, an address that cannot be used and a secret that is not set are found."""
     config(patient, "version: 1\nhooks:\n" + HOOK.format(name="guard", kind=kind, config=settings))
-    failed = only(project.hooks(patient), "failed")
+    failed = only(check_project.hooks(patient), "failed")
     assert any(said in finding.text for finding in failed), failed
     assert all(":3: guard: " in finding.text for finding in failed)
 
@@ -174,7 +174,7 @@ def test_ready_made(patient: Patient) -> None:
         patient,
         "version: 1\nlibrary:\n  linter_feedback: {command: [no-such-linter, '{file}']}\n  rate_limit: {cals: 3}\n",
     )
-    found = list(project.hooks(patient))
+    found = list(check_project.hooks(patient))
     assert "linter_feedback: no-such-linter is not installed" in only(found, "warning")[0].text
     assert "did you mean 'calls'?" in only(found, "failed")[0].text
     assert all(re.search(r"amplifier-hooks\.yaml:\d", finding.repair) for finding in found)
@@ -187,7 +187,7 @@ def test_hooks_that_are_nowhere(patient: Patient) -> None:
     python = "  - {{name: {name}, event_type: tool:pre, handler_ref: '{name}:gate'}}\n"
     hooks = "".join(python.format(name=name) for name in ("here", "nowhere"))
     config(patient, f"version: 1\nlibrary: {{rate_limit: {{}}, redact_secret: {{}}}}\nhooks:\n{hooks}")
-    found = list(project.hooks(patient))
+    found = list(check_project.hooks(patient))
     assert [finding.text.partition(": ")[2] for finding in only(found, "failed")] == [
         "no installed package has a hook called 'redact_secret'; did you mean 'redact_secrets'?",
         "nowhere: nothing called 'nowhere:gate' is found beside the file or among what is installed",
@@ -205,7 +205,7 @@ def test_hooks_that_could(patient: Patient) -> None:
     two = HOOK.format(name="two", kind="http", config="{url: 'https://example.com/h', secret_env: SHOP_SECRET}")
     config(patient, f"version: 1\nhooks:\n{one}{two}")
     there = Patient(folder=patient.folder, environment={"SHOP_SECRET": "whsec_c2VjcmV0"})
-    assert states(project.hooks(there)) == {"ok"}
+    assert states(check_project.hooks(there)) == {"ok"}
 
 
 @pytest.mark.rule("CLI-5", "TRU-2")
@@ -215,15 +215,15 @@ def test_other_programs(patient: Patient) -> None:
     settings.parent.mkdir()
     hooks = {"PreToolUse": [{"hooks": [{"type": "command", "command": "missing-program", "args": []}]}]}
     settings.write_text(json.dumps({"hooks": hooks}))
-    found = list(project.other_programs(patient))
+    found = list(check_project.other_programs(patient))
     assert only(found, "note")[0].repair == f"amplifier-hooks import claude-code {settings}"
     assert "'missing-program' is not there" in only(found, "warning")[0].text
     settings.write_text("{")
-    assert states(project.other_programs(patient)) == {"failed"}
+    assert states(check_project.other_programs(patient)) == {"failed"}
 
 
 PLUGIN = """[amplifier_hooks.hooks]
-fine = amplifier_hooks.registry:HookRegistry
+fine = amplifier_hooks.registry.registry:HookRegistry
 gone = no_such_module:register
 mad = {mad}:register
 """
@@ -241,7 +241,7 @@ def test_plugins(patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PYTHONPATH", str(site))
     assert "shop-hooks" in {one.name for one in metadata.distributions()}
-    failed = only(project.plugins(patient), "failed")
+    failed = only(check_project.plugins(patient), "failed")
     assert [re.sub(r" of .*imported:", ":", finding.text) for finding in failed] == [
         "gone: ModuleNotFoundError: No module named 'no_such_module'",
         "mad: the process ended with exit status 3",
@@ -256,21 +256,21 @@ def test_plugins(patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_state(patient: Patient, tmp_path: Path) -> None:
     """A folder of state that others can read is found, and the command that is named repairs it."""
     folder = tmp_path / "state" / "amplifier-hooks"
-    assert states(places.state(patient)) == {"ok"}
+    assert states(check_state.state(patient)) == {"ok"}
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    (found,) = places.state(patient)
+    (found,) = check_state.state(patient)
     assert found.state == "warning"
     subprocess.run(shlex.split(found.repair), check=True)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert states(places.state(patient)) == {"ok"}
+    assert states(check_state.state(patient)) == {"ok"}
 
 
 @pytest.mark.rule("CLI-5")
 @pytest.mark.parametrize("store", ["nowhere.db", "postgresql://user:secret@127.0.0.1:1/shop", "mysql://x"])
 def test_store(patient: Patient, store: str) -> None:
     """A store that cannot be reached has failed, and nobody's password is shown."""
-    (found,) = places.approvals(Patient(folder=patient.folder, store=store))
+    (found,) = check_state.approvals(Patient(folder=patient.folder, store=store))
     assert found.state == "failed"
     assert "secret" not in found.text
     assert found.repair
@@ -284,9 +284,9 @@ async def test_record(patient: Patient, tmp_path: Path) -> None:
     await log.write("session.began", {"session": "s"}, durable=True)
     await log.close()
     asked = Patient(folder=patient.folder, record=path)
-    assert states(places.record(asked)) == {"ok"}
+    assert states(check_state.record(asked)) == {"ok"}
     path.write_bytes(path.read_bytes().replace(b"session.began", b"session.ended"))
-    (found,) = places.record(asked)
+    (found,) = check_state.record(asked)
     assert (found.state, "tampered" in found.text) == ("failed", True)
     assert f"amplifier-hooks audit verify {path} --key {path.with_name('audit.key.pub')}" in found.repair
 
@@ -294,12 +294,12 @@ async def test_record(patient: Patient, tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-5")
 def test_ports(patient: Patient, tmp_path: Path) -> None:
     """A port that is taken and a socket that was left behind are found."""
-    assert states(places.ports(patient)) == {"ok"}
+    assert states(check_state.ports(patient)) == {"ok"}
     with socket.socket() as taken, socket.socket(socket.AF_UNIX) as left:
         taken.bind(("127.0.0.1", patient.port))
         taken.listen()
         left.bind(str(tmp_path / "run" / "amplifier-hooks.sock"))
-        found = list(places.ports(patient))
+        found = list(check_state.ports(patient))
     assert [finding.state for finding in found] == ["warning", "warning"]
     assert found[1].repair == f"rm {tmp_path / 'run' / 'amplifier-hooks.sock'}"
 
@@ -310,19 +310,19 @@ def test_ports(patient: Patient, tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-5")
 def test_clock(patient: Patient, tmp_path: Path) -> None:
     """A clock that is behind what was recorded is found."""
-    assert states(machine.clock(patient)) == {"ok"}
+    assert states(check_machine.clock(patient)) == {"ok"}
     record = tmp_path / "state" / "amplifier-hooks" / "record.jsonl"
     record.parent.mkdir(parents=True)
     record.touch()
     os.utime(record, (time.time() + 3600,) * 2)
-    assert states(machine.clock(patient)) == {"warning"}
+    assert states(check_machine.clock(patient)) == {"warning"}
 
 
 @pytest.mark.rule("CLI-5", "INJ-5")
 def test_counters(patient: Patient) -> None:
     """For each model it is said how its tokens are counted, and an estimate is called one."""
     named = Patient(folder=patient.folder, environment={"OPENAI_MODEL": "qwen3"})
-    said = {finding.text.partition(":")[0]: finding.text for finding in machine.counters(named)}
+    said = {finding.text.partition(":")[0]: finding.text for finding in check_machine.counters(named)}
     assert said["gpt-5"] == "gpt-5: tiktoken:o200k_base, exact"
     assert "an estimate" in said["qwen3"]
 
@@ -330,7 +330,7 @@ def test_counters(patient: Patient) -> None:
 @pytest.mark.rule("CLI-5")
 def test_extras(patient: Patient) -> None:
     """An extra that is not there whole is noted with the command that installs it."""
-    found = list(machine.extras(patient))
+    found = list(check_machine.extras(patient))
     assert found[0].text.startswith("installed: ")
     assert all(re.fullmatch(r"(uv )?pip install 'amplifier-hooks\[[\w-]+\]'", finding.repair) for finding in found[1:])
 
@@ -341,7 +341,7 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     config(patient, "version: 1\nlibrary:\n  metrics: {}\n")
-    looked_at = {"hooks": project.hooks, "approvals": places.approvals}
+    looked_at = {"hooks": check_project.hooks, "approvals": check_state.approvals}
     found = list(examined(looked_at, evolve(patient, store="postgresql://127.0.0.1:1/shop")))
     assert states(found) == {"failed"}
     extras = [finding.repair.partition("pip install ")[2] for finding in found]
@@ -349,7 +349,9 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.rule("CLI-5")
-@pytest.mark.parametrize("check", [machine.packages, machine.data, machine.telemetry, machine.terminal])
+@pytest.mark.parametrize(
+    "check", [check_machine.packages, check_machine.data, check_machine.telemetry, check_machine.terminal]
+)
 def test_machine(check: Callable[[Patient], Iterable[Symptom]], patient: Patient) -> None:
     """What was installed whole is as it should be."""
     assert states(check(patient)) <= {"ok", "note"}
@@ -358,7 +360,7 @@ def test_machine(check: Callable[[Patient], Iterable[Symptom]], patient: Patient
 @pytest.mark.rule("CLI-5", "CLI-3")
 def test_repairs_are_commands() -> None:
     """Every command of ours that is proposed exists."""
-    sources: list[Any] = [machine, project, places]
+    sources: list[Any] = [check_machine, check_project, check_state]
     text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in sources)
     named = sorted(set(re.findall(r"[\"`: ]amplifier-hooks ((?:[a-z]+ ?)+)", text)))
     assert named

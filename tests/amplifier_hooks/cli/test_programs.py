@@ -12,7 +12,7 @@ from attrs import frozen
 from typer.testing import CliRunner, Result
 
 from amplifier_hooks.cli import app
-from amplifier_hooks.server.place import default_socket
+from amplifier_hooks.server.socket_path import default_socket
 
 
 @frozen

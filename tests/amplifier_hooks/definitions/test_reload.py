@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files, trusted_part
 from amplifier_hooks.definitions.reload import UNTRUSTED
-from amplifier_hooks.dialects.trust import TrustStore, digest_of
+from amplifier_hooks.definitions.trust import TrustStore, digest_of
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 
 HOOK = "- {name: %s, event_type: tool:pre, handler_ref: 'house:say', priority: 10}\n"

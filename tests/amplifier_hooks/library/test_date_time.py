@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.effects.context import InMemoryContext
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.library import DateTime
 from amplifier_hooks.library.date_time import DateTimeSettings
 from amplifier_hooks.testing import ManualClock

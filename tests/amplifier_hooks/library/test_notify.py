@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.definitions.kinds.allowed_urls import Reach
 from amplifier_hooks.errors import HookUnavailable
-from amplifier_hooks.kinds.address import Reach
 from amplifier_hooks.library import Notify
 from amplifier_hooks.library.notify import Desktop, NotifySettings
 from amplifier_hooks.testing import ScriptedApprover

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinator
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.library.foresight import EFFECTS, foresee
-from amplifier_hooks.library.shell import LONGEST, MOST_SIGNS, ShellReader
+from amplifier_hooks.impact.shell_impact import EFFECTS, foresee
+from amplifier_hooks.impact.shell_parser import LONGEST, MOST_SIGNS, ShellReader
 from amplifier_hooks.library.side_effects import SideEffects
 
 pytestmark = pytest.mark.rule("LIB-2")

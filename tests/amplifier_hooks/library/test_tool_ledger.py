@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.library.book import AGAIN, Book
+from amplifier_hooks.library.parts.hook_database import AGAIN, Book
 from amplifier_hooks.library.tool_ledger import TABLES, ToolLedger, ToolLedgerSettings
 from amplifier_hooks.storage import Migrations, StoreUnavailable
 from amplifier_hooks.storage.memory import MemoryDatabase

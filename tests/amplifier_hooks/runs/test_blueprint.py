@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_hooks.runs.agents import load_agents
 from amplifier_hooks.runs.blueprint import read_blueprint, read_entries
-from amplifier_hooks.runs.errors import BlueprintError, UnknownAgent
+from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
 
 if TYPE_CHECKING:
     from pathlib import Path

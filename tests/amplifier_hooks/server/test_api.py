@@ -11,13 +11,13 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 
-from amplifier_hooks.effects.audit.errors import RecordUnavailable
-from amplifier_hooks.server.access import ACCESS_TABLES, AccessTokens, InvalidToken
-from amplifier_hooks.server.admission import Admission, Caller, admitted
+from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
-from amplifier_hooks.server.edge import Bounds, depth
-from amplifier_hooks.server.pace import Rate, Turnstile
-from amplifier_hooks.server.problems import Problem
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
+from amplifier_hooks.server.edge.authentication import Admission, Caller, admitted
+from amplifier_hooks.server.edge.host_check import Bounds, depth
+from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
+from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage import StoreUnavailable
 from amplifier_hooks.storage.memory import MemoryDatabase
 from amplifier_hooks.testing import ManualClock

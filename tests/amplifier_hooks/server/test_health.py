@@ -70,7 +70,7 @@ async def test_a_store_that_is_down() -> None:
 @pytest.mark.rule("API-16", "API-12")
 async def test_definitions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in force stays in force, is known to be old, and follows again once it can be read."""
-    monkeypatch.setattr("amplifier_hooks.server.standing.RECHECK", 0.01)
+    monkeypatch.setattr("amplifier_hooks.server.hooks.stored_hooks.RECHECK", 0.01)
     async with office() as there:
         store, standing = there.api.keeper.store, there.api.standing
         client = await there.client()

@@ -15,7 +15,7 @@ from claude_agent_sdk import (
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.claude_agent_sdk import ClaudeAgent
-from amplifier_hooks.effects.context import InMemoryContext
+from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
 from tests.end_to_end.adapters.stage import Say, writes
 from tests.end_to_end.adapters.stage_claude_agent_sdk import ClaudeAgentStage

@@ -11,11 +11,11 @@ import pytest
 from attrs import define
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.budget import Limits
-from amplifier_hooks.effects.audit import AuditLog
-from amplifier_hooks.effects.audit.checkpoint import VerifierKey
-from amplifier_hooks.effects.audit.report import LogVerdict
-from amplifier_hooks.effects.audit.verify import verify
+from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.format.checkpoint import VerifierKey
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider

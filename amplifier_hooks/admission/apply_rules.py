@@ -1,0 +1,122 @@
+"""What the host's rules make of an outcome: a denial beats everything, an allowance answers questions."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from amplifier_hooks.dispatch.bounded_wait import within
+from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import RuleVerdict
+from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, RISKS, Ask, Assessment
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ActionFacts, RulePolicy
+    from amplifier_hooks.result import Outcome
+
+__all__ = ["Rules", "applied", "verdict_facts"]
+
+PATIENCE: Final = 5.0
+"""Seconds rules may take."""
+ANY: Final = "*"
+OPTIONS: Final = ("Allow once", "Allow always", "Deny")
+"""What a rule's own question offers."""
+
+log = get_logger(__name__)
+
+
+class Rules:
+    """A policy that always has a verdict: where it fails, that is a denial."""
+
+    def __init__(self, policy: RulePolicy) -> None:
+        self._policy = policy
+
+    async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
+        """What the policy says. What is no verdict, is late or raises is a denial by no rule."""
+        try:
+            verdict: object = self._policy.judge(facts)
+            if inspect.isawaitable(verdict):
+                verdict = await within(PATIENCE, verdict)
+        except Exception as error:  # noqa: BLE001  # a policy may raise anything; what was not judged does not run
+            return failed(describe(error))
+        if verdict is None or (isinstance(verdict, RuleVerdict) and well_formed(verdict)):
+            return verdict
+        return failed(f"the verdict was {verdict!r:.100}")
+
+
+def well_formed(verdict: RuleVerdict) -> bool:
+    """Return True if its effect and its risk are words that there are."""
+    return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
+
+
+def failed(problem: str) -> RuleVerdict:
+    """The denial of rules that could not judge."""
+    log.error("rules_unavailable", error=problem)
+    return RuleVerdict(effect="deny", rule="", reason=f"the rules could not judge this: {problem}")
+
+
+def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
+    """The outcome as the verdict leaves it, and the questions that were answered by it.
+
+    A rule's question stands beside those of the hooks, and is asked under the rule's name, as its risk is given.
+    """
+    if verdict is None:
+        return outcome, ()
+    if verdict.risk is not None:
+        assessed = Assessment(by=name_of(verdict), risk=verdict.risk, reason=verdict.risk_reason)
+        outcome = msgspec.structs.replace(outcome, assessments=(*outcome.assessments, assessed))
+    if verdict.effect == "deny":
+        return forbidden(outcome, verdict), ()
+    if verdict.effect == "ask":
+        return msgspec.structs.replace(outcome, action="ask_user", asks=(*outcome.asks, question(verdict))), ()
+    answered = tuple(ask for ask in outcome.asks if ANY in verdict.answers or ask.hook_name in verdict.answers)
+    if not answered:
+        return outcome, ()
+    left = tuple(ask for ask in outcome.asks if ask not in answered)
+    return msgspec.structs.replace(outcome, action="ask_user" if left else "continue", asks=left), answered
+
+
+def forbidden(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
+    """The outcome, denied by a rule."""
+    return msgspec.structs.replace(
+        outcome,
+        action="deny",
+        denied_by=name_of(verdict),
+        reason=verdict.reason or "a rule forbids it",
+        cause="denied_by_rule",
+    )
+
+
+def question(verdict: RuleVerdict) -> Ask:
+    """The question of a rule. An "always" covers this very action: one rule asks about many that are not alike."""
+    return Ask(
+        hook_name=name_of(verdict),
+        prompt=verdict.reason or DEFAULT_PROMPT,
+        options=OPTIONS,
+        timeout=APPROVAL_TIMEOUT,
+        default="deny",
+        scope="action",
+        key=None,
+    )
+
+
+def name_of(verdict: RuleVerdict) -> str:
+    """Who a rule is, where hooks and people have names."""
+    return f"rule:{verdict.rule}" if verdict.rule else "rules"
+
+
+def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, Any]:
+    """An automatic decision as the record has it, with the fields of a person's."""
+    allowed = verdict.effect == "allow"
+    return {
+        "status": "approved" if allowed else "denied",
+        "allowed": allowed,
+        "reason": verdict.reason or None,
+        "by": name_of(verdict),
+        "channel": "rules",
+        "rule": verdict.rule,
+        "hooks": [ask.hook_name for ask in answered],
+    }

@@ -1,0 +1,162 @@
+"""What became of a request; as the record has it, and as events do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import frozen
+from msgspec.structs import asdict
+
+from amplifier_hooks.approvals.claims import answered_digest
+from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
+
+__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data", "late_answer"]
+
+Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
+
+EVENT_OF: Final[Mapping[Ending, str]] = {
+    "approved": APPROVAL_GRANTED,
+    "denied": APPROVAL_DENIED,
+    "expired": APPROVAL_EXPIRED,
+    "unavailable": APPROVAL_DENIED,
+    "cancelled": APPROVAL_DENIED,
+}
+"""What is told of the end of a request. One that is pending has none."""
+
+
+@frozen(kw_only=True)
+class Approval:
+    """What became of a request. `allowed` is not the same as `approved`: a default may allow what nobody answered.
+
+    `took` is in seconds. `grants` are the standing answers that made asking unnecessary, and `hook` is the hook that
+    said no before anybody was asked. `mismatch` says that the same question had been asked about another action.
+    """
+
+    status: Ending
+    allowed: bool = False
+    reason: str
+    request: ApprovalRequest
+    decision: Decision | None = None
+    took: float | None = None
+    grants: tuple[StandingAnswer, ...] = ()
+    hook: str | None = None
+    mismatch: bool = False
+
+    @property
+    def option(self) -> Option | None:
+        """The option that was chosen."""
+        chosen = self.decision.option if self.decision is not None else None
+        return next((option for option in self.request.options if option.id == chosen), None)
+
+    @property
+    def edited(self) -> Mapping[str, Any] | None:
+        """The approver's own arguments, if what they allowed is not what they were shown."""
+        return self.decision.arguments if self.allowed and self.decision is not None else None
+
+    @property
+    def digest(self) -> str:
+        """Of the action that was decided about."""
+        return answered_digest(self.request, self.edited)
+
+    @property
+    def claimable(self) -> bool:
+        """Whether somebody's approval is there to be used up. A default and a grant are not."""
+        return self.decision is not None and not self.grants
+
+    @property
+    def message(self) -> str:
+        """The reason, and what the approver has to say to the model."""
+        said = self.decision.message if self.decision is not None and not self.allowed else None
+        return f"{self.reason}\n{self.decision.by} says: {said}" if said and self.decision else self.reason
+
+
+def asking(request: ApprovalRequest) -> str:
+    """The hooks that ask, as a log line names them."""
+    return ", ".join(dict.fromkeys(question.hook for question in request.questions))
+
+
+def about(request: ApprovalRequest) -> dict[str, Any]:
+    """Which request, about what: the beginning of every record of it."""
+    return {"request": request.id, "event": request.event, "tool": request.tool, "digest": request.digest}
+
+
+def described(request: ApprovalRequest) -> dict[str, Any]:
+    """A request as the record has it: arguments by their digest."""
+    return about(request) | {
+        "hooks": [question.hook for question in request.questions],
+        "prompt": request.prompt,
+        "options": [option.label for option in request.options],
+        "risk": request.risk,
+        "assessments": [asdict(one) for one in request.assessments],
+        "expires": request.expires.isoformat(),
+    }
+
+
+def decided(approval: Approval) -> dict[str, Any]:
+    """The end of a request as the record has it: who, where, when, how long it took, what, and why."""
+    decision, option = approval.decision, approval.option
+    facts = about(approval.request) | {
+        "status": approval.status,
+        "allowed": approval.allowed,
+        "reason": approval.reason,
+        "by": approval.hook or (decision.by if decision else None),
+        "channel": decision.channel if decision else None,
+    }
+    if decision is not None:
+        facts |= {
+            "option": option.label if option else None,
+            "option_kind": option.kind if option else None,
+            "decision": decision.id,
+            "at": decision.at.isoformat() if decision.at else None,
+            "took": approval.took,
+            "message": decision.message,
+        }
+    if approval.edited is not None:
+        facts["edited"] = approval.digest
+    if approval.grants:
+        facts["grants"] = [grant.id for grant in approval.grants]
+    return facts
+
+
+def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
+    """An answer to a question that was taken back, as the record has it: it has no effect."""
+    allows = any(option.allows for option in request.options if option.id == decision.option)
+    return about(request) | {
+        "what": "approve" if allows else "deny",
+        "at": decision.at.isoformat() if decision.at else None,
+        "by": decision.by,
+        "channel": decision.channel,
+        "late": True,
+    }
+
+
+def event_data(request: ApprovalRequest, call: str | None, approval: Approval | None = None) -> dict[str, Any]:
+    """What the hooks at the approval events are told."""
+    data: dict[str, Any] = {
+        "approval_id": request.id,
+        "hook": asking(request),
+        "event": request.event,
+        "tool_name": request.tool or None,
+        "tool_call_id": call,
+        "tool_input": dict(request.arguments),
+        "digest": request.digest,
+        "prompt": request.prompt,
+        "options": [option.label for option in request.options],
+        "risk": request.risk,
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "expires": request.expires.isoformat(),
+    }
+    if approval is not None:
+        data |= {
+            "option": approval.option.label if approval.option else None,
+            "decided_by": approval.hook or (approval.decision.by if approval.decision else None),
+            "channel": approval.decision.channel if approval.decision else None,
+            "reason": approval.reason,
+            "duration_ms": None if approval.took is None else approval.took * 1e3,
+        }
+    return data

@@ -1,0 +1,263 @@
+"""Requests and grants as text for people, and as JSON for programs. Whatever somebody else wrote is escaped here."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import asdict
+
+from amplifier_hooks.text.escape import clip, for_terminal
+from approval_backends.card.contents import reach
+from approval_backends.card.oddities import oddities
+from approval_backends.lifecycle import grant_keys, seconds_left
+from approval_backends.terminal.masked_secrets import names_secret, pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.lifecycle import Grant, Moment, Record
+    from approval_backends.stores.approval_store import Event
+
+__all__ = [
+    "action",
+    "always",
+    "as_json",
+    "card",
+    "grant_facts",
+    "grant_lines",
+    "inline",
+    "line_of",
+    "record_facts",
+    "short",
+]
+
+SHORT: Final = 8
+"""Characters of an id that are shown where it is only to be told apart."""
+ROOM: Final = 72
+"""Bytes of foreign text in a line of a list."""
+MARK: Final = "    | "
+"""Before every line of what others wrote, so that none of it can pass for a line of ours."""
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
+    """One request in a list: what, who and how long."""
+    request = record.request
+    label = short(record.id, ids)
+    said = sorted((f"{inline(name)}={_covered(name, value)}" for name, value in request.arguments.items()), key=len)
+    arguments = ", ".join(said)  # the short ones first: a path tells more than the beginning of a text
+    yield f"{label}  {inline(request.tool)}  {clip(arguments, ROOM)}"
+    blank = " " * len(label)
+    who = f"{inline(request.agent)} in session {inline(request.session)}"
+    yield f"{blank}  {who} · {standing_of(record, now)} · digest {record.digest[:12]}"
+    for question in request.questions:
+        yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
+    whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
+    yield from (f"{blank}  {request.risk} risk{why}" for why in whys or [""])
+    if odd := " ".join(one.sentence(arguments) for one in oddities(dict(request.arguments), inline)):
+        yield f"{blank}  look twice: {clip(odd, ROOM)}"
+
+
+def action(record: Record) -> Iterator[str]:
+    """Exactly what would run, or ran: the tool, then every argument whole."""
+    request = record.request
+    decision = record.decision
+    edited = decision.arguments if decision else None
+    arguments = dict(request.arguments if edited is None else edited)
+    yield f"Tool {inline(request.tool)}, with {len(arguments)} arguments:"
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        kind = "" if isinstance(value, str) else " (JSON)"
+        lines = for_terminal(text).split("\n")
+        count = f", {len(lines):,} lines" if len(lines) > 1 else ""
+        yield f"  {inline(name)}{kind}{count}:"
+        yield from (f"{MARK}{line}" for line in lines)
+    if edited is not None:
+        yield "  (as the approver wrote them)"
+    for odd in oddities(arguments, inline):
+        yield f"  look twice: {odd.sentence(odd.mark)}"
+    yield f"  digest {record.digest}"
+
+
+def always(request: ApprovalRequest) -> Iterator[str]:
+    """The reach of an "always", and its end."""
+    told = reach(request, inline)
+    yield 'An "always" covers:'
+    yield from (f"{MARK}{covered}" for covered in told.covers)
+    yield f"  Not covered: {told.leaves}"
+    yield f"  It ends: {told.ends}"
+
+
+def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[str]:
+    """A request whole."""
+    request = record.request
+    yield f"Request {inline(record.id)}: {standing_of(record, now)}"
+    yield from action(record)
+    yield f"Agent {inline(request.agent)}, session {inline(request.session)}" + (
+        f", tenant {inline(request.tenant)}" if request.tenant else ""
+    )
+    if request.cwd:
+        yield f"Directory {inline(request.cwd)}"
+    yield f"Risk {request.risk}. If nobody answers it is {'allowed' if request.default == 'allow' else 'denied'}."
+    for question in request.questions:
+        yield f"{inline(question.hook)} asks:"
+        yield from (f"{MARK}{line}" for line in for_terminal(question.prompt).split("\n"))
+    for one in request.risk_reasons:
+        yield f"{one.risk.capitalize()} risk, says {inline(one.by)}:"
+        yield from (f"{MARK}{line}" for line in for_terminal(one.reason).split("\n"))
+    yield f"Answers: {', '.join(inline(option.label) for option in request.options)}"
+    if any(option.lasts for option in request.options):
+        yield from always(request)
+    if record.decision is not None and record.decision.message:
+        yield f"{inline(record.decision.by)} says:"
+        yield from (f"{MARK}{line}" for line in for_terminal(record.decision.message).split("\n"))
+    listed = list(events)
+    if listed:
+        yield "What happened:"
+    for event in listed:
+        who = f" by {inline(event.by)} ({inline(event.channel)})" if event.by else ""
+        note = f": {clip(inline(event.note), ROOM)}" if event.note else ""
+        yield f"  {_clock(event.at)}  {event.kind}{who}{note}"
+
+
+def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
+    """One standing answer in a list."""
+    key = grant.key
+    label = short(grant.id, ids)
+    yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {clip(inline(key.scope), ROOM)}"
+    blank = " " * len(label)
+    where = f"session {inline(key.session)}" if key.session is not None else "every session"
+    until = f", until {_clock(grant.expires)}" if grant.expires else ""
+    yield f"{blank}  asked by {inline(key.hook)}, for {inline(key.agent)} in {where}{until}"
+    yield f"{blank}  given by {inline(grant.by)} ({inline(grant.channel)}) at {_clock(grant.created)}"
+
+
+def standing_of(record: Record, now: Moment) -> str:
+    """How a request stands, in a few words."""
+    if record.status == "pending":
+        left = seconds_left(record.created, record.lifetime, now)
+        silence = "allowed" if record.request.default == "allow" else "denied"
+        return f"{_span(left)} left, then {silence}" if left > 0 else f"expired, {silence}"
+    who = f" by {inline(record.decision.by)} ({inline(record.decision.channel)})" if record.decision else ""
+    why = f": {clip(inline(record.reason), ROOM)}" if record.reason and not record.decision else ""
+    return f"{record.status}{who}{why}"
+
+
+def inline(text: str) -> str:
+    """What somebody else wrote, as part of one line."""
+    return for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
+
+
+def short(given: str, ids: Iterable[str]) -> str:
+    """As much of an id as tells it from the others."""
+    length = SHORT
+    others = [one for one in ids if one != given]
+    while length < len(given) and any(one.startswith(given[:length]) for one in others):
+        length += 1
+    return inline(given[:length])
+
+
+def _covered(name: str, value: object) -> str:
+    """A value in a list, where nobody decides by it: with a cover over what is known to be a secret."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    found = [(text, True)] if isinstance(value, str) and names_secret(name, value) else pieces(text)
+    return "".join(f"⟨secret, {len(one):,} characters⟩" if secret else inline(one) for one, secret in found)
+
+
+def _span(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def _clock(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def as_json(value: object) -> str:
+    """JSON of ASCII characters that all can be seen, so that it may go to a terminal as well."""
+    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+
+
+def record_facts(record: Record, now: Moment) -> dict[str, Any]:
+    """A request for programs."""
+    request, decision = record.request, record.decision
+    return {
+        "id": record.id,
+        "status": record.status,
+        "tool": request.tool,
+        "arguments": dict(request.arguments),
+        "digest": record.digest,
+        "agent": request.agent,
+        "session": request.session,
+        "tenant": request.tenant,
+        "event": request.event,
+        "cwd": request.cwd,
+        "risk": request.risk,
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "questions": [
+            {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
+            for question, key in zip(request.questions, grant_keys(request), strict=True)
+        ],
+        "odd": [asdict(odd) for odd in oddities(dict(request.arguments), inline)],
+        "options": [{"id": one.id, "label": one.label, "kind": one.kind} for one in request.options],
+        "default": request.default,
+        "created": record.created.wall.isoformat(),
+        "expires": record.expires.isoformat(),
+        "seconds_left": max(0.0, seconds_left(record.created, record.lifetime, now)) if not decision else None,
+        "reason": record.reason,
+        "decision": None
+        if decision is None
+        else {
+            "option": decision.option,
+            "by": decision.by,
+            "channel": decision.channel,
+            "at": decision.at.isoformat() if decision.at else None,
+            "seconds": record.took,
+            "message": decision.message,
+            "arguments": None if decision.arguments is None else dict(decision.arguments),
+        },
+    }
+
+
+def event_facts(event: Event) -> dict[str, Any]:
+    """Something that happened to a request, for programs."""
+    facts: Mapping[str, Any] = {
+        "kind": event.kind,
+        "at": event.at.isoformat(),
+        "by": event.by,
+        "channel": event.channel,
+        "note": event.note,
+        "recorded": event.recorded,
+    }
+    return dict(facts)
+
+
+def grant_facts(grant: Grant) -> dict[str, Any]:
+    """A standing answer for programs."""
+    key = grant.key
+    return {
+        "id": grant.id,
+        "allows": grant.allows,
+        "tool": key.tool,
+        "hook": key.hook,
+        "hook_version": key.version,
+        "scope": key.scope,
+        "agent": key.agent,
+        "session": key.session,
+        "tenant": key.tenant,
+        "cwd": key.cwd,
+        "by": grant.by,
+        "channel": grant.channel,
+        "request": grant.request,
+        "created": grant.created.isoformat(),
+        "expires": grant.expires.isoformat() if grant.expires else None,
+    }

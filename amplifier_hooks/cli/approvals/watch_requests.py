@@ -1,0 +1,135 @@
+"""Each request as it arrives, on the card of the terminal, beside everybody else who may answer.
+
+The store is read, a card is shown, and whichever comes first ends it: an answer here, an answer elsewhere, or its time.
+Leaving decides nothing; what was on screen then goes on waiting for somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.cli.approvals.open_store import Trouble
+from amplifier_hooks.cli.common.error_messages import complain
+from amplifier_hooks.errors import ApprovalTimeout
+from approval_backends.errors import RequestSkipped, RequestWithdrawn
+from approval_backends.lifecycle import seconds_left
+
+if TYPE_CHECKING:
+    from amplifier_hooks.cli.approvals.open_store import Desk, View
+    from approval_backends.lifecycle import Record
+    from approval_backends.terminal import Chosen, TerminalPrompt
+
+__all__ = ["Watcher", "watched"]
+
+RECHECK: Final = 5.0
+"""Seconds after which the store is read again, woken or not."""
+
+
+async def watched(view: View) -> None:
+    """Watch until Ctrl-C. Raises `Trouble` without a terminal, and what the store raises."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Trouble("There is no terminal to show requests on; use 'approvals list' and 'approvals allow'.")
+    from approval_backends.terminal import TerminalPrompt
+
+    async with view.opened(create=True) as desk:
+        complain(f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies, and l leaves it open.")
+        await Watcher(desk, TerminalPrompt()).run()
+
+
+class Watcher:
+    """One terminal over one store."""
+
+    def __init__(self, desk: Desk, prompt: TerminalPrompt) -> None:
+        self._desk = desk
+        self._prompt = prompt
+        self._waiting: list[Record] = []
+        self._answered: set[str] = set()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Show what waits, oldest first, for ever. Cancelling it takes the card away and decides nothing."""
+        following = asyncio.ensure_future(self._follow())
+        try:
+            while True:
+                await self._something(following)
+                if self._waiting:
+                    await self._put(self._waiting[0])
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+
+    async def _something(self, following: asyncio.Future[Any]) -> None:
+        """Until there is something to show. Raises what ended the reading."""
+        while not self._waiting:
+            self._changed.clear()
+            changed: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait({changed, following}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+            if following.done():
+                following.result()
+
+    async def _follow(self) -> None:
+        """Keep what waits at hand."""
+        with self._desk.broker.watch() as watch:
+            while True:
+                found = await self._desk.waiting()
+                self._waiting = [record for record in found if record.id not in self._answered]
+                self._changed.set()
+                await watch.wait(RECHECK)
+
+    async def _put(self, record: Record) -> None:
+        """Put one request to the person, unless somebody else is quicker."""
+        broker = self._desk.broker
+        left = seconds_left(record.created, record.lifetime, await broker.store.now())
+        until = datetime.now(UTC) + timedelta(seconds=left)  # by the clock of this screen
+        asking = asyncio.ensure_future(
+            self._prompt.ask(record.request, until=until, more_waiting=lambda: len(self._others(record)), may_wait=True)
+        )
+        settled = asyncio.ensure_future(broker.wait(record.id))
+        both: set[asyncio.Future[Any]] = {asking, settled}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done() and settled.exception() is None:
+                self._prompt.dismiss(record.id, _elsewhere(settled.result()))
+            await self._counted(record, await asking)
+        except (ApprovalTimeout, RequestSkipped, RequestWithdrawn):
+            pass  # the line about it is on the screen already
+        finally:
+            asking.cancel()
+            settled.cancel()
+            await asyncio.wait(both)
+            self._answered.add(record.id)  # not shown again, whatever became of it
+            self._waiting = self._others(record)
+
+    async def _counted(self, record: Record, choice: Chosen) -> None:
+        """Put the answer to the store, which says whether it counts."""
+        resolution = await self._desk.broker.decide(
+            record.id,
+            record.digest,
+            choice.option.id,
+            self._desk.viewer,
+            message=choice.message,
+            arguments=choice.arguments,
+        )
+        if resolution.refusal is not None:
+            complain(f"That did not count: {resolution.refusal.reason}.")
+
+    def _others(self, record: Record) -> list[Record]:
+        return [one for one in self._waiting if one.id != record.id]
+
+
+def _elsewhere(record: Record) -> str:
+    """What became of a request without an answer from here."""
+    decision = record.decision
+    if record.status == "expired":
+        became = "it is allowed by default" if record.request.default == "allow" else "it is denied"
+        return f"expired; nobody answered in time, so {became}"
+    if decision is None:
+        return f"{record.status}: {record.reason}" if record.reason else record.status
+    label = next((one.label for one in record.request.options if one.id == decision.option), decision.option)
+    return f"{label}, by {decision.by} ({decision.channel})"

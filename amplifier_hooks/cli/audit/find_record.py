@@ -1,0 +1,242 @@
+"""The record that a command was given: its files, its lines, and what it is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+from attrs import define, frozen
+
+from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
+from amplifier_hooks.record.format.hash_chain import FORMAT
+from amplifier_hooks.record.format.line import Entry, read, unseal
+from amplifier_hooks.record.read.check_segment import Walk
+from amplifier_hooks.record.read.read_lines import opened
+from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.record_errors import BadNote, MalformedLine
+from amplifier_hooks.record.write.segments import file_of, numbers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from amplifier_hooks.ports import Head
+    from amplifier_hooks.record.read.report import Report
+
+__all__ = ["Line", "RecordFiles", "kept_heads", "pinned", "signed_notes"]
+
+_NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
+PRIVATE: Final = "PRIVATE KEY"
+"""What stands in the file of a key's other half."""
+_LONGEST_FILE: Final = 1 << 20
+
+
+@frozen
+class Line:
+    """One line of a file: what it says, or why that cannot be read."""
+
+    file: str
+    number: int
+    data: bytes
+    entry: Entry | None = None
+    problem: str = ""
+
+
+class RecordFiles:
+    """A record, by its first file."""
+
+    def __init__(self, path: Path) -> None:
+        segment = re.fullmatch(r"(.+)\.[0-9]{6,}", path.stem)
+        first = path.with_name(f"{segment[1]}{path.suffix}") if segment else path
+        self.path = first if first.exists() else path
+        if not numbers_of(self.path):
+            raise typer.BadParameter(f"{path} is not there; name the record's first file", param_hint="RECORD")
+        if self.path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder; name the record's first file in it", param_hint="RECORD")
+
+    @property
+    def files(self) -> dict[int, Path]:
+        """The segments that are there now, by their numbers."""
+        return {number: file_of(self.path, number) for number in numbers_of(self.path)}
+
+    @property
+    def log(self) -> str:
+        """The id that its first segment gives; empty if that cannot be read."""
+        walk = _walk(1, self.path)
+        return walk.opening.log if walk else ""
+
+    def verify(
+        self,
+        keys: Iterable[VerifierKey],
+        log: str | None,
+        heads: Iterable[Checkpoint] | None,
+        anchors: Iterable[Checkpoint],
+    ) -> Report:
+        """What is found in it."""
+        return verify(self.files, keys=keys, log=log, heads=heads, anchors=anchors)
+
+    def lines(
+        self, *, kinds: Collection[str] = (), session: str | None = None, last: int | None = None
+    ) -> Iterable[Line]:
+        """The lines that count, of some kinds or of one session, or the last few; and those that cannot be read."""
+        wanted = (
+            line
+            for line in self._all()
+            if line.entry is None
+            or ((not kinds or line.entry.kind in kinds) and session in (None, line.entry.facts.get("session")))
+        )
+        return wanted if last is None else deque(wanted, maxlen=last)
+
+    def tail(self, count: int, pause: Callable[[], None] | None = None) -> Iterator[Line]:
+        """The last lines; with `pause`, which waits a moment, also those that are written from then on."""
+        files = self.files
+        numbers = sorted(files)
+        place = _Place(numbers[-1])
+        kept = deque(place.read(files), maxlen=count)
+        for number in reversed(numbers[:-1]):
+            if len(kept) < count:
+                kept.extendleft(reversed(deque(_lines(files[number]), maxlen=count - len(kept))))
+        yield from kept
+        while pause is not None:
+            pause()
+            yield from place.read(self.files)
+
+    def _all(self) -> Iterator[Line]:
+        files = self.files
+        for number, file in sorted(files.items()):
+            after = _walk(number + 1, files[number + 1]) if number + 1 in files else None
+            yield from _lines(file, limit=after.left.get("bytes") if after else None)
+
+
+@define
+class _Place:
+    """How far the segments were read."""
+
+    segment: int
+    offset: int = 0
+    line: int = 0
+
+    def read(self, files: dict[int, Path]) -> Iterator[Line]:
+        """The lines that were written since; also those of the segments that were begun since."""
+        while True:
+            for line in _lines(files[self.segment], start=self.offset, number=self.line):
+                if not line.data.endswith(b"\n"):
+                    break
+                self.offset += len(line.data)
+                self.line = line.number
+                yield line
+            if self.segment + 1 not in files:
+                return
+            self.segment, self.offset, self.line = self.segment + 1, 0, 0
+
+
+def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int = 0) -> Iterator[Line]:
+    """The lines of a file up to one without an end."""
+    with opened(file) as pages:
+        for place, data in enumerate(pages.lines(limit, start), number + 1):
+            try:
+                yield Line(file.name, place, data, read(unseal(data)[0]))
+            except MalformedLine as problem:
+                yield Line(file.name, place, data, problem=str(problem))
+                if not data.endswith(b"\n"):
+                    return
+
+
+def _walk(number: int, file: Path) -> Walk | None:
+    """What the first line of a segment says, if it is good."""
+    try:
+        with opened(file) as pages:
+            return Walk.of(number, file, next(pages.lines(), b""))
+    except (OSError, MalformedLine, BadNote):
+        return None
+
+
+# -- what it is compared with ------------------------------------------------------------------------------------------
+
+
+def pinned(texts: Iterable[str]) -> list[VerifierKey]:
+    """Public keys, given as files or as they are.
+
+    Raises `typer.BadParameter` for what is neither. What was in a file is never shown: it may be the private half.
+    """
+    return [_key(text) for text in texts]
+
+
+def _key(text: str) -> VerifierKey:
+    file: Path | None = None
+    try:
+        file = Path(text) if PRIVATE not in text and Path(text).exists() else None
+        given = text if file is None else _contents(file)
+        if PRIVATE in given:
+            public = "the .pub file beside it" if file is None else f"{file}.pub"
+            problem = f"this is the private half of a key; name the public one: {public}"
+            raise typer.BadParameter(problem, param_hint="--key")
+        return VerifierKey.parse(given)
+    except BadNote as problem:
+        said = f"{problem}, and there is no such file" if file is None else f"{file} does not hold a verifier key"
+        raise typer.BadParameter(f"{said}: name the .pub file beside the record", param_hint="--key") from None
+    except (OSError, ValueError) as problem:
+        raise typer.BadParameter(f"{text:.120} cannot be read: {problem}", param_hint="--key") from None
+
+
+def signed_notes(files: Iterable[Path], keys: Iterable[VerifierKey]) -> list[Checkpoint]:
+    """The checkpoints in files of notes. Where keys are pinned, one of them has to have signed each.
+
+    Raises `typer.BadParameter` for what is no note, or not signed by them.
+    """
+    try:
+        return [_checkpoint(note, keys) for file in files for note in _notes(file)]
+    except (OSError, ValueError) as problem:
+        raise typer.BadParameter(str(problem), param_hint="--anchor") from None
+
+
+def _notes(file: Path) -> list[str]:
+    text = _contents(file)
+    notes = _NOTE.findall(text)
+    if not notes or "".join(notes) != text:
+        raise BadNote(f"{file} does not hold signed notes, one after the other")
+    return notes
+
+
+def _checkpoint(note: str, keys: Iterable[VerifierKey]) -> Checkpoint:
+    checkpoint = Checkpoint.parse(note.partition("\n\n")[0] + "\n")
+    problem: BadNote | None = None
+    for key in keys:
+        try:
+            return open_note(note, VerifierKey(checkpoint.origin, key.public, key.algorithm))
+        except BadNote as refused:
+            problem = refused
+    if problem:
+        raise problem
+    return checkpoint
+
+
+def kept_heads(file: Path, log: str) -> list[Checkpoint]:
+    """What a store of heads remembers of a log.
+
+    Raises `typer.BadParameter` when the store is not there, or cannot be read.
+    """
+    from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
+    from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.sqlite import SqliteDatabase
+
+    async def latest() -> Head | None:
+        async with SqliteDatabase(file, HEADS) as database:
+            return await StoredHeads(database).latest(log)
+
+    if not file.exists():  # opening would make it
+        raise typer.BadParameter(f"{file} is not there", param_hint="--heads")
+    try:
+        head = asyncio.run(latest())
+    except (StoreUnavailable, OSError) as problem:
+        raise typer.BadParameter(str(problem), param_hint="--heads") from None
+    return [Checkpoint(f"{FORMAT}/{head.log}/{head.segment}", head.size, bytes.fromhex(head.head))] if head else []
+
+
+def _contents(file: Path) -> str:
+    """A small text file."""
+    with file.open(encoding="utf-8") as opened_file:
+        return opened_file.read(_LONGEST_FILE)

@@ -1,0 +1,195 @@
+"""What `amplifier-hooks audit` prints: the report, and lines of the record.
+
+What others wrote goes through `for_log`, so that it stays on its line.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import asdict
+
+from amplifier_hooks.record.read.report import MEANING, LogVerdict, Observation
+from amplifier_hooks.text.escape import clip, for_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amplifier_hooks.cli.audit.find_record import Line
+    from amplifier_hooks.record.format.line import Entry
+    from amplifier_hooks.record.read.report import Compared, Finding, Report, SegmentReport
+
+__all__ = [
+    "CHAIN_ENDS",
+    "EXITS",
+    "brief",
+    "compared",
+    "fact_text",
+    "in_short",
+    "moment",
+    "raw",
+    "report_as_json",
+    "said",
+    "segment_told",
+    "there_are",
+    "told",
+    "unchecked",
+    "verdict",
+    "whole",
+]
+
+EXITS: Final = {
+    LogVerdict.TAMPERED: 1,
+    LogVerdict.TRUNCATED: 1,
+    LogVerdict.CANNOT_TELL: 3,
+    LogVerdict.TO_ANCHOR: 0,
+    LogVerdict.TO_HEAD: 0,
+    LogVerdict.REPAIRED: 0,
+    LogVerdict.INTACT: 0,
+}
+
+CHAIN_ENDS: Final = (Observation.LINE, Observation.CHECKPOINT)
+"""Behind what was found there, the rest of the segment is not read."""
+
+_TELLING: Final = ("event", "tool", "action", "status", "hook", "by", "reason", "error")
+_EVERY_RECORD: Final = ("number", "time", "session", "tenant")
+_BRIEF: Final = 160
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def verdict(report: Report) -> str:
+    """The verdict on one line."""
+    return f"{report.verdict}: {MEANING[report.verdict]}"
+
+
+def told(report: Report) -> Iterator[str]:
+    """The report, for people."""
+    yield verdict(report)
+    yield ""
+    yield f"{'log':<12} {for_log(report.log) or 'not known'}"
+    for segment in report.segments:
+        for name, text in zip((f"segment {segment.number}", "", ""), segment_told(segment), strict=True):
+            yield f"{name:<12} {text}"
+    for one in report.compared:
+        yield f"{one.source:<12} {compared(one)}"
+    for text in unchecked(report):
+        yield f"{'not checked':<12} {text}"
+    for finding in report.findings:
+        yield f"{finding.verdict or 'note':<12} {said(finding)}"
+
+
+def segment_told(segment: SegmentReport) -> tuple[str, str, str]:
+    """What was read of a segment, when it was written, and who signed it."""
+    key = f"the key {segment.key}, which is {'' if segment.pinned else 'not '}pinned"
+    lines = f"{segment.lines:,} lines ({segment.first:,} to {segment.last:,}), {segment.bytes:,} bytes"
+    return (
+        f"{for_log(segment.file.name)}, {lines}{', complete' if segment.complete else ''}",
+        f"written {moment(segment.began)} to {moment(segment.ended)} by its own clock",
+        f"signed up to line {segment.signed:,} by {key}" if segment.signed else "not signed",
+    )
+
+
+def compared(one: Compared) -> str:
+    """What came of a head from elsewhere."""
+    found = {True: "is in the log", False: "is not in the log", None: "was not compared: the log is broken before it"}
+    return f"line {one.seq:,} of segment {one.segment} {found[one.matches]}"
+
+
+def unchecked(report: Report) -> Iterator[str]:
+    """What the verdict does not speak of."""
+    if not report.compared:
+        yield "heads from elsewhere, as none was given: whoever has the key could have written all of it anew"
+    for finding in report.findings:
+        if finding.found in CHAIN_ENDS:
+            yield f"what follows in {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
+
+
+def said(finding: Finding) -> str:
+    """A finding with its place."""
+    return for_log(": ".join(filter(None, (finding.place, finding.text))))
+
+
+def report_as_json(report: Report) -> Iterator[str]:
+    """The report, for programs."""
+    yield json.dumps(
+        {
+            "verdict": report.verdict,
+            "meaning": MEANING[report.verdict],
+            "log": report.log,
+            "findings": [_finding(finding) for finding in report.findings],
+            "first_bad": None if report.bad is None else _finding(report.bad),
+            "segments": [{**asdict(segment), "file": segment.file.name} for segment in report.segments],
+            "compared": [asdict(one) for one in report.compared],
+            "unchecked": list(unchecked(report)),
+        },
+        indent=2,
+    )
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "found": finding.found.name.lower(),
+        "verdict": finding.verdict,
+        "file": finding.file,
+        "line": finding.line,
+        "text": finding.text,
+    }
+
+
+# -- lines of the record -----------------------------------------------------------------------------------------------
+
+
+def raw(line: Line) -> str:
+    """A line as it is; one that cannot be read as an object that says so."""
+    if line.entry is None:
+        return json.dumps({"file": line.file, "line": line.number, "problem": line.problem})
+    return line.data.decode("ascii").removesuffix("\n")
+
+
+def brief(line: Line) -> str:
+    """A line of the record on one line."""
+    if line.entry is None:
+        return f"{for_log(line.file)}, line {line.number:,}: {for_log(line.problem)}"
+    entry = line.entry
+    return f"{moment(entry.time):<19}  {entry.seq:>6}  {for_log(entry.kind):<20}  {for_log(in_short(entry))}".rstrip()
+
+
+def whole(line: Line) -> str:
+    """A line of the record with all it says, on several."""
+    if line.entry is None:
+        return f"{brief(line)}\n"
+    entry = line.entry
+    heading = f"{entry.seq}  {for_log(entry.kind)}  {for_log(entry.time or 'without a time')}"
+    facts = (f"    {for_log(name):<14} {for_log(fact_text(value))}" for name, value in entry.facts.items())
+    return "\n".join([heading, *facts, ""])
+
+
+def there_are(lines: Iterable[Line]) -> str:
+    """Which kinds of lines there are, for whoever asked for one that is not there."""
+    kinds = sorted({line.entry.kind for line in lines if line.entry is not None})
+    return f"its kinds are {for_log(', '.join(kinds))}" if kinds else "the record is empty"
+
+
+def in_short(entry: Entry) -> str:
+    """The telling facts of a line, clipped. Not escaped yet."""
+    facts = entry.facts
+    if entry.kind == "log.checkpoint":
+        return f"signed up to line {entry.seq - 1:,}"
+    if entry.kind == "segment.opened":
+        return clip(f"segment {facts.get('segment')} of the log {facts.get('log')}", _BRIEF)
+    telling = [fact_text(facts[name]) for name in _TELLING if facts.get(name)]
+    rest = telling or [f"{name} {fact_text(value)}" for name, value in facts.items() if name not in _EVERY_RECORD]
+    return clip("  ".join(rest), _BRIEF)
+
+
+def fact_text(value: object) -> str:
+    """A fact as text; what is no text as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def moment(time: str | None) -> str:
+    """A time to the second, without its zone: all are in UTC."""
+    return for_log((time or "")[:19].replace("T", " "))

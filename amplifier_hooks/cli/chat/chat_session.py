@@ -1,0 +1,168 @@
+"""Where a chat takes place: its session, with everything that belongs to it, from what was asked for."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path  # noqa: TC003  # attrs keeps it
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from attrs import frozen
+
+from amplifier_hooks import AuditLog, SessionCoordinator
+from amplifier_hooks.cli.audit.purge_records import CHATS
+from amplifier_hooks.cli.chat.chat_tools import Workplace
+from amplifier_hooks.cli.chat.conversation import Conversation
+from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.session.display import TerminalDisplay
+from amplifier_hooks.storage.state_folder import own_folder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from amplifier_hooks.cli.chat.chat_model import ChatModel
+    from amplifier_hooks.cli.chat.conversation import Listener
+    from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
+    from amplifier_hooks.cli.project.find_hooks import NamedHooks
+    from amplifier_hooks.cli.serve.token_files import HandOver
+    from amplifier_hooks.ports import ApprovalBackend
+    from approval_backends.gateway import Gateway
+
+__all__ = ["Inbox", "Room", "Wishes"]
+
+SYSTEM: Final = """You work on a project in one folder, with the tools you are given. Paths are relative to that folder.
+Tool calls pass hooks: one may be denied, and you are told why; do not try the same again in another way. Texts between
+white square brackets come from the hooks. Say briefly what you did."""
+
+
+@frozen(kw_only=True)
+class Wishes:
+    """What was asked for, checked."""
+
+    folder: Path
+    hooks: NamedHooks
+    model: ChatModel
+    rules: Path | None = None
+    record: Path | None = None
+    store: str | None = None
+    ask: bool = True
+    web: bool = False
+    budget: int | None = None
+
+
+@frozen
+class Inbox:
+    """Where one can approve besides: the gateway, and the files its token is handed over in."""
+
+    gateway: Gateway
+    files: HandOver
+
+
+@frozen(kw_only=True)
+class Room:
+    """An open session, and who talks in it."""
+
+    conversation: Conversation
+    record: Path
+    log: AuditLog
+    limits: Limits
+    page: Inbox | None = None
+
+    @property
+    def session(self) -> SessionCoordinator:
+        """Its session."""
+        return self.conversation.session
+
+    @property
+    def key(self) -> Path:
+        """The public half of what signs its record."""
+        return self.record.with_name("audit.key.pub")
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, wishes: Wishes, screen: ChatScreen | Silence) -> AsyncIterator[Room]:
+        """Everything there is to open, closed again at the end.
+
+        Raises `OSError` for a record or a port that cannot be had, `StoreUnavailable`, and what rules raise.
+        """
+        session_id = uuid4().hex
+        record = wishes.record or _records() / f"{session_id}.jsonl"
+        limits = Limits() if wishes.budget is None else Limits(per_turn=wishes.budget)
+        options: dict[str, Any] = {}
+        if wishes.rules is not None:
+            from approval_backends.rules import Rules
+
+            options["rules"] = Rules.load(wishes.rules)
+        context = InMemoryContext()
+        context.add_message("system", SYSTEM)
+        place = Workplace(wishes.folder, heard=screen.heard)
+        async with _approvals(wishes) as (approvals, page), AuditLog.open(record) as log:
+            session = SessionCoordinator(
+                wishes.hooks.registry,
+                session_id=session_id,
+                context=context,
+                approvals=approvals,
+                display=TerminalDisplay(),
+                audit=log,
+                budget=limits,
+                model=None if wishes.model.name == "script" else wishes.model.name,
+                agent="chat",
+                cwd=wishes.folder,
+                **options,
+            )
+            listener: Listener = screen
+            async with _closing(wishes.hooks), session:
+                conversation = Conversation(session, wishes.model, place.tools(), listener)
+                yield cls(conversation=conversation, record=record, log=log, limits=limits, page=page)
+
+
+@asynccontextmanager
+async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
+    """Close the hooks at the end, after the session they hear of."""
+    try:
+        yield
+    finally:
+        await hooks.close()
+
+
+def _records() -> Path:
+    """Where the records of chats are kept."""
+    folder = own_folder() / CHATS
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@asynccontextmanager
+async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | None, Inbox | None]]:
+    """Who decides: whoever sits here, and with a store or a page whoever is there, too. The first answer counts."""
+    from approval_backends import TerminalApprovals
+
+    if not (wishes.web or wishes.store):
+        yield TerminalApprovals() if wishes.ask else None, None
+        return
+    from contextlib import AsyncExitStack
+
+    from approval_backends.broker import Broker
+    from approval_backends.race import RacingApprovals
+    from approval_backends.stores.address import store_at
+    from approval_backends.stores.memory import MemoryStore
+
+    async with AsyncExitStack() as stack:
+        store = store_at(wishes.store) if wishes.store else MemoryStore()
+        await store.open()
+        stack.push_async_callback(store.close)
+        broker = Broker(store)
+        page = None
+        if wishes.web:
+            from amplifier_hooks.cli.serve.token_files import handed_over
+            from approval_backends.gateway import Approver, Gateway
+
+            you = Approver(name="you")
+            gateway = await stack.enter_async_context(Gateway(broker, [you], port=0))
+            handed = handed_over(own_folder(), gateway.address, gateway.link(), you.token)
+            page = Inbox(gateway, stack.enter_context(handed))
+        here = [TerminalApprovals()] if wishes.ask else []
+        racing = RacingApprovals(*here, broker=broker)
+        stack.push_async_callback(racing.cancel_all, "the chat has ended")
+        yield racing, page

@@ -1,0 +1,1 @@
+"""Standard streams, consent, messages and options that several commands share."""

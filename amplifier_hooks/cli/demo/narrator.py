@@ -1,0 +1,110 @@
+"""How the demo is told: plain lines, with time to read them between the scenes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import contextmanager, suppress
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from amplifier_hooks.text.escape import for_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amplifier_hooks.result import Level
+
+__all__ = ["Narrator", "Rests"]
+
+REST: Final = 2.5
+"""Seconds to read a scene."""
+WIDTH: Final = 110
+
+
+class Rests:
+    """Rests between scenes. Nobody waits where nobody reads; whoever has read presses a key."""
+
+    def __init__(self, *, keys: bool, seconds: float = REST) -> None:
+        self._reader = sys.stdout.isatty()
+        self._keys = keys and os.name == "posix" and self._reader and sys.stdin.isatty()
+        self._seconds = seconds
+
+    @property
+    def skippable(self) -> bool:
+        """Whether a key ends a rest."""
+        return self._keys
+
+    async def rest(self) -> None:
+        """Wait for as long as it takes to read, or for a key."""
+        if not self._reader or not self._seconds:
+            return
+        pressed = asyncio.Event()
+        with self._listening(pressed), suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await pressed.wait()
+
+    @contextmanager
+    def _listening(self, pressed: asyncio.Event) -> Iterator[None]:
+        """Single keys, unseen, instead of lines; afterwards the terminal is as it was."""
+        if not self._keys:
+            yield
+            return
+        import termios
+        import tty
+
+        number, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+
+        def heard() -> None:
+            os.read(number, 64)
+            pressed.set()
+
+        modes = termios.tcgetattr(number)
+        tty.setcbreak(number, termios.TCSANOW)
+        loop.add_reader(number, heard)
+        try:
+            yield
+        finally:
+            loop.remove_reader(number)
+            termios.tcsetattr(number, termios.TCSANOW, modes)
+
+
+class Narrator:
+    """Plain lines on standard output; bold and dim where there is a terminal and nobody set NO_COLOR."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._width = min(self._console.width, WIDTH) if self._console.is_terminal else WIDTH
+
+    def scene(self, number: int, title: str) -> None:
+        """A heading."""
+        self._console.print(f"\n{number}  {title}", style="bold")
+
+    def line(self, text: str = "") -> None:
+        """One line."""
+        self._say("   ", for_terminal(text))
+
+    def wants(self, tool: str, what: str) -> None:
+        """What the agent is about to do."""
+        self._say("   agent > ", f"{tool} {for_terminal(what)}", style="cyan")
+
+    def quoted(self, lines: Iterable[str]) -> None:
+        """What others wrote, behind a bar."""
+        for line in lines:
+            self._say("   | ", for_terminal(line), again="   | ", style="dim")
+
+    def show_message(self, message: str, level: Level, source: str) -> None:
+        """The display of the session: what hooks want the person to know."""
+        first = message.partition("\n")[0]
+        self._say("   screen < ", f"{for_terminal(first)} ({level}, from {for_terminal(source)})", style="green")
+
+    def _say(self, before: str, text: str, *, again: str = "", style: str | None = None) -> None:
+        """One line, between words on as many rows as the terminal needs for it."""
+        again = again or " " * len(before)
+        for row in wrap(text, self._width, initial_indent=before, subsequent_indent=again, break_on_hyphens=False) or [
+            before
+        ]:
+            self._console.print(row.rstrip(), style=style)

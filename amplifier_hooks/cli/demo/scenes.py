@@ -1,0 +1,272 @@
+"""What `amplifier-hooks demo` tells: a scripted agent, three hooks, and the record of it all.
+
+Everything is real except the agent and its shell: the hooks, the linter, the session that carries out what they say,
+the approver, the files and the record. The text is the same on every run.
+"""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field, frozen
+
+from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
+from amplifier_hooks.cli.audit import record_text
+from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
+from amplifier_hooks.cli.demo.demo_linter import Linter
+from amplifier_hooks.cli.demo.narrator import Narrator, Rests
+from amplifier_hooks.injection.memory_context import InMemoryContext
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from amplifier_hooks.ports import ApprovalBackend
+
+__all__ = ["Telling", "tell"]
+
+PROJECT: Final = {"app.py": 'print("hello")\n', "config/production.yaml": "payment_provider: sandbox\n"}
+FIRST_TRY: Final = 'import os\n\nprint("hello, world")\n'
+SECOND_TRY: Final = 'print("hello, world")\n'
+OLD: Final = "".join(f"import module_{number}\n" for number in range(150))
+LIVE: Final = "payment_provider: live\n"
+WIPE: Final = "rm -rf ."
+TO_ANSWER: Final = 60.0
+ON_THE_PAGE: Final = 180.0
+"""Seconds to answer in the terminal, and in a browser that has to be opened first."""
+
+
+@frozen(kw_only=True)
+class Telling:
+    """How it is told."""
+
+    ask: bool = True
+    web: bool = False
+    record: Path | None = None
+    """Where to keep the record; in the demo's folder, which goes away, unless it is named."""
+    fast: bool = False
+    linter: Linter = field(factory=Linter.found)
+
+
+async def tell(telling: Telling) -> None:
+    """Run the demo, printing as it goes. Raises `OSError` for a record or a port that cannot be had."""
+    with TemporaryDirectory(prefix="amplifier-hooks-demo-") as name:
+        folder = Path(name)
+        for path, content in PROJECT.items():
+            write(folder / path, content)
+        say, linter = Narrator(), telling.linter
+        pace = Rests(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
+        record = telling.record or folder / "record.jsonl"
+        introduce(say, linter, pace)
+        async with approver(telling, say) as approvals, AuditLog.open(record) as log:
+            context = InMemoryContext()
+            session = SessionCoordinator(
+                hooks=hooks(folder, linter, ON_THE_PAGE if telling.web else TO_ANSWER),
+                context=context,
+                approvals=approvals,
+                display=say,
+                audit=log,
+                cwd=folder,
+            )
+            stage = Stage(say, session, context, folder)
+            async with session, session.turn("Update the greeting and the payment provider"):
+                for scene in (stage.feedback, stage.budget, stage.protected, stage.wipe):
+                    await scene()
+                    await pace.rest()
+        show_record(say, record)
+        await pace.rest()
+        tamper(say, record, folder)
+        farewell(say, telling)
+
+
+def introduce(say: Narrator, linter: Linter, pace: Rests) -> None:
+    """What is real, and what is not."""
+    say.line("An agent works on a small project, and three hooks look on. The agent is a script;")
+    say.line("nothing leaves this machine, and the project is a folder that goes away again.")
+    if linter.program is None:
+        say.line("ruff is not installed here, so a few lines of our own look for unused imports in its place.")
+    if pace.skippable:
+        say.line("Any key goes on.")
+
+
+@asynccontextmanager
+async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBackend | None]:
+    """Who is asked: whoever sits here, whoever opens the page, or nobody."""
+    if telling.web:
+        import webbrowser
+
+        from amplifier_hooks.cli.serve.token_files import handed_over
+        from amplifier_hooks.storage.state_folder import own_folder
+        from approval_backends import WebSocketApprovals
+
+        async with WebSocketApprovals(port=0) as page:
+            gateway = page.gateway
+            token = gateway.approvers[0].token
+            with handed_over(own_folder(), gateway.address, gateway.link(), token) as there:
+                say.line(f"The inbox is at {gateway.address}; the link to it is in {there.page}.")
+                webbrowser.open(there.page.as_uri())
+                yield page
+    elif telling.ask:
+        from approval_backends import TerminalApprovals
+
+        yield TerminalApprovals()
+    else:
+        yield None
+
+
+def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
+    """Three hooks: one that gives feedback, one that wants a person to look, one that denies."""
+    registry = HookRegistry()
+
+    @registry.on("tool:post", match="Write", timeout=60)
+    async def lint(_event: str, data: Mapping[str, Any]) -> HookResult | None:
+        name = data["tool_input"]["file_path"]
+        findings = await linter.findings(folder, name) if name.endswith(".py") else []
+        if not findings:
+            return None
+        said = f"lint: {len(findings)} finding{'s' * (len(findings) > 1)} in {name}"
+        return HookResult.inject("\n".join(findings), user_message=said)
+
+    @registry.gate("tool:pre", match="Write")
+    async def protect_production(_event: str, data: Mapping[str, Any]) -> HookResult | None:
+        target = (folder / data["tool_input"]["file_path"]).resolve()
+        if not target.is_relative_to((folder / "config").resolve()):
+            return None
+        return HookResult.ask("Change a file that production reads?", options=["Allow once", "Deny"], timeout=seconds)
+
+    @registry.gate("tool:pre", match="Bash")
+    async def no_wiping(_event: str, data: Mapping[str, Any]) -> HookResult | None:
+        if "rm -rf" in data["tool_input"]["command"]:
+            return HookResult.deny("rm -rf deletes what nobody can bring back")
+        return None
+
+    return registry
+
+
+# -- the scenes --------------------------------------------------------------------------------------------------------
+
+
+@define
+class Stage:
+    """Where the scenes take place."""
+
+    say: Narrator
+    session: SessionCoordinator
+    context: InMemoryContext
+    folder: Path
+    _read: int = field(default=0, init=False)
+
+    async def feedback(self) -> None:
+        """A mistake, found and mended in the same turn."""
+        say = self.say
+        say.scene(1, "The agent writes code")
+        await self.writes("app.py", FIRST_TRY)
+        say.line("The linter looked at the file right after. The line above is for you; the agent reads this:")
+        say.quoted(self.reads())
+        say.line("The agent mends it in the same turn.")
+        await self.writes("app.py", SECOND_TRY)
+        say.line("The linter has nothing to say this time.")
+
+    async def budget(self) -> None:
+        """More than there is room for."""
+        say = self.say
+        say.scene(2, "A report that is too long")
+        await self.writes("old.py", OLD)
+        first, *between, last = self.reads()[1:]
+        say.line(
+            "Hooks have 1,000 tokens in a turn. The report was cut at the end of a line, and says so to the agent:"
+        )
+        say.quoted([first, f"… {len(between):,} more lines", last])
+
+    async def protected(self) -> None:
+        """A file that somebody should look at first."""
+        say, name = self.say, "config/production.yaml"
+        say.scene(3, "The agent wants to change what production reads")
+        say.line("A hook wants a person to look at this one.")
+        result = await self.writes(name, LIVE)
+        if result.denied:
+            say.line("This needs a person's yes, and nobody gave it. So it did not happen, and the agent reads why:")
+            say.quoted(became(result))
+        content = (self.folder / name).read_text(encoding="utf-8")
+        say.line(f"The file {'is as it was' if content == PROJECT[name] else 'has changed'}:")
+        say.quoted([content.rstrip()])
+
+    async def wipe(self) -> None:
+        """A dangerous command, and a gate."""
+        say = self.say
+        say.scene(4, "The agent wants to start from nothing")
+        say.wants("Bash", WIPE)
+        result = await self.session.call_tool("Bash", {"command": WIPE}, lambda given: f"ran {given['command']}")
+        say.line("A gate looks at every command before it runs. It denies this one, and the agent reads why:")
+        say.quoted(became(result))
+
+    async def writes(self, path: str, content: str) -> ToolOutcome:
+        """One call of the agent's Write tool, past the hooks."""
+        self.say.wants("Write", path)
+
+        def run(given: Mapping[str, Any]) -> str:
+            write(self.folder / given["file_path"], given["content"])
+            return "written"
+
+        return await self.session.call_tool("Write", {"file_path": path, "content": content}, run)
+
+    def reads(self) -> list[str]:
+        """What the agent has been told since it last looked."""
+        told = self.context.messages[self._read :]
+        self._read = len(self.context.messages)
+        return [line for message in told for line in message["content"].splitlines()]
+
+
+def write(path: Path, content: str) -> None:
+    """Write a file, in a folder that may not be there yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def became(result: ToolOutcome) -> list[str]:
+    """What the agent reads about a call."""
+    return (result.reason or str(result.value)).splitlines()
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def show_record(say: Narrator, path: Path) -> None:
+    """What was decided, in short, and whether all of it is there."""
+    say.scene(5, "What was decided is on record")
+    record = RecordFiles(path)
+    entries = [line.entry for line in record.lines() if line.entry is not None]
+    say.line(f"{len(entries)} lines of JSON, which only their owner can read. Those about tools:")
+    for entry in entries:
+        if entry.kind.startswith(("tool.", "approval.")):
+            say.line(f"  {entry.seq:>2}  {entry.kind:<18} {record_text.in_short(entry)}".rstrip())
+    say.line("Each line holds the hash of the one before, and a key has signed them. So:")
+    say.quoted([record_text.verdict(verified(record, path))])
+
+
+def tamper(say: Narrator, path: Path, folder: Path) -> None:
+    """What happens to a copy in which somebody has changed a word."""
+    say.scene(6, "Somebody changes a word in it")
+    changed = folder / "changed.jsonl"
+    changed.write_bytes(path.read_bytes().replace(b'"tool.denied"', b'"tool.done"', 1))
+    say.line("In a copy, the first denial now says that the tool ran. The same check:")
+    report = verified(RecordFiles(changed), path)
+    say.quoted([record_text.verdict(report), *(record_text.said(finding) for finding in report.findings[:1])])
+
+
+def verified(record: RecordFiles, path: Path) -> Any:
+    """What is found in a record, by the key beside the one that was written."""
+    return record.verify(pinned([str(path.with_name("audit.key.pub"))]), None, None, [])
+
+
+def farewell(say: Narrator, telling: Telling) -> None:
+    """Where to go from here."""
+    say.line()
+    if telling.record is not None:
+        key = telling.record.with_name("audit.key.pub")
+        command = ["amplifier-hooks", "audit", "show", str(telling.record), "--key", str(key)]
+        say.line(f"The record is kept: {shlex.join(command)}")
+    say.line("Next: amplifier-hooks init writes hooks for a project of yours; amplifier-hooks chat tries them.")

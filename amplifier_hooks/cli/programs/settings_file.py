@@ -1,0 +1,84 @@
+"""A program's settings file: where it is, read, compared, and written whole or not at all."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from amplifier_hooks.cli.common.error_messages import stop
+from amplifier_hooks.text.escape import for_terminal
+
+if TYPE_CHECKING:
+    from amplifier_hooks.programs.dialect import Dialect
+
+__all__ = ["difference", "file_text", "folder", "in_home", "in_project", "read_file", "remove", "replace"]
+
+
+def in_home(dialect: Dialect) -> Path:
+    """The settings for all projects."""
+    return Path.home().resolve() / dialect.settings[0]
+
+
+def in_project(dialect: Dialect, project: Path) -> list[Path]:
+    """The settings in a project: the file that a team commits, and its user's own where the program has one."""
+    return [folder(project) / name for name in dialect.settings]
+
+
+def folder(project: Path) -> Path:
+    """The project's folder. Refuses one that is not there: a mistyped name is no new project."""
+    if not project.is_dir():
+        raise typer.BadParameter(f"{project} is no folder", param_hint="--project")
+    return project.resolve()
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
+    """Settings, and their text; nothing and None when there is no file."""
+    try:
+        text = path.read_text("utf-8")
+        value = json.loads(text) if text.strip() else {}
+    except FileNotFoundError:
+        return {}, None
+    except OSError as error:
+        stop(f"{path} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        stop(f"{path} is no JSON: {error}; mend it first, nothing was changed")
+    if not isinstance(value, dict):
+        stop(f"{path} is no JSON object; mend it first, nothing was changed")
+    return value, text
+
+
+def file_text(settings: dict[str, Any]) -> str:
+    """Settings as those programs write them."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+def difference(path: Path, before: str, after: str) -> None:
+    """What changes, line by line."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
+    for line in lines:
+        print(for_terminal(line))
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole, or not at all. What it may be read by stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(name).chmod(mode)
+    Path(name).replace(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and its folder if nothing else is in it."""
+    path.unlink()
+    with suppress(OSError):
+        path.parent.rmdir()

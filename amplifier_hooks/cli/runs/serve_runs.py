@@ -1,0 +1,180 @@
+"""The commands that go on: a coordinator, and a runner. And the one that looks at blueprints first."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from amplifier_hooks.cli.runs.ask_coordinator import token_in
+from amplifier_hooks.errors import HookError
+from amplifier_hooks.runs.agents import load_agents
+from amplifier_hooks.runs.run_errors import BlueprintError
+from amplifier_hooks.text.escape import for_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from amplifier_hooks.cli.project.find_hooks import NamedHooks
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.runs.agents import Agents
+
+__all__ = ["check_blueprints", "serve_runs", "work_runs"]
+
+
+def check_blueprints(folder: Path) -> None:
+    """Say what is wrong with the blueprints of a folder; ends with 1 if anything is."""
+    agents = loaded(folder)
+    for problem in agents.missing():
+        typer.echo(for_terminal(problem), err=True)
+    typer.echo(f"{len(agents)} agents: {', '.join(agent.name for agent in agents)}")
+    if agents.missing():
+        raise typer.Exit(1)
+
+
+def loaded(folder: Path) -> Agents:
+    """The agents of a folder; what is wrong with it is said, and ends the command."""
+    try:
+        return load_agents(folder)
+    except BlueprintError as problem:
+        for line in problem.problems:
+            typer.echo(for_terminal(line), err=True)
+        raise typer.Exit(1) from None
+
+
+def serve_runs(
+    folder: Path, *, store: str | None, hooks: str | None, port: int, leases: tuple[float, float], as_json: bool
+) -> None:
+    """Coordinate until told to stop."""
+    from amplifier_hooks.cli.project.find_hooks import hooks_named
+    from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
+    from amplifier_hooks.storage.state_folder import own_folder
+    from approval_backends.errors import UnknownStore
+    from approval_backends.stores.address import database_at
+
+    agents = loaded(folder)
+    sys.path.insert(0, os.fspath(Path.cwd()))
+    from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+
+    try:
+        database = database_at(store, "hooks.db", ACCESS_TABLES, RUN_TABLES)
+        if store is None:
+            own_folder()
+        named = None if hooks is None else hooks_named(hooks)
+    except (UnknownStore, HookError) as problem:
+        raise typer.BadParameter(str(problem)) from None
+    for missing in agents.missing():
+        typer.echo(for_terminal(missing), err=True)
+    finished(served(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
+
+
+@asynccontextmanager
+async def followed(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
+    """The registry of these hooks, which follows their file, and is closed afterwards."""
+    if hooks is None:
+        yield None
+        return
+    from amplifier_hooks.cli.serve.host_programs import tell_change
+
+    following = asyncio.ensure_future(hooks.files.watch()) if hooks.files is not None else None
+    undo = hooks.registry.watch(tell_change)
+    try:
+        yield hooks.registry
+    finally:
+        undo()
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following})
+        await hooks.close()
+
+
+async def served(
+    database: Any,
+    agents: Agents,
+    *,
+    hooks: NamedHooks | None = None,
+    port: int,
+    leases: tuple[float, float],
+    as_json: bool,
+) -> None:
+    """Answer until cancelled."""
+    from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
+    from amplifier_hooks.runs.store.postgres import runs_in
+    from amplifier_hooks.server.api import create_api
+    from amplifier_hooks.server.edge.access_tokens import AccessTokens
+    from amplifier_hooks.server.edge.authentication import Admission
+    from amplifier_hooks.server.edge.listen import listening, loopback
+    from amplifier_hooks.server.page_routes import pages
+    from amplifier_hooks.server.runs.run_routes import runs_router
+
+    for_runner, for_coordinator = leases
+    listener = loopback(port)
+    async with (
+        followed(hooks) as registry,
+        runs_in(database) as store,
+        RunCoordinator(
+            store,
+            agents,
+            registry=registry,
+            leases=Leases(runner=for_runner, coordinator=for_coordinator),
+            variables=dict(os.environ),
+        ) as runs,
+        listening(create_api(Admission(AccessTokens(database)), pages(), runs_router(runs)), listener),
+    ):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        said = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
+        typer.echo(
+            said if as_json else f"Runs of {len(agents)} agents at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
+            err=not as_json,
+        )
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
+    """Run what is queued until told to stop."""
+    from amplifier_hooks.runs.runner import Runner
+
+    sys.path.insert(0, os.fspath(Path.cwd()))
+    module, _, attribute = agents.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute or "AGENTS")
+        functions = dict(found)
+    except Exception as problem:  # noqa: BLE001  # whatever somebody's module raises
+        raise typer.BadParameter(
+            f"{agents!r}: {problem}; write MODULE:NAME of a mapping of agent and function"
+        ) from None
+
+    async def working() -> None:
+        async with Runner(url, token_in(token_file), functions, name=name) as runner:
+            typer.echo(f"{runner.name} runs {', '.join(functions)}; Ctrl-C ends it.", err=True)
+            await runner.serve()
+
+    finished(working())
+
+
+def finished(task: Coroutine[Any, Any, None]) -> None:
+    """Run it until it ends or a signal ends it; what keeps it from going on is said."""
+    from amplifier_hooks.storage import StoreUnavailable
+
+    async def until_told() -> None:
+        going = asyncio.ensure_future(task)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, going.cancel)
+        with suppress(asyncio.CancelledError):
+            await going
+
+    try:
+        asyncio.run(until_told())
+    except (OSError, StoreUnavailable, HookError) as problem:
+        typer.echo(for_terminal(f"It cannot go on: {problem}"), err=True)
+        raise typer.Exit(1) from None

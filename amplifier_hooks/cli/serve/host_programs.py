@@ -1,0 +1,211 @@
+"""What `amplifier-hooks serve` answers other programs with: hooks, rules, approvals and a record, behind a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, frozen
+
+from amplifier_hooks.cli.project.find_hooks import hooks_named
+from amplifier_hooks.record import AuditLog, LogUnavailable
+from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.text.escape import for_terminal
+from approval_backends.deferred import DeferredApprovals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from amplifier_hooks.cli.project.find_hooks import NamedHooks
+    from amplifier_hooks.programs.program_session import Asking
+    from amplifier_hooks.registry.registry import Change, HookRegistry
+    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.run_coordinator import RunCoordinator
+    from amplifier_hooks.storage import Database
+    from approval_backends.broker import Broker
+
+__all__ = ["ApiPlace", "Host", "host_programs", "tell_change", "token_file"]
+
+
+@define(kw_only=True, eq=False)
+class ApiPlace:
+    """Where the HTTP API is, and what it works on."""
+
+    database: Database
+    broker: Broker
+    port: int
+    """0 is any; once it answers, it is the one it has."""
+    names: tuple[str, ...] = ()
+    """Under which a proxy in front is reached."""
+    agents: Agents | None = None
+    """The agents whose runs it queues, in a database that has their tables; it has no routes of runs if None."""
+
+    @property
+    def address(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self, registry: HookRegistry, record: AuditLog) -> AsyncIterator[None]:
+        """Answer, for as long as the block lasts. What is defined over it is in force in this registry.
+
+        Raises `OSError` when the port is taken, `StoreUnavailable`, and `SettingsError`.
+        """
+        from amplifier_hooks.definitions import DefinitionSettings
+        from amplifier_hooks.server.build_api import managed
+        from amplifier_hooks.server.edge.host_check import Bounds
+        from amplifier_hooks.server.edge.listen import listening, loopback
+        from amplifier_hooks.server.runs.run_routes import runs_router
+
+        async with AsyncExitStack() as stack:
+            await self.database.open()
+            stack.push_async_callback(self.database.close)
+            listener = stack.enter_context(loopback(self.port))
+            self.port = listener.getsockname()[1]
+            routers = (
+                []
+                if self.agents is None
+                else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
+            )
+            managing = managed(
+                self.database,
+                registry=registry,
+                broker=self.broker,
+                record=record,
+                settings=DefinitionSettings.load(),
+                routers=routers,
+                bounds=Bounds(names=self.names),
+            )
+            api = await stack.enter_async_context(managing)
+            await stack.enter_async_context(listening(api.app, listener))
+            yield
+
+    @asynccontextmanager
+    async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
+        """The coordinator of runs, for as long as the block lasts."""
+        from amplifier_hooks.runs.run_coordinator import RunCoordinator
+        from amplifier_hooks.runs.store.postgres import runs_in
+
+        runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
+        async with runs:
+            yield runs
+
+
+@frozen
+class Host:
+    """Ready to serve. The socket can be used by this user only."""
+
+    hooks: NamedHooks
+    socket: Path
+    record: Path
+    asking: Asking
+    waits: float
+    options: dict[str, Any]
+    database: Database
+    """Where the approvals are; the head of the record is kept beside them, so that neither is replaced alone."""
+    port: int | None = None
+    """Where those may post that bear the token; nowhere if None."""
+    api: ApiPlace | None = None
+    """Where the HTTP API is; nowhere if None."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str | None]:
+        """Answer, for as long as the block lasts; then end every session, and close the record.
+
+        Yields why every call is denied, where the record and the store do not fit together. Raises `OSError` when the
+        socket is in use, or the record cannot be opened, and `StoreUnavailable`.
+        """
+        from amplifier_hooks.programs.question_store import GuestBook
+        from amplifier_hooks.programs.session_pool import Guests
+        from amplifier_hooks.record.write.stored_heads import StoredHeads
+        from amplifier_hooks.server.edge.listen import bound, listening, loopback
+        from amplifier_hooks.server.program_api import create_app
+
+        heads, book = await StoredHeads.beside(self.database), await GuestBook.beside(self.database)
+        log = AuditLog.open(self.record, heads=heads)
+
+        async def trouble() -> str | None:
+            try:
+                await log.check()
+            except LogUnavailable as problem:
+                return str(problem)
+            return None
+
+        guests = Guests(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
+        try:
+            async with AsyncExitStack() as stack:
+                # Hooks come first and go last: nobody is answered while some of them are not in force.
+                if self.hooks.files is not None:
+                    following = asyncio.create_task(self.hooks.files.watch())
+                    stack.callback(following.cancel)
+                    stack.callback(self.hooks.registry.watch(tell_change))
+                if self.api is not None:
+                    await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
+                stack.push_async_callback(guests.close)
+                await stack.enter_async_context(listening(create_app(guests, trouble), bound(self.socket)))
+                stack.callback(self.socket.unlink, missing_ok=True)
+                if self.port is not None:
+                    posting = create_app(guests, trouble, token=token())
+                    await stack.enter_async_context(listening(posting, loopback(self.port)))
+                yield await trouble()
+        finally:
+            await self.hooks.close()  # after the guests, whose sessions they hear of
+            with suppress(LogUnavailable):  # said at the beginning, or when it happened
+                await log.close()
+
+
+def tell_change(change: Change) -> None:
+    """Say on standard error what became of a file of hooks that has changed; nobody reads a log here."""
+    if change.what == "broken":
+        said = f"{change.hook} has changed and is not taken over: {change.detail}"
+    elif change.what in ("defined", "redefined", "undefined"):
+        said = f"Hook {change.hook} is {change.what}."
+    else:
+        return
+    print(for_terminal(said), file=sys.stderr, flush=True)
+
+
+def token_file() -> Path:
+    """Where the token is kept."""
+    return own_folder() / "programs.token"
+
+
+def token() -> str:
+    """What programs have to bear that post; made on first use, for its owner alone."""
+    path = token_file()
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(token_urlsafe(32))
+    return path.read_text("ascii").strip()
+
+
+def host_programs(
+    broker: Broker,
+    database: Database,
+    *,
+    hooks: str | None,
+    rules: Path | None,
+    record: Path | None,
+    socket: Path | None,
+    asking: Asking,
+    waits: float,
+    port: int | None,
+    api: ApiPlace | None = None,
+) -> Host:
+    """What was asked for, checked. Raises `HookError`, `OSError` for what cannot be read."""
+    from amplifier_hooks.server.socket_path import default_socket
+
+    options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
+    if rules is not None:
+        from approval_backends.rules import Rules
+
+        options["rules"] = Rules.load(rules)
+    path = default_socket() if socket is None else socket
+    kept = record or own_folder() / "record.jsonl"
+    return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)

@@ -1,0 +1,1 @@
+"""YAML and JSON files come in; a set of definitions, or every flaw with its line, goes out."""

@@ -1,0 +1,274 @@
+"""Definitions in files: one format, YAML or JSON, with names for what is used again.
+
+```yaml
+version: 1
+settings:                         # DEF-3; in one file of a set
+  hooks_max_per_event: 10
+events: [deploy:before]           # events of the program's own, where hooks may be besides those of the catalogue
+library:                          # ready-made hooks by name, each with its settings
+  secret_redaction: {}
+definitions:                      # named parts, for $ref
+  guard: {event_type: tool:pre, handler_ref: command, config: {argv: [./guard.sh]}}
+hooks:
+  - $ref: "#/definitions/guard"
+    name: guard writes
+    matcher: Write|Edit
+  - $ref: "shared/base.yaml#/definitions/lint"
+    name: lint
+```
+
+A `$ref` may stand in a hook, in a named part and in a ready-made hook's settings, but not deeper: a JSON schema in a
+`config` has `$ref`s of its own. It leads to this file, or to one in the folder of the set or below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import Factory, define, field, frozen
+from pydantic import ValidationError
+
+from amplifier_hooks.act import freeze
+from amplifier_hooks.definitions.files.open_files import OpenedFiles, Page, nearest, wrong
+from amplifier_hooks.definitions.files.refs import Written, read_part
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, said_of
+from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
+from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.dispatch.middleware import OPERATIONS
+from amplifier_hooks.errors import SettingsError, UnknownEvent
+from amplifier_hooks.events import find
+from amplifier_hooks.registry.event_names import Vocabulary, is_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from amplifier_hooks.text.strict_yaml import KeyPath
+
+__all__ = ["PROJECT_FILE", "DefinitionSet", "ReadyMadeEntry", "load_files"]
+
+PROJECT_FILE: Final = "amplifier-hooks.yaml"
+"""What a project's own file is called."""
+
+MOST_HOOKS: Final = 1_000
+NAME_IT: Final = "name it under 'events', if your program emits it"
+HOOK_ID_DOMAIN: Final = b"amplifier-hooks/hook-id/1\n"
+
+
+@frozen(kw_only=True)
+class ReadyMadeEntry:
+    """A ready-made hook that is switched on in a file."""
+
+    name: str
+    config: Mapping[str, Any]
+    spot: Spot = field(factory=Spot)
+
+
+@frozen(kw_only=True)
+class DefinitionSet:
+    """Definitions that belong together: all of them are in force, or none."""
+
+    definitions: tuple[HookDefinition, ...] = ()
+    library: tuple[ReadyMadeEntry, ...] = ()
+    events: tuple[str, ...] = ()
+    """Events that the program emits itself, besides those of the catalogue."""
+    settings: DefinitionSettings = field(factory=DefinitionSettings)
+    folder: Path = field(factory=Path.cwd)
+    """Where relative paths in it begin."""
+    files: Mapping[Path, str] = field(factory=dict)
+    """The files it was read from, each with the SHA-256 of its content."""
+    spots: Mapping[str, dict[KeyPath, Spot]] = field(factory=dict, repr=False)
+    """Where the parts of a definition stand, by its id."""
+
+    def spot(self, definition: HookDefinition, *part: str | int) -> Spot:
+        """Where a definition, or a part of it, was written; without a line where that was no file."""
+        return nearest(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
+
+    @property
+    def digest(self) -> str:
+        """Stands for all that is in it, wherever that was written."""
+        said = {
+            "definitions": [definition.digest for definition in self.definitions],
+            "library": [[entry.name, dict(entry.config)] for entry in self.library],
+            "events": list(self.events),
+            "settings": self.settings.model_dump(),
+        }
+        return hashlib.sha256(freeze(said)).hexdigest()
+
+
+def load_files(path: Path, *, environment: Mapping[str, str] | None = None) -> DefinitionSet:
+    """Everything a file says, with the files in the folder its settings name; or what the files in a folder say.
+
+    Reads files and imports nothing. Raises `InvalidDefinitions` with everything that is wrong.
+    """
+    path = path.absolute()
+    return Reading(OpenedFiles((path if path.is_dir() else path.parent).resolve()), environment).read(path)
+
+
+@define(eq=False)
+class Reading:
+    """One set of files being read. Mistakes are collected, so that all of them are told."""
+
+    files: OpenedFiles
+    environment: Mapping[str, str] | None
+    flaws: list[Flaw] = Factory(list)
+
+    def read(self, path: Path) -> DefinitionSet:
+        """The set that begins with a file, or is a folder."""
+        first = [] if path.is_dir() else self._opened([path])
+        settings = self._settings(first)
+        folder = path if path.is_dir() else self._folder(first, settings)
+        found = first if folder is None else [*first, *self._opened(self._listed(folder))]
+        if found != first:
+            settings = self._settings(found)
+        events = self._events(found)
+        hooks, library = self._hooks(found, events), self._library(found)
+        if self.flaws:
+            raise InvalidDefinitions(self.flaws, self.files.read)
+        return DefinitionSet(
+            definitions=tuple(definition for definition, _ in hooks),
+            library=library,
+            events=tuple(events),
+            settings=settings,
+            folder=self.files.root,
+            files={page.path: page.digest for page in self.files.read.values() if page is not None},
+            spots={definition.hook_id: spots for definition, spots in hooks},
+        )
+
+    def _opened(self, paths: Iterable[Path]) -> list[Page]:
+        found: list[Page] = []
+        for path in paths:
+            try:
+                page = self.files.page(path)
+            except InvalidDefinitions as problem:
+                self.flaws += problem.flaws
+            else:
+                found += [] if page is None or page in found else [page]
+        return found
+
+    def _listed(self, folder: Path) -> list[Path]:
+        try:
+            return self.files.folder(folder)
+        except InvalidDefinitions as problem:
+            self.flaws += problem.flaws
+            return []
+
+    def _folder(self, pages: Iterable[Page], settings: DefinitionSettings) -> Path | None:
+        """The folder that settings name; the one of the default need not be there."""
+        named, default = settings.hooks_definitions_dir, DefinitionSettings().hooks_definitions_dir
+        folder = self.files.root / named
+        if folder.is_dir():
+            return folder
+        if named != default:
+            at = next((page.spot("settings", "hooks_definitions_dir") for page in pages), Spot())
+            self.flaws.append(Flaw(at, f"hooks_definitions_dir {named!r} is no folder; make it, or name another"))
+        return None
+
+    def _settings(self, pages: Iterable[Page]) -> DefinitionSettings:
+        """The settings of the set; they stand in one of its files."""
+        saying = [page for page in pages if page.said("settings")]
+        for page in saying[1:]:
+            there = f"there are settings in {saying[0].spot('settings')} already; keep one of them"
+            self.flaws.append(Flaw(page.spot("settings"), there))
+        said = saying[0].said("settings") if saying else {}
+        try:
+            return DefinitionSettings.load(said, self.environment)
+        except SettingsError as problem:
+            spot = Spot(str(problem.path))
+            if spot.path == "settings":
+                key = next((key for key in said if key in problem.problem), "")
+                spot = saying[0].spot("settings", key)
+            self.flaws.append(Flaw(spot, problem.problem))
+            return DefinitionSettings()
+
+    def _events(self, pages: Iterable[Page]) -> dict[str, None]:
+        """The events of the program's own, in the order of files and lines."""
+        found: dict[str, None] = {}
+        for page in pages:
+            for number, said in enumerate(page.said("events") or ()):
+                try:
+                    found[_own_event(said)] = None
+                except ValueError as problem:
+                    self.flaws.append(Flaw(page.spot("events", number), str(problem)))
+        return found
+
+    def _library(self, pages: Iterable[Page]) -> tuple[ReadyMadeEntry, ...]:
+        """The ready-made hooks that are switched on, each of them once."""
+        found: dict[str, ReadyMadeEntry] = {}
+        for page in pages:
+            for name in page.said("library") or {}:
+                spot, value = page.spot("library", name), self._written(page, "library", name)
+                if name in found:
+                    twice = f"{name!r} is switched on already, in {found[name].spot}; keep one of them"
+                    self.flaws.append(Flaw(spot, twice))
+                elif value is not None:
+                    found[name] = ReadyMadeEntry(name=name, config=value.value, spot=spot)
+        return tuple(found.values())
+
+    def _hooks(self, pages: Iterable[Page], events: Iterable[str]) -> list[tuple[HookDefinition, dict[KeyPath, Spot]]]:
+        """The hooks in the order of files and lines; their names are told apart, and so are their ids."""
+        known = Vocabulary(strict=True)
+        known.add_own(events)
+        found: list[tuple[HookDefinition, dict[KeyPath, Spot]]] = []
+        taken: dict[tuple[str, ...], Spot] = {}
+        for page in pages:
+            for number in range(len(page.said("hooks") or ())):
+                value = self._written(page, "hooks", number)
+                definition = None if value is None else self._definition(page, value)
+                if value is None or definition is None:
+                    continue
+                try:
+                    known.require(definition.event_type, definition.name, NAME_IT)
+                except UnknownEvent as problem:
+                    if definition.event_type not in OPERATIONS:  # a hook with points may be around one
+                        self.flaws.append(Flaw(value.spot("event_type"), str(problem)))
+                keys = {"name": (definition.tenant_id, likeness(definition.name)), "hook_id": (definition.hook_id,)}
+                for what, key in keys.items():
+                    if key in taken:
+                        like = f"{what} {getattr(definition, what)!r} could be taken for that of {taken[key]}"
+                        self.flaws.append(Flaw(value.spot(what), f"{like}; give one of them another {what}"))
+                        break
+                    taken[key] = page.spot("hooks", number)
+                found.append((definition, value.spots))
+        if len(found) > MOST_HOOKS:
+            many = wrong(Spot(str(self.files.root)), f"there are {len(found):,} hooks; {MOST_HOOKS:,} at most")
+            self.flaws += many.flaws
+        return found
+
+    def _written(self, page: Page, key: str, name: str | int) -> Written | None:
+        try:
+            return read_part(self.files, page, key, name)
+        except InvalidDefinitions as problem:
+            self.flaws += problem.flaws
+            return None
+
+    def _definition(self, page: Page, value: Written) -> HookDefinition | None:
+        """What was written as a definition. Where it says no id it has the same one every time, and its file's date."""
+        said = value.value
+        made = said.get("created_at", page.modified)
+        try:
+            return HookDefinition.model_validate(
+                {"hook_id": _hook_id(said), "created_at": made, "updated_at": made, **said}
+            )
+        except ValidationError as problem:
+            for error in problem.errors(include_url=False):
+                known = HookDefinition.model_fields
+                self.flaws.append(Flaw(value.spot(*error["loc"]), said_of(error, known)))
+            return None
+
+
+def _own_event(said: object) -> str:
+    """The name of an event of the program's own. Raises `ValueError`."""
+    name = event_name(said) if isinstance(said, str) else ""
+    if not name or is_pattern(name):
+        raise ValueError(f"'events' has {said!r:.40}; write the name of one event, as 'domain:phase'")
+    if find(name):
+        raise ValueError(f"'events' has {said!r:.40}, which is an event of every program; leave it out")
+    return name
+
+
+def _hook_id(said: Mapping[str, Any]) -> str:
+    """The id of a hook that has none written, by its tenant and its name."""
+    whose = f"{said.get('tenant_id', '')}\0{said.get('name', '')}".encode("utf-8", "surrogatepass")
+    return f"hook_{hashlib.sha256(HOOK_ID_DOMAIN + whose).hexdigest()[:12]}"

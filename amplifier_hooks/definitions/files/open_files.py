@@ -1,0 +1,150 @@
+"""OpenedFiles of definitions, opened: read within limits, in the shape of one, every part with its line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field, frozen
+
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, meant
+from amplifier_hooks.text.strict_yaml import KeyPath, Marked, NotReadable, parse_json, parse_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["FILE_ENDINGS", "OpenedFiles", "Page", "nearest", "wrong"]
+
+FILE_ENDINGS: Final = (".yaml", ".yml", ".json")
+
+KEYS: Final[dict[str, tuple[type, str]]] = {
+    "version": (int, "1"),
+    "settings": (dict, "a mapping of setting to value"),
+    "events": (list, "a list of the names of events that your program emits itself"),
+    "library": (dict, "a mapping of ready-made hook to its settings"),
+    "definitions": (dict, "a mapping of name to a part of a hook"),
+    "hooks": (list, "a list of hooks"),
+}
+"""The keys of a file, and what each has to be."""
+
+LARGEST: Final = 1_048_576
+MOST_FILES: Final = 200
+
+
+@frozen(eq=False)
+class Page:
+    """One file, read."""
+
+    path: Path
+    modified: datetime
+    marked: Marked
+    digest: str
+    """The SHA-256 of its bytes."""
+    lines: dict[tuple[str | int, ...], dict[KeyPath, int]] = field(init=False)
+    """The lines of each hook, named part and ready-made hook, by where they stand within it."""
+
+    @lines.default
+    def _by_part(self) -> dict[tuple[str | int, ...], dict[KeyPath, int]]:
+        found: dict[tuple[str | int, ...], dict[KeyPath, int]] = {}
+        for place, line in self.marked.lines.items():
+            if len(place) > 1:
+                found.setdefault(place[:2], {})[place[2:]] = line
+        return found
+
+    def said(self, key: str) -> Any:
+        """What stands under one of the top keys; None where nothing does."""
+        return self.marked.value.get(key)
+
+    def spot(self, *place: str | int) -> Spot:
+        """The line of a part of it."""
+        return Spot(str(self.path), self.marked.line(place))
+
+    def spots(self, key: str, name: str | int) -> dict[KeyPath, Spot]:
+        """The lines within a hook, a named part or a ready-made hook."""
+        return {place: Spot(str(self.path), line) for place, line in self.lines[key, name].items()}
+
+
+@define(eq=False)
+class OpenedFiles:
+    """The files below one folder; each is read once."""
+
+    root: Path
+    read: dict[Path, Page | None] = field(factory=dict)
+    """None is a file that is no page, which has been said."""
+
+    def folder(self, folder: Path) -> list[Path]:
+        """The files of definitions in a folder, by name. Raises `InvalidDefinitions`."""
+        try:
+            there = sorted(path for path in folder.iterdir() if path.suffix in FILE_ENDINGS and path.name[0] != ".")
+        except OSError as problem:
+            raise wrong(Spot(str(folder)), f"{problem.strerror or problem}; name a folder that is there") from None
+        if len(there) > MOST_FILES:
+            raise wrong(Spot(str(folder)), f"it has {len(there)} files; {MOST_FILES} at most")
+        return there
+
+    def page(self, path: Path, at: Spot | None = None) -> Page | None:
+        """One file, that was named at this spot; None if what is wrong with it has been raised before.
+
+        Raises `InvalidDefinitions`.
+        """
+        real = path.resolve()
+        if real not in self.read:
+            self.read[real] = None
+            self.read[real] = self._opened(real, at or Spot(str(path)))
+        return self.read[real]
+
+    def _opened(self, path: Path, at: Spot) -> Page:
+        if not path.is_relative_to(self.root):
+            raise wrong(at, f"{str(path)!r} is outside of {str(self.root)!r}; files come from there only")
+        try:
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                data = file.read(LARGEST + 1)
+        except OSError as problem:
+            raise wrong(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_IWOTH:
+            raise wrong(Spot(str(path)), "anybody may write to it, or it is no plain file; chmod o-w it")
+        if len(data) > LARGEST:
+            raise wrong(Spot(str(path)), f"it has more than {LARGEST:,} bytes; split what it says")
+        try:
+            marked = (parse_json if path.suffix == ".json" else parse_yaml)(data)
+        except NotReadable as problem:
+            raise wrong(Spot(str(path), problem.line), problem.said) from None
+        page = Page(path, datetime.fromtimestamp(found.st_mtime, UTC), marked, hashlib.sha256(data).hexdigest())
+        flaws = list(_misshapen(page))
+        if flaws:
+            raise InvalidDefinitions(flaws)
+        return page
+
+
+def wrong(spot: Spot, said: str) -> InvalidDefinitions:
+    """One mistake, to be raised."""
+    return InvalidDefinitions([Flaw(spot, said)])
+
+
+def nearest(spots: dict[KeyPath, Spot], part: KeyPath) -> Spot:
+    """Where a part stands; of one that is not there, what it would be in."""
+    return next((spots[part[:length]] for length in range(len(part), -1, -1) if part[:length] in spots), Spot())
+
+
+def _misshapen(page: Page) -> Iterator[Flaw]:
+    """What keeps it from being a file of definitions."""
+    value = page.marked.value
+    if not isinstance(value, dict):
+        yield Flaw(page.spot(), "a file of definitions is a mapping with version: 1, and hooks or others of its keys")
+        return
+    for key, said in value.items():
+        if key not in KEYS:
+            yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {meant(key, KEYS)}")
+        elif said is None and key != "version":
+            continue  # a key with nothing under it says nothing; examples below it may be comments
+        elif not isinstance(said, KEYS[key][0]) or isinstance(said, bool):
+            yield Flaw(page.spot(key), f"{key!r} is {said!r:.40}; write {KEYS[key][1]}")
+        elif key == "version" and said != 1:
+            yield Flaw(page.spot(key), f"this is version {said}; this program reads version: 1")
+    if "version" not in value:
+        yield Flaw(page.spot(), "'version' is missing; add version: 1")

@@ -1,0 +1,167 @@
+"""What the `config` of a hook elsewhere says, and the handler that comes of it.
+
+| kind      | config                                                                                               |
+|-----------|------------------------------------------------------------------------------------------------------|
+| `command` | `argv`; `cwd`, from the folder of the set; `env`; `pass_env`: names of variables of ours             |
+| `http`    | `url`; `secret` or `secret_env`, one or several; `headers`; `headers_env`: header to variable;       |
+|           | `networks`, `ports`, `plain_http`: what the operator lets it reach                                   |
+| `agent`   | `agent`: the name of one                                                                             |
+
+All may say `mode: async`: an observer that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from attrs import field, frozen
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
+
+from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.errors import HookUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from amplifier_hooks.definitions.kinds.agent import AgentRuns
+    from amplifier_hooks.definitions.model import HookDefinition
+
+__all__ = [
+    "MODES",
+    "AgentConfig",
+    "CommandConfig",
+    "HttpConfig",
+    "Surroundings",
+    "agent_builder",
+    "build_command",
+    "build_http",
+    "texts_in",
+]
+
+MODES: Final = ("sync", "async")
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _network(value: str) -> str:
+    ip_network(value)
+    return value
+
+
+Texts = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class Config(BaseModel):
+    """What every kind may say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    mode: Literal["sync", "async"] = "sync"
+
+
+class CommandConfig(Config):
+    """What a command's definition says."""
+
+    argv: list[str] = Field(min_length=1)
+    cwd: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    pass_env: list[str] = Field(default_factory=list)
+
+
+class HttpConfig(Config):
+    """What a web service's definition says."""
+
+    url: str
+    secret: Texts = Field(default_factory=list)
+    secret_env: Texts = Field(default_factory=list)
+    headers: dict[str, str] = Field(default_factory=dict)
+    headers_env: dict[str, str] = Field(default_factory=dict)
+    networks: list[Annotated[str, AfterValidator(_network)]] = Field(default_factory=list)
+    ports: list[Annotated[StrictInt, Field(ge=1, le=65_535)]] = Field(default=[443], min_length=1)
+    plain_http: StrictBool = False
+
+
+class AgentConfig(Config):
+    """What an agent's definition says."""
+
+    agent: str = Field(min_length=1, max_length=200)
+
+
+def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if given is None else given
+
+
+@frozen
+class Surroundings:
+    """Where definitions are carried out: a folder for relative paths, variables, and what runs all their commands."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default=None, converter=_environment, repr=False)
+    programs: Programs = field(factory=Programs)
+    trusted: Callable[[], bool] = lambda: True
+    """Whether programs may run, asked each time."""
+    gate: bool = True
+    """True for a hook that becomes a gate: every output of it has to be an answer."""
+
+    def variable(self, name: str) -> str:
+        """The value of a variable. Raises `HookUnavailable` where it is not set."""
+        if name not in self.environment:
+            raise HookUnavailable(f"the variable {name!r} is not set; set it, or name another one")
+        return self.environment[name]
+
+
+def build_command(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+    """The handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable` or `InvalidRegistration`."""
+    from amplifier_hooks.definitions.kinds.command import CommandHook
+    from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN
+
+    config = CommandConfig.model_validate(definition.config)
+    passed = {name: around.variable(name) for name in config.pass_env}
+    cwd = around.folder / (config.cwd or ".")
+    return CommandHook(
+        argv=config.argv,
+        cwd=os.fspath(cwd),
+        env={**passed, **config.env},
+        codec=NATIVE if around.gate else NATIVE_OPEN,
+        programs=around.programs,
+    )
+
+
+def build_http(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+    """The handler of a web service. Raises as `build_command` does."""
+    from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+    from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT, WebhookHook
+
+    config = HttpConfig.model_validate(definition.config)
+    secrets = (*config.secret, *(around.variable(name) for name in config.secret_env))
+    headers = {**config.headers, **{name: around.variable(value) for name, value in config.headers_env.items()}}
+    reach = Reach(networks=config.networks, ports=config.ports, http=config.plain_http)
+    within = definition.timeout_ms / 1000 if definition.timeout_ms else WEBHOOK_TIMEOUT
+    return WebhookHook(url=config.url, secrets=secrets, headers=headers, reach=reach, retry_within=within)
+
+
+def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, Surroundings], Callable[..., Any]]:
+    """What makes the handlers of agents, for whoever starts them; hand it in as the builder of the kind `agent`.
+
+    An observer that nobody waits for starts its agent, and does not wait for it either.
+    """
+    from amplifier_hooks.definitions.kinds.agent import AgentHook
+
+    def build(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+        config = AgentConfig.model_validate(definition.config)
+        return AgentHook(agent_name=config.agent, runs=runs, detached=config.mode == "async", gate=around.gate)
+
+    return build
+
+
+def texts_in(value: Any) -> list[str]:
+    """The texts in a config."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in texts_in(part)]

@@ -1,0 +1,125 @@
+"""A hook that is an agent: it is run with what the hook is given, and its result is the answer.
+
+Who starts agents and waits for them is handed in. The agents of hooks run without run hooks of their own, so hooks
+cannot breed; the gates of their tools hold for them as for everybody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol
+
+from attrs import frozen
+
+from amplifier_hooks.definitions.kinds.strict_json import LONGEST_REASON, answer_in, outgoing
+from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
+from amplifier_hooks.result import CONTINUE, HookResult, as_result
+from amplifier_hooks.text.escape import clip, for_log
+
+__all__ = ["AGENT_TIMEOUT", "AgentHook", "AgentInputRefused", "AgentOrder", "AgentRuns", "AgentSaid"]
+
+AGENT_TIMEOUT: Final = 300.0
+"""Seconds an agent has if nobody says otherwise, the time until a runner takes it included."""
+
+
+class AgentInputRefused(HookUnavailable):
+    """The agent does not take what this hook is given. The mistake is where the agent was made a hook."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        self.agent = agent
+        self.problem = problem
+        super().__init__(f"agent {agent!r} does not take what this hook is given: {problem}")
+
+
+@frozen(kw_only=True)
+class AgentOrder:
+    """An agent to run for a hook. With a `key`, the same order of the same parent is one run, however often given."""
+
+    agent: str
+    parameters: Mapping[str, Any]
+    tenant: str = ""
+    parent: str | None = None
+    key: str | None = None
+
+
+@frozen(kw_only=True)
+class AgentSaid:
+    """How such a run ended, and with what."""
+
+    run: str
+    status: Literal["completed", "failed", "stopped"]
+    text: str | None = None
+    data: Any = None
+    error: str | None = None
+
+
+class AgentRuns(Protocol):
+    """Whoever starts agents.
+
+    Both methods raise `AgentInputRefused` for parameters that are none of this agent's, and `HookUnavailable` where
+    there is no such agent or it may not be started.
+    """
+
+    async def run(self, order: AgentOrder) -> AgentSaid:
+        """Start it and wait for its end. Cancelling it stops the agent."""
+        ...
+
+    async def launch(self, order: AgentOrder) -> str:
+        """Start it and wait for nothing. Returns the id of its run."""
+        ...
+
+
+@frozen(kw_only=True)
+class AgentHook:
+    """One agent as a handler: register it with a timeout, `AGENT_TIMEOUT` if there is no better one.
+
+    `detached` only starts it: for observers. Without `gate`, a text is no decision.
+    """
+
+    agent_name: str
+    runs: AgentRuns
+    detached: bool = False
+    gate: bool = True
+
+    async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Run it with the event and its payload, `{"event": …, "data": …}`.
+
+        A result that is an object has the fields of a `HookResult`, and none is no decision; a text is read like the
+        output of a command. Raises `HookFailed` when the agent fails, `InvalidResult` for a result that is no answer,
+        and what `AgentRuns` raises. Cancelling it stops the agent.
+        """
+        payload = json.loads(outgoing({"event": event, "data": dict(data)}))
+        order = AgentOrder(
+            agent=self.agent_name,
+            parameters=payload,
+            tenant=_text(data, "tenant_id") or "",
+            parent=_text(data, "run_id"),
+        )
+        if self.detached:
+            await self.runs.launch(order)
+            return CONTINUE
+        return as_result(await self.ask(order))
+
+    async def ask(self, order: AgentOrder) -> dict[str, Any] | None:
+        """Run an order, and return the object its agent answered; None for no decision. Raises as a call does."""
+        said = await self.runs.run(order)
+        if said.status != "completed":
+            why = clip(for_log(said.error or "it does not say why"), LONGEST_REASON)
+            raise HookFailed(f"agent {order.agent!r} {said.status}: {why}")
+        if said.text is None:
+            return _object(said.data)
+        return answer_in(said.text.encode("utf-8", "surrogatepass"), gate=self.gate)
+
+
+def _object(data: Any) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    if not isinstance(data, Mapping):
+        raise InvalidResult(f"an agent's result that is a {type(data).__name__}: answer one object")
+    return dict(data)
+
+
+def _text(data: Mapping[str, Any], name: str) -> str | None:
+    value = data.get(name)
+    return value if isinstance(value, str) and value else None

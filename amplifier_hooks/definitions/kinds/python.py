@@ -1,0 +1,190 @@
+"""A hook that is Python of this process, found by its name.
+
+| name                                | what it is                                                          |
+|-------------------------------------|---------------------------------------------------------------------|
+| `package.module:name`               | what that module calls so; `name` may have dots                     |
+| `package.module.name`               | the same, where the module ends before the last dot                 |
+| `name`                              | an entry point of the group `amplifier_hooks.hooks`                 |
+
+What is found is a function `(event, data)`, or a class. A class is built with the definition's `config`: by its
+`from_config(config)` if it has one, else by `Class(**config)`. What comes of it is called with `(event, data)`, is a
+hook object with `execute(context, call_next)`, or has `points()` that say what is called where.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from amplifier_hooks.errors import HookError, HookUnavailable
+from amplifier_hooks.registry.entry_points import installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from amplifier_hooks.dispatch.hook import Intent
+
+__all__ = ["PointShape", "PointedHook", "build_hook", "find_hook", "sources_of"]
+
+
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+"""Folders of packages that nobody edits in place."""
+
+MOST_MODULES: Final = 1_000
+
+
+class PointShape(Protocol):
+    """One place where a hook takes part."""
+
+    @property
+    def event(self) -> str:
+        """The event; for `around`, the operation."""
+        ...
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What is called, with the arguments of the intent."""
+        ...
+
+    @property
+    def intent(self) -> Intent:
+        """How it takes part."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Lower runs first."""
+        ...
+
+    @property
+    def match(self) -> str | None:
+        """Which tools it is for."""
+        ...
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds; None never ends."""
+        ...
+
+
+@runtime_checkable
+class PointedHook(Protocol):
+    """A hook that says itself where it takes part."""
+
+    def points(self) -> Sequence[PointShape]:
+        """All places."""
+        ...
+
+
+def find_hook(name: str) -> Any:  # whatever somebody's module calls so
+    """What a name stands for; importing its module runs it.
+
+    Raises `HookUnavailable` saying what is not there.
+    """
+    module, colon, attributes = name.partition(":")
+    if colon:
+        return _attribute(_imported(module, name), attributes, name)
+    points = installed().get(name, [])
+    if len(points) > 1:
+        packages = ", ".join(sorted(point.dist.name for point in points if point.dist))
+        raise HookUnavailable(f"several packages have a hook called {name!r}: {packages}; name it as 'module:name'")
+    if points:
+        try:
+            return points[0].load()
+        except (Exception, SystemExit) as error:
+            raise HookUnavailable(f"the hook {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if "." not in name:
+        known = ", ".join(sorted(installed())) or "none"
+        raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
+    module, _, attributes = name.rpartition(".")
+    return _attribute(_imported(module, name), attributes, name)
+
+
+def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a hook object, or one with points
+    """The hook that a name stands for, with its config.
+
+    Raises `HookUnavailable` for a name nobody has, for a class that does not take the config, and for what is no hook.
+    """
+    found = find_hook(name)
+    if isinstance(found, type):
+        found = _instance(name, found, config)
+    elif config:
+        raise HookUnavailable(f"{name!r} is no class, so nothing takes its config; leave config out")
+    if not (callable(found) or hasattr(found, "execute") or isinstance(found, PointedHook)):
+        raise HookUnavailable(f"{name!r} is {found!r:.60}, which is neither called nor has execute or points")
+    return found
+
+
+def sources_of(name: str) -> tuple[Path, ...]:
+    """The files that importing a name would run first, as far as can be told without importing anything.
+
+    Of a package that is no installed one these are all its modules, for they import each other.
+    """
+    module, colon, _ = name.partition(":")
+    if not colon:
+        points = installed().get(name, [])
+        module = points[0].module if points else name.rpartition(".")[0]
+    path: list[str] | None = None
+    found: dict[Path, None] = {}
+    for end in (*(place for place, letter in enumerate(module) if letter == "."), len(module)):
+        spec = importlib.machinery.PathFinder.find_spec(module[:end], path) if module else None
+        if spec is None:
+            break
+        path = list(spec.submodule_search_locations or ())
+        found |= dict.fromkeys(Path(origin) for origin in [spec.origin] if origin is not None)
+        if end == len(module.partition(".")[0]):
+            found |= dict.fromkeys(file for folder in path for file in _modules(Path(folder)))
+    return tuple(found)
+
+
+def _modules(folder: Path) -> list[Path]:
+    if not INSTALLED.isdisjoint(folder.parts):
+        return []
+    return sorted(folder.rglob("*.py"))[:MOST_MODULES]
+
+
+def _imported(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if module == missing or module.startswith(f"{missing}."):
+            raise HookUnavailable(f"{name!r}: there is no module {missing!r}; install it, or mend the name") from None
+        raise HookUnavailable(f"{name!r} needs the module {missing!r}, which is not installed") from error
+    except (Exception, SystemExit) as error:
+        raise HookUnavailable(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _attribute(module: Any, attributes: str, name: str) -> Any:
+    found = module
+    for attribute in attributes.split("."):
+        try:
+            found = getattr(found, attribute)
+        except AttributeError:
+            there = ", ".join(sorted(one for one in vars(module) if callable(vars(module)[one]) and one[0] != "_")[:10])
+            where = f"module {module.__name__!r} has no {attributes!r}"
+            raise HookUnavailable(f"{name!r}: {where}; there are: {there or 'none'}") from None
+    return found
+
+
+def _instance(name: str, kind: type, config: Mapping[str, Any]) -> Any:
+    make = getattr(kind, "from_config", None)
+    try:
+        return make(dict(config)) if make is not None else kind(**config)
+    except HookError:
+        raise
+    except TypeError as error:
+        takes = "" if make is not None else f"; it takes {_signature(kind)}"
+        raise HookUnavailable(f"{name!r} does not take its config: {error}{takes}") from error
+    except (Exception, SystemExit) as error:
+        raise HookUnavailable(f"{name!r} does not take its config: {type(error).__name__}: {error}") from error
+
+
+def _signature(kind: type) -> str:
+    try:
+        return str(inspect.signature(kind))
+    except (TypeError, ValueError):
+        return "what its class says"

@@ -1,0 +1,278 @@
+"""A hook that is a web service: one signed POST, and a decision that has to prove where it comes from.
+
+Signatures follow Standard Webhooks, both ways: the answer is signed over the id of the request, so it can be neither
+made up nor replayed. While a secret is exchanged both are given, the new one first: requests are signed with both, and
+an answer with either counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from attrs import Factory, field, frozen
+
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.circuit_breaker import Circuit
+from amplifier_hooks.definitions.kinds.event_codec import NATIVE, Codec
+from amplifier_hooks.definitions.kinds.strict_json import LARGEST_ANSWER
+from amplifier_hooks.errors import HookError, HookFailed, InvalidRegistration, InvalidResult
+from amplifier_hooks.threads import DaemonPool
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from urllib.parse import SplitResult
+
+    import httpx2
+
+    from amplifier_hooks.result import HookResult
+
+__all__ = ["WEBHOOK_TIMEOUT", "WebhookHook", "resolve"]
+
+WEBHOOK_TIMEOUT: Final = 10.0
+"""Seconds a service has if nobody says otherwise, all tries together."""
+
+TRIES: Final = 3
+FIRST_WAIT: Final = 0.1
+"""Seconds before a second try; before the third, four times as long."""
+
+WORTH_A_RETRY: Final = frozenset({429, 500, 502, 503, 504})
+
+MOST_RESOLVERS: Final = 256
+"""Tenants whose look-ups are kept apart at one time."""
+
+OURS: Final = ("host", "content-", "transfer-", "accept", "connection", "webhook-")
+"""How headers begin that a definition cannot set."""
+
+JSON: Final = "application/json"
+
+WITH_A_REQUEST: Final = ("anyio.lowlevel", "anyio._backends._asyncio")
+"""Modules that httpx2 imports on the event loop, with the first request, unless they are there."""
+
+
+def _checked_headers(given: Mapping[str, str]) -> dict[str, str]:
+    for name, value in given.items():
+        if name.lower().startswith(OURS):
+            raise InvalidRegistration(f"webhook header {name!r:.60}: it is set by us; leave it out")
+        if not name.isascii() or not (name + value).isprintable():
+            raise InvalidRegistration(f"webhook header {name!r:.60}: a name or a value that no header can have")
+    return dict(given)
+
+
+def _checked_secrets(given: Iterable[str]) -> tuple[str, ...]:
+    from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+    secrets = (given,) if isinstance(given, str) else tuple(given)
+    for number, secret in enumerate(secrets, start=1):
+        try:
+            _webhook(secret)
+        except (ValueError, EmptyWebhookSecretError):
+            raise InvalidRegistration(f"webhook secret {number}: write whsec_ and some base64 after it") from None
+    return secrets
+
+
+class Retryable(HookFailed):
+    """A failure that may pass. `after` is how long the service asks to be left alone, in seconds."""
+
+    def __init__(self, problem: str, after: float = 0.0) -> None:
+        self.after = after
+        super().__init__(problem)
+
+
+@lru_cache(maxsize=MOST_RESOLVERS)
+def _resolver(_tenant: str) -> DaemonPool:
+    """Threads for looking up one tenant's names, and nothing else: one that hangs holds up no file and nobody else."""
+    return DaemonPool(4, "amplifier-hooks-resolver")
+
+
+async def resolve(host: str, port: int, tenant: str = "") -> list[str]:
+    """The addresses a name stands for, looked up for this tenant. Raises `OSError` when there are none."""
+    found = await _resolver(tenant).run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@frozen(kw_only=True)
+class WebhookHook:
+    """One service as a handler: register it with a timeout, `WEBHOOK_TIMEOUT` if there is no better one.
+
+    Redirects are not followed, and neither proxies nor netrc nor cookies of the environment are used. A service that
+    failed several times in a row for a tenant is not asked for that tenant for a while. Tries that are worth repeating
+    are, within `retry_within` seconds, under the same id.
+    """
+
+    url: str
+    secrets: tuple[str, ...] = field(default=(), converter=_checked_secrets, repr=False)
+    headers: Mapping[str, str] = field(factory=dict, converter=_checked_headers, repr=False)
+    reach: Reach = PUBLIC
+    method: str = "POST"
+    codec: Codec = NATIVE
+    retry_within: float = WEBHOOK_TIMEOUT
+    verify: ssl.SSLContext | None = field(default=None, repr=False)
+    """Whose certificates are trusted; those of the operating system if None."""
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    resolve: Callable[[str, int], Awaitable[list[str]]] | None = None
+    """Looks names up; if None, the operating system, for every tenant in threads of its own."""
+    parts: SplitResult = field(init=False, repr=False)
+    circuit: Circuit = field(init=False, repr=False, default=Factory(lambda self: Circuit(self.clock), takes_self=True))
+
+    @property
+    def origin(self) -> str:
+        """Whose texts they are, without what may be secret in the address."""
+        return f"{self.parts.scheme}://{self.parts.netloc}{self.parts.path}"
+
+    @parts.default
+    def _parts(self) -> SplitResult:
+        return self.reach.check_url(self.url)
+
+    async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Ask it about one event.
+
+        Raises `HookUnavailable` while its circuit is open or when it may not be reached, `InvalidResult` for an answer
+        that is none or proves nothing, `HookFailed` for everything else. Cancelling it drops the connection.
+        """
+        request_id = f"msg_{uuid4().hex}"
+        answer = await self.exchange(request_id, self.codec.question(event, data, request_id), _tenant_of(data))
+        return self.codec.reply(event, data, answer, request_id)
+
+    async def exchange(self, request_id: str, body: bytes, tenant: str = "") -> bytes:
+        """The body of its answer to a body of one's own, under this id, for this tenant. Raises as a call does."""
+        self.circuit.enter(tenant)
+        try:
+            answer = await self._asked(request_id, body, tenant)
+        except HookError:
+            self.circuit.failed(tenant)
+            raise
+        except asyncio.CancelledError:
+            self.circuit.failed(tenant)  # nobody waited any longer
+            raise
+        self.circuit.worked(tenant)
+        return answer
+
+    async def _asked(self, request_id: str, body: bytes, tenant: str) -> bytes:
+        """The body of its answer, after as many tries as are worth it."""
+        end = self.clock() + self.retry_within
+        wait = FIRST_WAIT
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._once(request_id, body, tenant)
+            except Retryable as failure:
+                pause = max(wait, failure.after)
+                if not left or self.clock() + pause >= end:
+                    raise
+            await asyncio.sleep(pause)
+            wait *= 4
+        raise AssertionError("unreachable")
+
+    async def _once(self, request_id: str, body: bytes, tenant: str) -> bytes:
+        trusted = await _resolver(tenant).run(_trusted)
+        import httpx2  # in that thread, the first time
+
+        host, scheme = self.parts.hostname or "", self.parts.scheme
+        port = self.parts.port or (443 if scheme == "https" else 80)
+        try:
+            found = await (partial(resolve, tenant=tenant) if self.resolve is None else self.resolve)(host, port)
+        except OSError as error:
+            raise Retryable(f"its name cannot be resolved ({type(error).__name__})") from None
+        address = self.reach.choose(host, scheme, found)
+        target = httpx2.URL(self.url).copy_with(host=address, port=port)
+        headers = {**self.headers, **self._signed(request_id, body), "host": self.parts.netloc}
+        try:
+            async with (
+                httpx2.AsyncClient(
+                    trust_env=False,
+                    follow_redirects=False,
+                    timeout=None,
+                    verify=self.verify or trusted,  # the chain's deadline holds for all of it
+                ) as client,
+                client.stream(
+                    self.method, target, content=body, headers=headers, extensions={"sni_hostname": host}
+                ) as response,
+            ):
+                return await self._read(response, request_id)
+        except httpx2.TransportError as error:
+            raise Retryable(f"it cannot be reached ({type(error).__name__})") from None
+        except httpx2.HTTPError as error:
+            raise HookFailed(f"it answered in no way we know ({type(error).__name__})") from None
+
+    async def _read(self, response: httpx2.Response, request_id: str) -> bytes:
+        if response.status_code in WORTH_A_RETRY:
+            raise Retryable(f"it answered with status {response.status_code}", _seconds(response.headers))
+        if response.status_code != 200:  # noqa: PLR2004  # the only status that says something
+            raise HookFailed(f"it answered with status {response.status_code}; only 200 is an answer")
+        if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise InvalidResult("an answer in a content coding that was not asked for: send it as it is")
+        if response.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise InvalidResult(f"an answer that is not called {JSON}: say so in its content type")
+        body = b""
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > LARGEST_ANSWER:
+                raise InvalidResult(f"an answer of more than {LARGEST_ANSWER:,} bytes: keep it short")
+        if self.secrets:
+            self._prove(response.headers, body, request_id)
+        return body
+
+    def _signed(self, request_id: str, body: bytes) -> dict[str, str]:
+        headers = {"content-type": JSON, "accept": JSON, "accept-encoding": "identity", "webhook-id": request_id}
+        now = self.now()
+        headers["webhook-timestamp"] = str(int(now.timestamp()))
+        if self.secrets:
+            text = body.decode("utf-8")
+            headers["webhook-signature"] = " ".join(
+                _webhook(secret).sign(request_id, now, text) for secret in self.secrets
+            )
+        return headers
+
+    def _prove(self, headers: Mapping[str, str], body: bytes, request_id: str) -> None:
+        """Raises `InvalidResult` unless the answer is signed, recent, and one to this very request."""
+        if headers.get("webhook-id") != request_id:
+            raise InvalidResult("an answer to another request: return the request's own webhook-id")
+        for secret in self.secrets:
+            try:
+                _webhook(secret).verify(body, dict(headers), json_parse=False)
+            except Exception:  # noqa: BLE001, S112  # whatever it stumbles over, it proves nothing
+                continue
+            return
+        raise InvalidResult("an answer that is not signed with our secret, or not recently: sign it like the request")
+
+
+def _tenant_of(data: Mapping[str, Any]) -> str:
+    tenant = data.get("tenant_id")
+    return tenant if isinstance(tenant, str) else ""
+
+
+def _webhook(secret: str) -> Any:
+    from standardwebhooks import Webhook
+
+    return Webhook(secret)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that the operating system trusts, read once, together with all that a request imports.
+
+    It belongs into a thread: the first time takes longer than other hooks may wait.
+    """
+    import httpx2
+
+    for name in WITH_A_REQUEST:
+        with suppress(ImportError):
+            import_module(name)
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def _seconds(headers: Mapping[str, str]) -> float:
+    """How long a service asks to be left alone; a date instead of a number is too long for any of our deadlines."""
+    asked = headers.get("retry-after")
+    if asked is None:
+        return 0.0
+    return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else float("inf")  # noqa: PLR2004  # digits

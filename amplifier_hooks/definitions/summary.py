@@ -1,0 +1,37 @@
+"""A definition as those who list definitions want it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amplifier_hooks.definitions.install.build_hooks import fail_mode_of, timeout_of
+
+if TYPE_CHECKING:
+    from amplifier_hooks.definitions.files.load_files import DefinitionSet
+    from amplifier_hooks.definitions.model import HookDefinition
+
+__all__ = ["definition_row"]
+
+
+def definition_row(definition: HookDefinition, found: DefinitionSet) -> dict[str, Any]:
+    """What a definition comes to, with what it did not say filled in, as plain JSON and without secrets."""
+    settings = found.settings
+    return {
+        "name": definition.name,
+        "hook_id": definition.hook_id,
+        "event": definition.event_type,
+        "priority": definition.priority,
+        "band": definition.band.name,
+        "kind": definition.kind,
+        "handler": definition.handler_ref,
+        "matcher": definition.matcher or "*",
+        "fail_mode": fail_mode_of(definition, settings),
+        "risk": definition.risk,
+        "timeout_ms": round(timeout_of(definition, settings) * 1000),
+        "mode": definition.config.get("mode", "sync"),
+        "tenant": definition.tenant_id,
+        "enabled": definition.enabled and settings.hooks_enabled,
+        "tags": list(definition.tags),
+        "description": definition.description,
+        "where": str(found.spot(definition)),
+    }

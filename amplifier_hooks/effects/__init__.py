@@ -1,1 +1,0 @@
-"""What an answer does to the world: one file for each kind of effect."""

@@ -1,0 +1,378 @@
+"""What a shell command would do to files, as far as it can be read: a table of programs, and a walk over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from attrs import define, field, frozen
+
+from amplifier_hooks.impact.shell_parser import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amplifier_hooks.impact.shell_parser import ShellReader, ShellReading
+
+__all__ = ["EFFECTS", "Effect", "Foreseen", "foresee"]
+
+DEEPEST: Final = 4
+"""Commands within the arguments of others."""
+MOST_UNSEEN: Final = 12
+LONGEST_NAME: Final = 120
+DEVICE: Final = "/dev/null"
+
+What = Literal["creates", "changes", "deletes"]
+
+EFFECTS: Final[tuple[What, ...]] = ("creates", "changes", "deletes")
+
+
+@frozen
+class Effect:
+    """One thing that happens to a file. `known` is false where only running the command tells which one."""
+
+    what: What
+    path: str
+    known: bool = True
+
+
+@define
+class Foreseen:
+    """What a command would do, as far as it can be read."""
+
+    effects: list[Effect] = field(factory=list)
+    unseen: list[str] = field(factory=list)
+    """Programs that may do anything, and parts that could not be read."""
+    moves: bool = False
+    """Whether it goes to another folder, so that its paths are not those they seem."""
+
+    def add(self, what: What, *words: Word) -> None:
+        """Note an effect on each of these."""
+        self.effects += [
+            Effect(what, word.text or word.shown, word.text is not None) for word in words if word.text != DEVICE
+        ]
+
+    def named(self, what: What) -> list[str]:
+        """The paths of one kind of effect, each once."""
+        return list(dict.fromkeys(effect.path for effect in self.effects if effect.what == what))
+
+
+Reads = Callable[[Foreseen, Sequence[Word]], None]
+"""Notes the effects of a program with these arguments."""
+
+
+def foresee(reader: ShellReader, command: str, depth: int = 0) -> Foreseen:
+    """What a command would do to files, as far as it can be read."""
+    foreseen = Foreseen()
+    _follow(foreseen, reader.read(command), reader, depth)
+    return foreseen
+
+
+def _follow(foreseen: Foreseen, reading: ShellReading, reader: ShellReader, depth: int) -> None:
+    for one in reading.commands:
+        _program(foreseen, one.words, reader, depth)
+    for redirect in reading.redirects:
+        foreseen.add("changes" if redirect.operator in (">>", "&>>", "<>") else "creates", redirect.target)
+    if not reading.whole:
+        _unseen(foreseen, "a part that could not be read")
+
+
+def _program(foreseen: Foreseen, words: Sequence[Word], reader: ShellReader, depth: int) -> None:
+    """Note what one simple command does."""
+    name = words[0].text
+    if name is None:
+        _unseen(foreseen, f"what {words[0].shown} does")
+        return
+    name = name.rpartition("/")[2]
+    inner = _wrapped(name, words)
+    if inner and depth < DEEPEST:
+        _program(foreseen, inner, reader, depth + 1)
+    elif name in SHELLS and (script := _script(words)) is not None and depth < DEEPEST:
+        _follow(foreseen, reader.read(script), reader, depth + 1)
+    elif name in TABLE:
+        TABLE[name](foreseen, words[1:])
+        if name == "find":
+            for one in _executed(words):
+                _program(foreseen, one, reader, depth + 1)
+    elif name in ("cd", "pushd", "popd"):
+        foreseen.moves = True
+    elif name not in HARMLESS:
+        _unseen(foreseen, f"what {name} does")
+
+
+def _unseen(foreseen: Foreseen, what: str) -> None:
+    what = what[:LONGEST_NAME]
+    if what not in foreseen.unseen and len(foreseen.unseen) < MOST_UNSEEN:
+        foreseen.unseen.append(what)
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def _operands(words: Sequence[Word], valued: Iterable[str] = ()) -> list[Word]:
+    """Words that are no options, nor the values of these options."""
+    found: list[Word] = []
+    rest = iter(words)
+    for word in rest:
+        text = word.shown if word.text is None else word.text
+        if text == "--":
+            found += rest
+        elif text in valued:
+            next(rest, None)
+        elif not text.startswith("-") or text == "-":
+            found.append(word)
+    return found
+
+
+def _option(words: Sequence[Word], *names: str) -> Word | None:
+    """The value of an option, whether it stands behind it (`-o a`, `-so a`) or in it (`--output=a`, `-oa`)."""
+    letters = tuple(name[1] for name in names if not name.startswith("--"))
+    for place, word in enumerate(words):
+        text = word.text or ""
+        bundled = text.startswith("-") and not text.startswith("--") and text.endswith(letters)
+        if text in names or bundled:
+            return words[place + 1] if place + 1 < len(words) else None
+        for name in names:
+            joined = f"{name}=" if name.startswith("--") else name
+            if text.startswith(joined) and len(text) > len(joined):
+                return Word(text[len(joined) :], text[len(joined) :])
+    return None
+
+
+def _has(words: Sequence[Word], short: str, *long: str) -> bool:
+    """Whether an option is given, alone or among other letters."""
+    texts = [word.text or "" for word in words]
+    return any(
+        text in long or (text.startswith("-") and not text.startswith("--") and short in text[1:]) for text in texts
+    )
+
+
+def _all(what: What, *valued: str, skip: int = 0) -> Reads:
+    """Every operand, but for the first few."""
+
+    def reads(foreseen: Foreseen, words: Sequence[Word]) -> None:
+        foreseen.add(what, *_operands(words, valued)[skip:])
+
+    return reads
+
+
+def _copied(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    target = _option(words, "-t", "--target-directory")
+    operands = _operands(words, ("-t", "--target-directory", "-m", "-o", "-g", "-S"))
+    if target is not None:
+        foreseen.add("creates", target)
+    elif len(operands) > 1:
+        foreseen.add("creates", operands[-1])
+
+
+def _moved(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    operands = _operands(words, ("-t", "--target-directory", "-S"))
+    sources = operands if _option(words, "-t", "--target-directory") is not None else operands[:-1]
+    _copied(foreseen, words)
+    foreseen.add("deletes", *sources)
+
+
+def _linked(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    operands = _operands(words)
+    if len(operands) == 1:
+        shown = operands[0].shown.rstrip("/").rpartition("/")[2]
+        foreseen.add("creates", Word(shown, shown if operands[0].text is not None else None))
+    else:
+        _copied(foreseen, words)
+
+
+def _teed(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    foreseen.add("changes" if _has(words, "a", "--append") else "creates", *_operands(words))
+
+
+def _in_place(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    if _has(words, "i", "--in-place") or any((word.text or "").startswith("--in-place=") for word in words):
+        scripted = _has(words, "e", "--expression") or _has(words, "f", "--file")
+        foreseen.add("changes", *_operands(words, ("-e", "-f", "--expression", "--file"))[0 if scripted else 1 :])
+
+
+def _dumped(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    for word in words:
+        if word.shown.startswith("of="):
+            foreseen.add("creates", Word(word.shown[3:], None if word.text is None else word.text[3:]))
+
+
+def _fetched(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    output = _option(words, "-o", "--output")
+    if output is not None:
+        foreseen.add("creates", output)
+    elif _has(words, "O", "--remote-name"):
+        foreseen.add("creates", Word("a file named by the address", None))
+
+
+def _downloaded(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    output = _option(words, "-O", "--output-document", "-P", "--directory-prefix")
+    foreseen.add("creates", output or Word("a file named by the address", None))
+
+
+def _archived(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    letters = (words[0].text or "").lstrip("-") if words else ""
+    archive = _option(words, "-f", "--file")
+    if archive is None and "f" in letters and len(words) > 1:
+        archive = words[1]
+    if "x" in letters or _has(words, "x", "--extract", "--get"):
+        foreseen.add("creates", Word("what the archive holds", None))
+    elif archive is not None and ("c" in letters or "r" in letters or "u" in letters):
+        foreseen.add("creates", archive)
+
+
+def _unpacked(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    if not _has(words, "l") and not _has(words, "t"):
+        foreseen.add("creates", Word("what the archive holds", None))
+
+
+def _packed(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    foreseen.add("creates", *_operands(words)[:1])
+
+
+def _sorted(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    output = _option(words, "-o", "--output")
+    if output is not None:
+        foreseen.add("changes", output)
+
+
+def _searched(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    if any(word.text == "-delete" for word in words):
+        foreseen.add("deletes", Word("the files it finds", None))
+
+
+def _git(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    operands = _operands(
+        words, ("-C", "-c", "--git-dir", "--work-tree", "-b", "--branch", "--depth", "-m", "--message")
+    )
+    verb = operands[0].text if operands else None
+    given = words[words.index(operands[0]) + 1 :] if operands else []
+    if any((word.text or "") in ("-C", "--git-dir", "--work-tree") for word in words[: len(words) - len(given)]):
+        foreseen.moves = True
+    if verb == "clone" and len(operands) > 1:
+        last = operands[-1]
+        name = last.shown.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        foreseen.add("creates", last if len(operands) > 2 else Word(name, name if last.text is not None else None))  # noqa: PLR2004  # the verb, the address, and the folder
+    elif verb in ("rm", "mv"):
+        if not any(word.text == "--cached" for word in given):
+            (_all("deletes") if verb == "rm" else _moved)(foreseen, given)
+    elif verb == "worktree":
+        if len(operands) > 2 and operands[1].text == "add":  # noqa: PLR2004  # the verb, what it does, and the folder
+            foreseen.add("creates", operands[2])
+    elif verb == "init":
+        foreseen.add("creates", *operands[-1:] if len(operands) > 1 else [Word(".git", ".git")])
+    elif verb in GIT_CHANGES:
+        foreseen.add("changes", Word("files of the repository", None))
+    elif verb not in GIT_READS:
+        _unseen(foreseen, f"what git {verb or ''} does".replace("  ", " "))
+
+
+GIT_CHANGES: Final = frozenset((
+    "am", "apply", "checkout", "cherry-pick", "clean", "merge", "pull", "rebase", "reset", "restore", "revert",
+    "stash", "switch",
+))  # fmt: skip
+GIT_READS: Final = frozenset((
+    "add", "blame", "branch", "commit", "config", "describe", "diff", "fetch", "grep", "log", "ls-files",
+    "ls-remote", "push", "remote", "rev-parse", "show", "status", "tag",
+))  # fmt: skip
+
+TABLE: Final[dict[str, Reads]] = {
+    "touch": _all("creates", "-d", "-t", "-r", "--date", "--reference"),
+    "mkdir": _all("creates", "-m", "--mode"),
+    "mkfifo": _all("creates", "-m", "--mode"),
+    "rm": _all("deletes"),
+    "rmdir": _all("deletes"),
+    "unlink": _all("deletes"),
+    "shred": _all("changes", "-n", "-s"),
+    "truncate": _all("changes", "-s", "-r", "--size", "--reference"),
+    "chmod": _all("changes", skip=1),
+    "chown": _all("changes", skip=1),
+    "chgrp": _all("changes", skip=1),
+    "patch": lambda foreseen, _: foreseen.add("changes", Word("files that the patch names", None)),
+    "gzip": _all("changes"),
+    "gunzip": _all("changes"),
+    "cp": _copied,
+    "install": _copied,
+    "rsync": _copied,
+    "scp": _copied,
+    "mv": _moved,
+    "ln": _linked,
+    "tee": _teed,
+    "sed": _in_place,
+    "perl": _in_place,
+    "dd": _dumped,
+    "curl": _fetched,
+    "wget": _downloaded,
+    "tar": _archived,
+    "unzip": _unpacked,
+    "zip": _packed,
+    "sort": _sorted,
+    "find": _searched,
+    "git": _git,
+}
+"""Programs whose effects on files their arguments tell."""
+
+HARMLESS: Final = frozenset((
+    "[", ":", "basename", "cat", "cmp", "column", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo",
+    "exit", "export", "expr", "false", "file", "fold", "grep", "egrep", "fgrep", "head", "hostname", "id", "jq",
+    "less", "local", "ls", "md5sum", "more", "nl", "od", "paste", "pgrep", "printenv", "printf", "ps", "pwd",
+    "read", "readlink", "realpath", "return", "rg", "seq", "set", "sha1sum", "sha256sum", "shift", "sleep", "stat",
+    "strings", "tac", "tail", "test", "tr", "tree", "true", "type", "uname", "uniq", "unset", "wait", "wc", "which",
+    "whoami",
+))  # fmt: skip
+"""Programs that do nothing to files, but for where their output is sent."""
+
+SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
+
+WRAPPERS: Final[dict[str, tuple[str, ...]]] = {
+    "sudo": ("-u", "-g", "-h", "-p", "-C"),
+    "doas": ("-u",),
+    "env": ("-u", "-C"),
+    "nohup": (),
+    "nice": ("-n",),
+    "ionice": ("-c", "-n"),
+    "time": (),
+    "timeout": ("-k", "-s"),
+    "stdbuf": ("-i", "-o", "-e"),
+    "command": (),
+    "builtin": (),
+    "exec": ("-a",),
+    "xargs": ("-I", "-n", "-P", "-d", "-L", "-s"),
+}
+"""Programs that run another one, and those of their options that take a value."""
+
+
+def _wrapped(name: str, words: Sequence[Word]) -> list[Word]:
+    """The command within a command; nothing where there is none."""
+    if name not in WRAPPERS:
+        return []
+    rest = list(words[1:])
+    while rest and (text := rest[0].text) is not None and (text.startswith("-") or (name == "env" and "=" in text)):
+        del rest[: 2 if text in WRAPPERS[name] else 1]
+    if name == "timeout":
+        del rest[:1]
+    if name == "xargs" and rest:
+        rest.append(Word("what it is given", None))
+    return rest
+
+
+def _script(words: Sequence[Word]) -> str | None:
+    """What `sh -c` would run."""
+    for place, word in enumerate(words[1:-1], 1):
+        if (word.text or "").startswith("-") and (word.text or "").endswith("c"):
+            return words[place + 1].text
+    return None
+
+
+def _executed(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """The commands that `find` would run."""
+    one: list[Word] | None = None
+    for word in words:
+        if one is None:
+            one = [] if word.text in ("-exec", "-execdir", "-ok", "-okdir") else None
+        elif word.text in (";", "+"):
+            if one:
+                yield one
+            one = None
+        else:
+            one.append(Word("the files it finds", None) if word.shown == "{}" else word)

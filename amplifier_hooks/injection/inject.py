@@ -1,0 +1,425 @@
+"""Injection: a hook's text becomes a message in the agent's context, within limits, with its provenance.
+
+The way of one emit's texts: made readable → size → whether its hook is heard there → how many → one message for each
+role and place → its tokens, counted as it will be read → taken out of the budget before anything else happens →
+trimmed, left out, or in spite of it → written with its provenance → put on record. Whatever is cut, refused or fails is
+told to the user.
+
+A context needs `add_message`. It may also have `append_to_last_tool_result(content, metadata)` and
+`add_ephemeral(role, content, metadata)` with `take_ephemeral()`; the first two, plain or async, return True when they
+have taken the text, and otherwise it gets a message of its own, or waits here for the next model call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import frozen
+
+from amplifier_hooks.dispatch.bounded_wait import within
+from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.errors import InjectionTooLarge
+from amplifier_hooks.injection.batch import Block, Fitted, counted, fitting, quoted, together
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.provenance import Provenance, Voice, tag
+from amplifier_hooks.result import UserMessage
+from amplifier_hooks.text.escape import for_model
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from amplifier_hooks.injection.batch import Counting, Layout
+    from amplifier_hooks.injection.budget import Budget
+    from amplifier_hooks.injection.tokens import TokenCount
+    from amplifier_hooks.ports import Clock, ContextManager
+    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.result import ContextInjection, Role
+
+__all__ = ["Injected", "Injector", "Place"]
+
+Place = Literal["context", "tool result", "next call", "denial", "nowhere"]
+Why = Literal["size", "standing", "items", "budget"]
+
+PATIENCE: Final = 5.0
+"""Seconds a context has to take one message."""
+
+REVIEWED: Final = 1_000
+"""Injections a session keeps for review; older ones are in the record."""
+
+WAITING: Final = 64
+"""Texts that may wait for a model call."""
+
+log = get_logger(__name__)
+
+
+@frozen(kw_only=True)
+class Injected:
+    """One text that a hook injected: who said it, where it went, and what the model reads."""
+
+    provenance: Provenance
+    role: Role
+    text: str
+    """Escaped, and cut where it was too long; without the heading."""
+    size: int
+    """Bytes of UTF-8, as the hook wrote it."""
+    within: Place
+
+    @property
+    def hook(self) -> str:
+        """Whose text it is."""
+        return self.provenance.hook
+
+    @property
+    def event(self) -> str:
+        """What the hook was told."""
+        return self.provenance.event
+
+    @property
+    def tokens(self) -> int:
+        """What it took out of the budget."""
+        return self.provenance.tokens
+
+    @property
+    def trimmed(self) -> bool:
+        """Whether the model reads only its beginning."""
+        return self.provenance.trimmed
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the model reads it at all."""
+        return self.within != "nowhere"
+
+
+class Injector:
+    """Puts injections where one session's model reads them: into the context, the next call, or a denial."""
+
+    def __init__(  # noqa: PLR0917  # the collaborators, in the order in which a text meets them from its end
+        self,
+        context: ContextManager,
+        recorder: Recorder,
+        clock: Clock,
+        tenant: str,
+        budget: Budget,
+        counter: Counting,
+        voice: Callable[[str, str], Voice],
+        tell: Callable[[UserMessage], Awaitable[None]],
+    ) -> None:
+        self._context = context
+        self._recorder = recorder
+        self._clock = clock
+        self._tenant = tenant
+        self._budget = budget
+        self._counter = counter
+        self._voice = voice
+        self._tell = tell
+        self._injected: list[Injected] = []
+        self._waiting: list[dict[str, Any]] = []
+        self._elsewhere = False
+        """Whether the context has texts for the next call."""
+
+    @property
+    def injections(self) -> tuple[Injected, ...]:
+        """What was injected, for review: the last 1,000 texts, in order."""
+        return tuple(self._injected)
+
+    @property
+    def tokens_this_turn(self) -> int:
+        """What this turn's injections took out of the budget."""
+        return self._budget.turn_tokens
+
+    def check(self, injections: Iterable[ContextInjection]) -> None:
+        """Raise `InjectionTooLarge` for the first text that is over the limit for one; nothing is written."""
+        for item in injections:
+            if problem := self._too_large(item, len(utf8(item.content))):
+                raise problem
+
+    def new_turn(self) -> None:
+        """A new turn begins, with all of its budget. Texts for the next model call still wait for it."""
+        self._budget.reset_turn()
+
+    def take_ephemeral(self) -> list[dict[str, Any]]:
+        """The messages that only the next model call gets. Taken once, they are gone."""
+        taken: list[dict[str, Any]] = []
+        if self._elsewhere:
+            self._elsewhere = False
+            context: Any = self._context
+            try:
+                taken.extend(context.take_ephemeral())
+            except Exception as error:  # noqa: BLE001  # the context is the host's and may raise anything
+                log.warning("injection_failed", error=describe(error))
+        taken, self._waiting = [*taken, *self._waiting], []
+        return taken
+
+    def give_back(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Nobody has read these after all; they wait for the model call after this one."""
+        self._waiting[:0] = messages
+
+    async def deliver(self, injections: Sequence[ContextInjection]) -> None:
+        """Inject what one emit's hooks said. What cannot be delivered is told to the user, and the rest goes on.
+
+        Cancelling it leaves out what is not written yet.
+        """
+        batches: dict[tuple[Role, Place], list[Block]] = {}
+        for one in await self._admitted(injections):
+            batches.setdefault((one.role, place_of(one.item)), []).append(one)
+        for (_, place), blocks in batches.items():
+            with suppress(Exception):  # it is told already
+                await self._carry(blocks, together, place)
+
+    async def quote(self, injections: Sequence[ContextInjection]) -> list[str]:
+        """The texts as they stand inside a denial, one after another; the context does not get them."""
+        blocks = await self._admitted(injections)
+        if not blocks:
+            return []
+        with suppress(Exception):  # as above
+            return [one.read() for one, _ in await self._carry(blocks, quoted, "denial")]
+        return []
+
+    async def inject_one(self, item: ContextInjection) -> Injected:
+        """Inject one text, and say what became of it: it may have been cut, or left out.
+
+        Raises `InjectionTooLarge` before anything is written, and what the context raises.
+        """
+        one = self._block(item)
+        if problem := self._too_large(item, one.size):
+            raise problem
+        carried: list[tuple[Block, Injected]] = []
+        if not one.voice.heard:
+            await self._refused([one], "standing", unheard(one))
+        elif self._budget.take_items(1):
+            carried = await self._carry([one], together, place_of(item))
+        else:
+            await self._refused([one], "items", self._full())
+        return carried[0][1] if carried else self._injected_as(one, self._provenance(one, None), "nowhere")
+
+    # -- the steps -----------------------------------------------------------------------------------------------------
+
+    async def _admitted(self, injections: Iterable[ContextInjection]) -> list[Block]:
+        """The texts that are not too large and not too many, made readable."""
+        blocks: list[Block] = []
+        for one in map(self._block, injections):
+            if problem := self._too_large(one.item, one.size):
+                await self._refused([one], "size", str(problem))
+            elif not one.voice.heard:
+                await self._refused([one], "standing", unheard(one))
+            else:
+                blocks.append(one)
+        admitted = self._budget.take_items(len(blocks))
+        if blocks[admitted:]:
+            await self._refused(blocks[admitted:], "items", self._full())
+        return blocks[:admitted]
+
+    def _block(self, item: ContextInjection) -> Block:
+        """The text made readable, unless it is too large for anybody to read."""
+        data = utf8(item.content)
+        voice = self._voice(item.hook_name, item.event)
+        role = "user" if item.role == "system" and not voice.instructs else item.role
+        text = for_model(item.content) if len(data) <= self._budget.limits.injection_size else ""
+        return Block(
+            item=item,
+            role=role,
+            text=text,
+            size=len(data),
+            digest=hashlib.sha256(data).hexdigest(),
+            escaped=text != item.content,
+            voice=voice,
+        )
+
+    def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
+        limit = self._budget.limits.injection_size
+        return InjectionTooLarge(size, limit, item.hook_name) if size > limit else None
+
+    async def _carry(self, blocks: list[Block], layout: Layout, place: Place) -> list[tuple[Block, Injected]]:
+        """One message, as far as it fits, put in its place; and what became of the texts in it.
+
+        Raises what the context raises, once it is recorded and told.
+        """
+        try:
+            fitted, over = await self._afforded(blocks, layout)
+            if fitted is None:
+                await self._refused(blocks, "budget", self._no_room())
+                return []
+            counts = await counted(fitted.blocks, fitted.count, self._counter)
+            tags = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
+            place = await self._write(fitted, tag(tags, fitted.count.tokens), place)
+        except Exception as error:
+            await self._failed(blocks, describe(error))
+            raise
+        injected = [self._injected_as(*one, place) for one in zip(fitted.blocks, tags, strict=True)]
+        self._injected.extend(injected)
+        del self._injected[:-REVIEWED]
+        carried = list(zip(fitted.blocks, injected, strict=True))
+        await self._say(carried, over)
+        if fitted.left:
+            await self._refused(fitted.left, "budget", self._no_room())
+        return carried
+
+    async def _afforded(self, blocks: list[Block], layout: Layout) -> tuple[Fitted | None, int]:
+        """As much of the message as there are tokens for, and paid; and how many it goes over what there was.
+
+        They stay paid if it then cannot be written: a context that fails may have kept it all the same.
+        """
+        budget, text = self._budget, layout(blocks)
+        anyway = budget.limits.overflow == "warn"
+        count = await self._counter.count_async(text, None if anyway else budget.room)
+        # Nothing is awaited from the count to the reservation: another delivery would be promised the same room.
+        grant = budget.reserve_rest() if count.over_limit else budget.reserve(count.tokens)
+        used = 0
+        try:
+            if grant.full or anyway:
+                fitted: Fitted | None = Fitted(tuple(blocks), text, count)
+            else:
+                trim = budget.limits.overflow == "trim"
+                fitted = await fitting(blocks, grant.tokens, self._counter, layout, trim=trim)
+            used = fitted.count.tokens if fitted else 0
+        finally:
+            budget.settle(grant, used)
+        return fitted, grant.over if anyway else 0
+
+    async def _write(self, fitted: Fitted, metadata: dict[str, Any], place: Place) -> Place:
+        """Put the message in its place, or the nearest there is; and which that was."""
+        context: Any = self._context
+        role = fitted.blocks[0].role
+        try:
+            if place == "tool result" and await taken(context, "append_to_last_tool_result", fitted.text, metadata):
+                return place
+            if place == "next call":
+                await self._keep(role, fitted.text, metadata)
+            elif place != "denial":
+                await finished(context.add_message(role, fitted.text, metadata))
+                return "context"
+        except asyncio.CancelledError:
+            await self._note("injection.failed", fitted.blocks, {"problem": "cancelled while the context took it"})
+            raise
+        return place
+
+    async def _keep(self, role: Role, text: str, metadata: dict[str, Any]) -> None:
+        """For the next model call only: in the context if it can, else here."""
+        if len(self._waiting) >= WAITING:
+            raise RuntimeError(f"{WAITING} messages wait for a model call already, and nobody takes them")
+        if await taken(self._context, "add_ephemeral", role, text, metadata):
+            self._elsewhere = True
+        else:
+            self._waiting.append({"role": role, "content": text, "metadata": metadata})
+
+    # -- saying so -----------------------------------------------------------------------------------------------------
+
+    def _provenance(self, one: Block, count: TokenCount | None) -> Provenance:
+        return Provenance(
+            hook=one.item.hook_name,
+            event=one.item.event,
+            timestamp=self._clock.now().isoformat(),
+            tenant=self._tenant,
+            digest=one.digest,
+            tokens=count.tokens if count else 0,
+            counter=count.method if count else "",
+            trimmed=one.cut is not None,
+            standing=one.voice.standing,
+            origin=one.voice.origin,
+        )
+
+    def _injected_as(self, one: Block, provenance: Provenance, place: Place) -> Injected:
+        text = one.text if place != "nowhere" else ""
+        return Injected(provenance=provenance, role=one.role, text=text, size=one.size, within=place)
+
+    async def _say(self, carried: list[tuple[Block, Injected]], over: int) -> None:
+        """Put on record what was injected; tell what was cut, or went over the budget."""
+        for one, injected in carried:
+            facts = {
+                **injected.provenance.facts(),
+                "role": one.role,
+                "asked_role": one.item.role,
+                "size": one.size,
+                "escaped": one.escaped,
+                "within": injected.within,
+                "over": over,
+            }
+            await self._recorder.note("injection", facts)
+            log.info(
+                "hook_context_injection",
+                hook=injected.hook,
+                event=injected.event,
+                size=one.size,
+                role=one.role,
+                tokens=injected.tokens,
+            )
+            if one.cut:
+                kept, total = one.cut.kept, one.cut.total
+                await self._note("injection.trimmed", [one], {"kept": kept, "total": total})
+                said = f"was cut: the model reads {kept:,} of its {total:,} tokens, for {self._no_room()}"
+                await self._say_to_user([one], said)
+        if over:
+            said = f"went in all the same, {over:,} tokens over: {self._no_room()}"
+            await self._say_to_user([one for one, _ in carried], said)
+
+    async def _refused(self, blocks: Sequence[Block], why: Why, problem: str) -> None:
+        """Texts that are not injected, because the session's limits say so."""
+        await self._note("injection.refused", blocks, {"why": why, "problem": problem})
+        await self._say_to_user(blocks, f"did not reach the model: {problem}")
+
+    async def _failed(self, blocks: Sequence[Block], problem: str) -> None:
+        """Texts that are not injected, because something failed."""
+        await self._note("injection.failed", blocks, {"problem": problem})
+        await self._say_to_user(blocks, f"did not reach the model: {problem}")
+
+    async def _note(self, kind: str, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:
+        """On record and into the log, one for each text."""
+        for one in blocks:
+            who = {"hook": one.item.hook_name, "event": one.item.event, "size": one.size, "role": one.role}
+            log.warning(kind.replace(".", "_"), **who, **facts)
+            await self._recorder.note(kind, {**who, "digest": one.digest, **facts})
+
+    async def _say_to_user(self, blocks: Sequence[Block], what: str) -> None:
+        """One message about all of them."""
+        hooks = list(dict.fromkeys(one.item.hook_name for one in blocks))
+        names = ", ".join(map(repr, hooks))
+        text = f"a text of hook {names} {what}" if len(blocks) == 1 else f"{len(blocks)} texts of {names}: each {what}"
+        with suppress(Exception):  # a screen must not decide what is injected; it is on record
+            await self._tell(UserMessage(text=text, level="warning", hook_name=hooks[0], source="session"))
+
+    def _full(self) -> str:
+        return f"a turn takes {self._budget.limits.items_per_turn:,} texts"
+
+    def _no_room(self) -> str:
+        limits = self._budget.limits
+        allowed = [
+            f"{limit:,} tokens a {span}"
+            for limit, span in ((limits.per_turn, "turn"), (limits.per_session, "session"))
+            if limit is not None
+        ]
+        return f"the budget is {' and '.join(allowed)}"
+
+
+def unheard(one: Block) -> str:
+    """Why a text may not come in, however short it is."""
+    return f"no text of a {one.voice.standing} hook comes in at {one.item.event}"
+
+
+def utf8(text: str) -> bytes:
+    """The text's bytes; a lone surrogate has some, too."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def place_of(item: ContextInjection) -> Place:
+    """Where its hook wants it."""
+    if item.ephemeral:
+        return "next call"
+    return "tool result" if item.append_to_last_tool_result else "context"
+
+
+async def taken(context: Any, name: str, *arguments: Any) -> bool:
+    """Whether the context can do this, and says that it has."""
+    method = getattr(context, name, None)
+    return callable(method) and await finished(method(*arguments)) is True
+
+
+async def finished(answer: Any) -> Any:
+    """What a plain or an async method answers, in time.
+
+    Raises `TooLate`.
+    """
+    return await within(PATIENCE, answer) if inspect.isawaitable(answer) else answer

@@ -1,0 +1,147 @@
+"""What tenants have used in a day: counted in this process, and, where there is a store, together with others.
+
+With a store a day survives a restart, and processes that share it share the day. What could not be written is counted
+here, and written with the next answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+from amplifier_hooks.library.parts.session_memory import SESSIONS_KEPT
+from amplifier_hooks.storage import Migrations, Script, Statement
+from amplifier_hooks.text.escape import for_log
+
+if TYPE_CHECKING:
+    from amplifier_hooks.library.parts.hook_database import Book
+    from amplifier_hooks.ports import Clock
+
+__all__ = ["TABLES", "Days", "Usage"]
+
+DAYS_KEPT: Final = 7
+"""Days that stay in the store: clocks of several machines differ, and nobody's today may go."""
+
+TABLES: Final = Migrations(
+    component="cost_guard",
+    steps=(
+        (
+            """CREATE TABLE {schema}.cost_day (
+                tenant TEXT NOT NULL,
+                date TEXT NOT NULL,
+                tokens BIGINT NOT NULL,
+                money TEXT NOT NULL,
+                PRIMARY KEY (tenant, date)
+            )""",
+        ),
+    ),
+)
+ADD_TOKENS: Final = (
+    "INSERT INTO {schema}.cost_day AS kept (tenant, date, tokens, money) VALUES ($1, $2, $3, '0') "
+    "ON CONFLICT (tenant, date) DO UPDATE SET tokens = kept.tokens + excluded.tokens RETURNING tokens, money"
+)
+SET_MONEY: Final = "UPDATE {schema}.cost_day SET money = $3 WHERE tenant = $1 AND date = $2"
+READ: Final = "SELECT tokens, money FROM {schema}.cost_day WHERE tenant = $1 AND date = $2"
+PURGE: Final = "DELETE FROM {schema}.cost_day WHERE date < $1"
+
+
+@define
+class Usage:
+    """Tokens and what they cost."""
+
+    tokens: int = 0
+    money: Decimal = field(factory=Decimal)
+
+    def add(self, other: Usage) -> None:
+        """Count these as well."""
+        self.tokens += other.tokens
+        self.money += other.money
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.tokens + other.tokens, self.money + other.money)
+
+
+@define
+class _Day:
+    """One day of one tenant."""
+
+    date: str
+    stored: Usage = field(factory=Usage)
+    """What was in the store at the last look."""
+    own: Usage = field(factory=Usage)
+    """What is not in it, or not yet."""
+    moving: Usage = field(factory=Usage)
+    """What is on its way there."""
+
+
+class Days:
+    """The days of all tenants, by the clock's date in UTC. Without a book they are those of this process."""
+
+    def __init__(self, clock: Clock, book: Book | None = None) -> None:
+        self._clock = clock
+        self._book = book
+        self._days: OrderedDict[str, _Day] = OrderedDict()
+
+    def known(self, tenant: str) -> Usage:
+        """What a tenant has used today, as far as this process knows."""
+        day = self._today(tenant)
+        return day.stored + day.own + day.moving
+
+    async def look(self, tenant: str) -> None:
+        """Look into the store for what others have added. Raises `StoreUnavailable`."""
+        if self._book is not None:
+            day = self._today(tenant)
+            rows = await self._book.fetch(READ, for_log(tenant), day.date)
+            if rows:
+                _seen(day, Usage(rows[0][0], Decimal(rows[0][1])))
+
+    async def add(self, tenant: str, usage: Usage) -> None:
+        """Count this, and write it with what could not be written before.
+
+        Raises `StoreUnavailable`; it is counted all the same. What is cancelled meanwhile is written once more with the
+        next answer: it may then count twice, and never not at all.
+        """
+        day = self._today(tenant)
+        day.own.add(usage)
+        if self._book is None:
+            return
+        moved, day.own = day.own, Usage()
+        day.moving.add(moved)
+        try:
+            total = await self._book.run(lambda: self._added(tenant, day.date, moved))
+        except BaseException:
+            day.own.add(moved)
+            raise
+        finally:
+            day.moving = Usage(day.moving.tokens - moved.tokens, day.moving.money - moved.money)
+        _seen(day, total)
+
+    def _added(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
+        whose = for_log(tenant), date
+        # The first statement locks the row, so that nobody else's money comes between reading and writing.
+        ((tokens, money),) = yield Statement(ADD_TOKENS, (*whose, usage.tokens))
+        total = Usage(tokens, Decimal(money) + usage.money)
+        yield Statement(SET_MONEY, (*whose, str(total.money)))
+        oldest = self._clock.now().date() - timedelta(days=DAYS_KEPT)
+        yield Statement(PURGE, (oldest.isoformat(),))
+        return total
+
+    def _today(self, tenant: str) -> _Day:
+        today = self._clock.now().date().isoformat()
+        day = self._days.pop(tenant, None)
+        if day is None or day.date != today:
+            day = _Day(today)
+        self._days[tenant] = day
+        if len(self._days) > SESSIONS_KEPT:
+            self._days.popitem(last=False)
+        return day
+
+
+def _seen(day: _Day, total: Usage) -> None:
+    """What the store holds; of two looks that overtook each other, the later one."""
+    if total.tokens >= day.stored.tokens:
+        day.stored = total

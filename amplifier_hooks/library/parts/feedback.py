@@ -1,0 +1,151 @@
+"""What the linter, the type checker and the test runner have in common: they read what was written, and say so.
+
+The agent gets their words in the same turn, as those of a program and not of the system; the person gets one line.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import Field, field_validator
+
+from amplifier_hooks.events import TOOL_POST
+from amplifier_hooks.library.parts.find_programs import PROBLEMS, Commands, Spoken, folder_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.session_memory import Once
+from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.text.paths import TooManyParts, Whereabouts, patched_in, texts_of
+
+if TYPE_CHECKING:
+    from amplifier_hooks.definitions.kinds.event_codec import Ended
+
+__all__ = ["WRITERS", "Feedback", "FeedbackSettings"]
+
+WRITERS: Final = "Write|Edit|MultiEdit|NotebookEdit|apply_patch"
+"""Tools that write files, in the programs that are around."""
+
+WRITTEN: Final = ("file_path", "notebook_path", "path", "filename")
+"""Their arguments that say which."""
+
+MOST_FILES: Final = 20
+"""Files of one call that are looked at."""
+
+GRACE: Final = 5.0
+"""Seconds a hook has beyond those of its command, so that it is the command that is late."""
+
+
+class FeedbackSettings(HookSettings):
+    """What is run after which write."""
+
+    command: tuple[str, ...] = Field(
+        default=(),
+        min_length=1,
+        description="the program and its arguments, without a shell; {file} stands for the files that were written",
+    )
+    files: tuple[str, ...] = Field(default=("*.py",), description="which files it is for, by name; globs")
+    match: ToolMatch = Field(default=WRITERS, description="the tools that write files")
+    findings: frozenset[int] = Field(
+        default=frozenset({1}), description="exit statuses that mean it has found something; others but 0 are trouble"
+    )
+    seconds: float = Field(default=20.0, gt=0, le=55, description="how long it may take")
+    cwd: str = Field(default="", description="the folder it runs in, and relative paths are in; the session's")
+    longest: int = Field(default=8_000, ge=200, le=64_000, description="bytes of what it says that are passed on")
+
+    @field_validator("command")
+    @classmethod
+    def _apart(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if any("{file}" in part and part != "{file}" for part in command):
+            raise ValueError("write {file} as an argument of its own; it may stand for several")
+        return command
+
+
+S = TypeVar("S", bound=FeedbackSettings)
+
+
+class Feedback(ReadyMade[S]):
+    """A hook that runs a program over the files that were just written."""
+
+    def __init__(self, settings: S | None = None, *, commands: Commands | None = None) -> None:
+        super().__init__(settings)
+        self._commands = Commands() if commands is None else commands
+        self._once = Once()
+
+    def points(self) -> tuple[Point, ...]:
+        """After tools that write."""
+        call = Spoken(Path(self.settings.command[0]).name, self.after)
+        seconds = self.settings.seconds + GRACE
+        return (
+            Point(event=TOOL_POST, call=call, intent="on", priority=310, match=self.settings.match, timeout=seconds),
+        )
+
+    @abstractmethod
+    def targets(self, written: Path, folder: Path) -> list[Path]:
+        """What the program is to look at when this file was written."""
+
+    async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Run the program over what was written, and pass on what it found.
+
+        A program that is missing, hangs or fails is one warning in a session; nothing else comes of it.
+        """
+        folder = folder_of(self.settings.cwd, data)
+        targets = dict.fromkeys(
+            target
+            for file in self._written(data.get("tool_input"), folder)
+            for target in self.targets(file, Path(folder))
+        )
+        if not targets:
+            return CONTINUE
+        names = [os.fspath(target) for target in targets]
+        argv = [part for given in self.settings.command for part in (names if given == "{file}" else [given])]
+        try:
+            ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds)
+        except PROBLEMS as problem:
+            return self._trouble(data, str(problem))
+        if ended.code == 0:
+            return CONTINUE
+        said = self._said(ended)
+        if ended.code not in self.settings.findings or not said:
+            silent = "" if said else ", and said nothing"
+            return self._trouble(data, f"{argv[0]!r:.200} {ended.how}{silent}", said)
+        about = ", ".join(for_log(target.name) for target in targets)
+        return HookResult.inject(
+            f"{Path(argv[0]).name} on {about}:\n{said}", user_message=f"{Path(argv[0]).name} has findings in {about}"
+        )
+
+    def _written(self, given: object, folder: str) -> list[Path]:
+        """The files that a call wrote, as far as they are there and meant."""
+        if not isinstance(given, Mapping):
+            return []
+        where = Whereabouts(given, folder)
+        try:
+            texts = [text for text in where.named(WRITTEN).values() if isinstance(text, str)]
+            texts += [name for text in texts_of([*given.values()]) for name in patched_in(text)]
+        except TooManyParts:
+            return []
+        found = (where.resolved(text) for text in texts)
+        files = dict.fromkeys(Path(forms.lexical) for forms in found if forms is not None)
+        meant = (file for file in files if any(fnmatchcase(file.name, glob) for glob in self.settings.files))
+        return [file for file in meant if file.is_file()][:MOST_FILES]
+
+    def _said(self, ended: Ended) -> str:
+        """What it said, cut at the end of a line."""
+        text = (ended.output.strip() or ended.errors.strip()).decode("utf-8", "backslashreplace")
+        lines = text.splitlines()
+        while lines and len("\n".join(lines).encode("utf-8", "surrogatepass")) > self.settings.longest:
+            lines = lines[: len(lines) * 3 // 4]
+        if text and not lines:
+            return clip(text.splitlines()[0], self.settings.longest)
+        left = len(text.splitlines()) - len(lines)
+        return "\n".join([*lines, f"… and {left:,} more lines"] if left else lines)
+
+    def _trouble(self, data: Mapping[str, Any], problem: str, said: str = "") -> HookResult:
+        if not self._once.first(data, problem):
+            return CONTINUE
+        more = f": {for_log(said)[:300]}" if said else ""
+        return HookResult(user_message=f"{problem}{more}; this is said once", user_message_level="warning")

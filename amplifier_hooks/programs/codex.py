@@ -1,0 +1,133 @@
+"""Codex CLI's hooks: Claude Code's shape, read strictly. What it does not support makes the whole answer void."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from amplifier_hooks import events
+from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.errors import InvalidResult
+from amplifier_hooks.programs import claude_code
+from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CODEX"]
+
+NAMES: Final = frozenset(
+    {"SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse", "PreCompact",
+     "PostCompact", "SubagentStart", "SubagentStop", "Stop"}
+)  # fmt: skip
+
+NOT_SENT: Final = frozenset(
+    {"duration_ms", "custom_instructions", "compact_summary", "is_interrupt", "permission_mode"}
+)
+"""Fields of the other program that this one does not have."""
+
+TURN: Final = Field("turn_id", default="")
+
+SPELLINGS: Final = tuple(
+    evolve(
+        row,
+        fields=(TURN, claude_code.MODE, *(one for one in row.fields if one.theirs not in NOT_SENT)),
+        takes_context=row.takes_context and row.theirs != "SubagentStop",
+    )
+    for row in claude_code.SPELLINGS
+    if row.theirs in NAMES
+)
+
+COMMON: Final = frozenset({"continue", "stopReason", "systemMessage", "suppressOutput"})
+UNSUPPORTED: Final[dict[str, tuple[str, ...]]] = {
+    "PreToolUse": ("continue", "stopReason", "suppressOutput"),
+    "PermissionRequest": ("continue", "stopReason", "suppressOutput"),
+    "PostToolUse": ("suppressOutput",),
+    "SubagentStart": ("continue", "stopReason", "suppressOutput"),
+}
+"""Keys of the common part that void an answer at these events."""
+
+
+VOIDS: Final[tuple[tuple[Callable[[Spelling, Verdict], bool], str], ...]] = (
+    (lambda _, said: bool(said.unknown), "has a key that Codex does not know: leave it out"),
+    (lambda _, said: said.decision in ("ask", "defer"), "leaves the decision to somebody: deny, or say nothing"),
+    (lambda _, said: said.decision == "deny" and not said.reason, "refuses without a reason: say why"),
+    (
+        lambda at, said: at.ours == events.TOOL_PRE and (said.decision == "allow") != (said.update is not ABSENT),
+        "has allow or updatedInput, one without the other: say both, or neither",
+    ),
+)
+"""What voids an answer, and how to put it right."""
+
+
+def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
+    """As the other program reads it, but nothing unknown, and nothing this one does not support."""
+    for key in UNSUPPORTED.get(spelling.theirs, ()):
+        if answer.get(key) is not None:
+            raise InvalidResult(
+                f"an answer at {spelling.theirs} with {key}, which Codex does not support: leave it out"
+            )
+    verdict = claude_code.read(spelling, answer)
+    for voids, remedy in VOIDS:
+        if voids(spelling, verdict):
+            raise InvalidResult(f"an answer at {spelling.theirs} that {remedy}")
+    return verdict
+
+
+def write(spelling: Spelling, verdict: Verdict) -> Ended:
+    """The answer in the part of the shape that this program supports; what it cannot be told is a refusal.
+
+    It asks nobody for us, so a question that is still open is a refusal which says so.
+    """
+    ended = claude_code.write(spelling, supported(spelling, verdict))
+    said = json.loads(ended.output or "{}")
+    for key in UNSUPPORTED.get(spelling.theirs, ()):
+        said.pop(key, None)
+    return Ended(code=0, output=json.dumps(said).encode("ascii") if said else b"")
+
+
+def supported(spelling: Spelling, verdict: Verdict) -> Verdict:
+    """The nearest verdict this program understands, never a more lenient one."""
+    if verdict.decision in ("ask", "defer"):
+        verdict = evolve(verdict, decision="deny", reason=verdict.reason or "a person has to decide", update=ABSENT)
+    if spelling.ours == events.CONTEXT_PRE_COMPACT and verdict.decision == "deny":
+        return evolve(verdict, decision="none", stop=True, update=ABSENT)  # the only refusal it knows there
+    if spelling.ours != events.TOOL_PRE:
+        return evolve(verdict, update=ABSENT)
+    changed = verdict.update is not ABSENT
+    if changed and verdict.decision == "none":
+        return evolve(verdict, decision="deny", reason=verdict.reason or NOBODY_APPROVED, update=ABSENT)
+    if verdict.decision == "allow" and not changed:
+        return evolve(verdict, decision="none", reason="")
+    return verdict
+
+
+NOBODY_APPROVED: Final = "a hook changed the input, and nobody has approved what it has become"
+
+
+CODEX: Final = Dialect(
+    name="codex",
+    title="Codex",
+    spellings=SPELLINGS,
+    common=(
+        Field("session_id", default=""),
+        Field("transcript_path"),
+        Field("cwd"),
+        Field("model", default=""),
+    ),
+    read=read,
+    write=write,
+    settings=(".codex/hooks.json",),
+    timeouts={"SessionEnd": 1.0},
+    silent_block=False,
+    differs=(
+        ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
+        ("`permissionDecision: ask`", "the hook has failed, and the call goes on; as there"),
+        ("exit status 2 with nothing on standard error", "the hook has failed, and the call goes on; as there"),
+        ("an unknown key", "the whole answer is void; as there"),
+        ("several hooks for one event", "one after the other; there: at once, and the last rewrite wins"),
+        ("hooks in config.toml", "not read; only hooks.json"),
+    ),
+)

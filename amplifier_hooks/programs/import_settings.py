@@ -1,0 +1,347 @@
+"""Another program's settings, read into hooks that can be registered here.
+
+Reading runs nothing. What is found, what each would run and when, what is not supported and what happens when one fails
+is all in the value returned; whoever imports it shows that, and asks. Registered hooks look, every time, whether
+what they are about to run is still what was trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from attrs import field, frozen
+
+from amplifier_hooks import events
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.command import CommandHook
+from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.webhook import WebhookHook
+from amplifier_hooks.definitions.trust import digest_of, words_of
+from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
+from amplifier_hooks.programs.dialect import DialectCodec
+from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.dispatch.hook import OnError
+    from amplifier_hooks.programs.dialect import Dialect, Spelling
+    from amplifier_hooks.registry.decorators import Registrar
+
+__all__ = ["ImportedHook", "Settings", "Skipped", "compile_their_matcher", "read_settings"]
+
+BOTH: Final = frozenset({"type", "timeout", "once", "if", "onFailure", "statusMessage"})
+KNOWN: Final[Mapping[str, frozenset[str]]] = {
+    "command": BOTH | {"command", "args", "shell", "async", "asyncRewake", "commandWindows", "name", "description"},
+    "http": BOTH | {"url", "headers", "allowedEnvVars"},
+}
+"""Keys of a hook, by its type. Those that only decorate are known and change nothing."""
+
+OVERREACHING: Final = ("permission", "approv", "trust", "audit", "record", "limit", "budget", "sandbox", "hook", "env")
+"""Words in the names of settings by which a project would decide about itself."""
+
+GROUP: Final = frozenset({"matcher", "hooks", "sequential", "description"})
+
+
+@frozen(kw_only=True)
+class ImportedHook:
+    """One hook of theirs. `runs` is what would be run, as they wrote it; `digest` is what has to be trusted."""
+
+    dialect: Dialect
+    spelling: Spelling
+    where: str
+    runs: str
+    definition: Mapping[str, Any] = field(repr=False)
+    words: tuple[str, ...] = field(repr=False)
+    project: Path
+    matcher: Matcher
+    timeout: float
+    on_error: OnError
+    once: bool
+    background: bool
+    condition: Callable[[Mapping[str, Any]], bool] = field(repr=False)
+    handler: Callable[[str, Mapping[str, Any]], Any] = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """What it is now, its files included. Raises `HookUnavailable`, `OSError` when they cannot be read."""
+        return digest_of(self.definition, self.words, self.project)
+
+    @property
+    def when_it_fails(self) -> str:
+        """Said where it is imported: this is that program's policy, and gates of ours are stricter."""
+        if self.on_error == "deny":
+            return "blocks"
+        return "blocks" if self.dialect.failures == "closed" else "goes on, and is recorded"
+
+
+@frozen
+class Skipped:
+    """Something that was found and is not run, or not as it is written there."""
+
+    where: str
+    why: str
+
+
+@frozen(kw_only=True)
+class Settings:
+    """What a file holds."""
+
+    path: Path
+    dialect: Dialect
+    hooks: tuple[ImportedHook, ...]
+    skipped: tuple[Skipped, ...]
+
+    def register(self, registry: Registrar, trust: TrustStore, **options: Any) -> Callable[[], None]:
+        """Register every hook of it; each runs only while its content is trusted. Returns the undo."""
+        undos = [register(registry, hook, trust, **options) for hook in self.hooks]
+
+        def undo() -> None:
+            for one in undos:
+                one()
+
+        return undo
+
+
+def read_settings(
+    path: Path,
+    dialect: Dialect,
+    *,
+    project: Path,
+    reach: Reach = PUBLIC,
+    tools: Mapping[str, str] | None = None,
+    programs: Programs | None = None,
+) -> Settings:
+    """Read one settings file. Raises `SettingsError` when it cannot be read as such a file at all."""
+    codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
+    reading = _Reading(dialect, project, codec, reach, programs or Programs(), [], [])
+    whole = _object(path)
+    reading.others(whole.keys() - {"hooks"})
+    table = whole.get("hooks", {})
+    if not isinstance(table, dict):
+        raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
+    for name, groups in table.items():
+        reading.event(str(name), groups)
+    return Settings(path=path, dialect=dialect, hooks=tuple(reading.hooks), skipped=tuple(reading.skipped))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise SettingsError(path, f"the key {name!r:.60} stands there twice; programs differ on which counts")
+        return dict(pairs)
+
+    try:
+        value = json.loads(path.read_text("utf-8"), object_pairs_hook=once)
+    except OSError as error:
+        raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(path, f"it is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SettingsError(path, "it is no JSON object")
+    return value
+
+
+@frozen
+class _Reading:
+    """A file half read."""
+
+    dialect: Dialect
+    project: Path
+    codec: DialectCodec
+    reach: Reach
+    programs: Programs
+    hooks: list[ImportedHook]
+    skipped: list[Skipped]
+
+    def others(self, keys: Iterable[str]) -> None:
+        """A file says which hooks there are, and nothing about approvals, trust, the record or limits."""
+        for key in sorted(keys):
+            if any(word in key.casefold() for word in OVERREACHING):
+                self.skipped.append(Skipped(key, "is not for a project to settle, and changes nothing here"))
+
+    def event(self, name: str, groups: Any) -> None:
+        spelling = next((row for row in self.dialect.spellings if row.theirs == name), None)
+        if spelling is None:
+            self.skipped.append(Skipped(name, "never happens here"))
+            return
+        for number, group in enumerate(groups if isinstance(groups, list) else [groups]):
+            where = f"{name}[{number}]"
+            if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
+                self.skipped.append(Skipped(where, "is no group: an object with a list of hooks"))
+                continue
+            self._unknown(where, group, GROUP)
+            for place, definition in enumerate(group["hooks"]):
+                self._hook(f"{where}.hooks[{place}]", spelling, group.get("matcher"), definition)
+
+    def _unknown(self, where: str, value: Mapping[str, Any], known: frozenset[str]) -> None:
+        for key in value.keys() - known:
+            self.skipped.append(Skipped(f"{where}.{key}", "is not known, and changes nothing"))
+
+    def _hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
+        kind = definition.get("type") if isinstance(definition, dict) else None
+        if not isinstance(kind, str) or kind not in KNOWN:
+            self.skipped.append(Skipped(where, f"is of type {kind!r:.40}, which is not run here"))
+            return
+        self._unknown(where, definition, KNOWN[kind])
+        try:
+            runs, words, handler = self._command(definition) if kind == "command" else self._service(definition)
+            seconds = definition.get("timeout")
+            self.hooks.append(
+                ImportedHook(
+                    dialect=self.dialect,
+                    spelling=spelling,
+                    where=where,
+                    runs=runs,
+                    definition={"event": spelling.theirs, "matcher": matcher, "hook": definition},
+                    words=tuple(words),
+                    project=self.project,
+                    matcher=compile_their_matcher(matcher, self.dialect),
+                    timeout=self._seconds(spelling, seconds),
+                    on_error="deny" if definition.get("onFailure") == "block" else "continue",
+                    once=definition.get("once") is True,
+                    background=definition.get("async") is True,
+                    condition=_condition(definition.get("if")),
+                    handler=handler,
+                )
+            )
+        except HookUsageError as error:
+            self.skipped.append(Skipped(where, str(error)))
+
+    def _seconds(self, spelling: Spelling, given: Any) -> float:
+        if given is None:
+            return self.dialect.timeouts.get(spelling.theirs, self.dialect.timeout)
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
+            raise InvalidRegistration(f"its timeout {given!r:.40} is no positive number")
+        return float(given) / self.dialect.second
+
+    def _command(self, definition: Mapping[str, Any]) -> tuple[str, list[str], CommandHook]:
+        command, arguments = definition.get("command"), definition.get("args")
+        if not isinstance(command, str) or not command.strip():
+            raise InvalidRegistration("its command is no text")
+        variables = {name: os.fspath(self.project) for name in self.dialect.variables}
+        shell = definition.get("shell") or "sh"
+        if arguments is not None:
+            if not isinstance(arguments, list) or not all(isinstance(part, str) for part in arguments):
+                raise InvalidRegistration("its args are no list of strings")
+            argv = [_expanded(part, variables) for part in (command, *arguments)]
+            words, runs = argv, json.dumps(argv)
+        elif shell in ("sh", "bash"):
+            argv, runs = [shell, "-c", command], command
+            words = words_of(_expanded(command, variables))
+        else:
+            raise InvalidRegistration(f"its shell {shell!r:.40} is not run here")
+        hook = CommandHook(
+            argv=argv, cwd=os.fspath(self.project), env=variables, codec=self.codec, programs=self.programs
+        )
+        return runs, words, hook
+
+    def _service(self, definition: Mapping[str, Any]) -> tuple[str, list[str], WebhookHook]:
+        url, headers = definition.get("url"), definition.get("headers") or {}
+        allowed = definition.get("allowedEnvVars") or []
+        if not isinstance(url, str) or not isinstance(headers, dict) or not isinstance(allowed, list):
+            raise InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
+        values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
+        filled = {str(name): _expanded(str(value), values) for name, value in headers.items()}
+        return url, [], WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
+
+
+def _expanded(text: str, values: Mapping[str, str]) -> str:
+    """The variables we know, written out; others stay as they are."""
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: values.get(found[1] or found[2], found[0]), text)
+
+
+LIST: Final = re.compile(r"[A-Za-z0-9_\- ,|]+")
+
+
+def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
+    """A matcher as those programs have them: everything, a list of exact names, or a regular expression found anywhere.
+
+    Raises `InvalidRegistration` for one that is no text or no expression.
+    """
+    if spec is None or spec in ("", "*"):
+        return ANY
+    if not isinstance(spec, str):
+        raise InvalidRegistration(f"its matcher {spec!r:.60} is no text")
+    if LIST.fullmatch(spec) and dialect.failures == "open":
+        names = {name.strip() for name in re.split(r"[|,]", spec)}
+        if dialect.name == "codex" and names & {"Write", "Edit"}:
+            names |= {"apply_patch"}
+        return Matcher(spec, names.__contains__)
+    found = compile_matcher(f"re:(?s:.*?(?:{spec}).*)")
+    return Matcher(spec, found.matches)
+
+
+RULE: Final = re.compile(r"(?P<tool>[\w.*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
+TESTED: Final = ("command", "file_path", "path", "url", "pattern")
+"""The field of an input that the pattern of a rule is about: the first of these it has."""
+
+
+def _condition(rule: Any) -> Callable[[Mapping[str, Any]], bool]:
+    """What `if` says: `Bash(git push *)`. One that cannot be read is no reason not to run the hook."""
+    parts = RULE.fullmatch(rule.strip()) if isinstance(rule, str) else None
+    if parts is None:
+        return lambda _: True
+    tool = compile_matcher(parts["tool"])
+    pattern = parts["pattern"]
+    about = compile_matcher(f"re:(?s:{re.escape(pattern).replace(re.escape('*'), '.*')})") if pattern else ANY
+
+    def applies(data: Mapping[str, Any]) -> bool:
+        given = data.get("tool_input")
+        values = [given[name] for name in TESTED if name in given] if isinstance(given, dict) else []
+        matched = tool.matches(str(data.get("tool_name", "")))
+        return matched and (about is ANY or not values or about.matches(str(values[0])))
+
+    return applies
+
+
+def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **options: Any) -> Callable[[], None]:
+    """Register one; it runs only while what it would run is what was trusted, and at a gate refuses when it is not."""
+    spelling, asked = hook.spelling, set[str]()
+
+    def applies(data: Mapping[str, Any]) -> bool:
+        tested = data.get(spelling.tested) if spelling.tested not in ("", "tool_name") else None
+        if isinstance(tested, str) and not hook.matcher.matches(tested):
+            return False
+        if not hook.condition(data):
+            return False
+        session = str(data.get("session_id", ""))
+        if hook.once and session in asked:
+            return False
+        asked.add(session)
+        return True
+
+    async def run(event: str, data: Mapping[str, Any]) -> HookResult:
+        if not applies(data):
+            return CONTINUE
+        if not trust.trusts(hook.digest):
+            return _untrusted(hook)
+        return cast("HookResult", await hook.handler(event, data))
+
+    async def tell(event: str, data: Mapping[str, Any], _outcome: object) -> None:
+        await run(event, data)
+
+    name = f"{hook.dialect.name}:{hook.where}"
+    match = hook.matcher if spelling.tested == "tool_name" else None
+    if hook.background:
+        return registry.observe(spelling.ours, tell, name=name, match=match, timeout=hook.timeout, **options)
+    return registry.on(
+        spelling.ours, run, name=name, match=match, timeout=hook.timeout, on_error=hook.on_error, **options
+    )
+
+
+def _untrusted(hook: ImportedHook) -> HookResult:
+    """A guard that changed may have been changed by what it guards, so where it could refuse, it does."""
+    said = f"the hook {hook.runs!r:.120} is not trusted, or has changed since; run: amplifier-hooks import"
+    row = events.find(hook.spelling.ours)
+    if hook.spelling.blocks == "deny" and row is not None and row.gate:
+        return HookResult.deny(said)
+    return HookResult.proceed(user_message=said, user_message_level="warning")

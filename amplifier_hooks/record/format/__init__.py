@@ -1,0 +1,1 @@
+"""One record comes in; its line of bytes goes out, redacted, chained and ready to be signed."""

@@ -1,0 +1,1 @@
+"""Handlers come in with their options; registered hooks, in order and within their permissions, go out."""

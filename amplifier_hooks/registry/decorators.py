@@ -1,0 +1,219 @@
+"""The ways in, which a registry and a plugin's scope of it have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from amplifier_hooks import events
+from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.registry.event_names import applies
+from amplifier_hooks.registry.handler_shapes import HookMatcher, HookObject, hooks_of, loop_handler, object_handler
+from amplifier_hooks.registry.registration import Handler, name_of
+
+if TYPE_CHECKING:
+    from amplifier_hooks.dispatch.hook import Hook, Intent
+    from amplifier_hooks.events import Event
+    from amplifier_hooks.registry.hook_table import Roster
+
+__all__ = ["Registrar", "Undo"]
+
+Undo = Callable[[], None]
+H = TypeVar("H", bound=Handler)
+
+
+class Registrar(ABC):
+    """Five ways in by intent, three more for hooks in other programs' shapes, and a way out.
+
+    The five are `register`, `on`, `gate`, `observe` and `around`. Each returns its undo, which may be called any number
+    of times; all but `register` are decorators when no handler is given.
+
+    Options of all: `priority` (lower runs first), `name`, `timeout` in seconds (`None`: never), `on_error`
+    (`"continue"` or `"deny"`), `tenant`, and `match` (which tools it is for). `source="definition"` marks what comes
+    from a definition: its priority is within 0 to 1000, there is a limit for each event, and unless `budget` says
+    otherwise it shares half a second with the other definitions of its chain.
+
+    A handler with an `origin`, the address of a service or a program, speaks for somebody outside of this process: its
+    texts are labelled with that and never reach the model in the system's name.
+
+    A gate stands at an event that is known: from the catalogue, or declared by the time the first session starts.
+    `own_event=True` says that the event is the host's own, and needs no declaration.
+
+    Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
+
+    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` for a gate at an unknown event and under
+    strict_events, `MisspeltEvent` for a name that reads like a known one, and `HookRefused` (`PrivilegeRequired`,
+    `TooManyHooks`) for what this registrar may not.
+    """
+
+    _roster: Roster
+
+    @abstractmethod
+    def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
+        """Register a hook."""
+
+    @abstractmethod
+    def _row(self, event: str) -> Event:
+        """What is known of an event."""
+
+    @abstractmethod
+    def hooks(self) -> tuple[Hook, ...]:
+        """Every hook registered here, in the order they were. To look at; to change one, go through its name."""
+
+    # -- by intent -----------------------------------------------------------------------------------------------
+
+    def register(
+        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Undo:
+        """Take part as a handler of the upstream kernel does: it gets a copy of the data and runs exactly once.
+
+        A failure is skipped, unless `on_error="deny"` or the registry says otherwise. `thread=True` runs a plain
+        function in a small pool of its own.
+        """
+        return self._add("register", event, handler, priority=priority, name=name, **options)
+
+    @overload
+    def on(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
+    @overload
+    def on(self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any) -> Undo: ...
+    def on(
+        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Any:
+        """Take part, with a read-only view of the data. A failure is skipped (`on_error="deny"`: it denies)."""
+        return self._join("on", event, handler, priority=priority, name=name, **options)
+
+    @overload
+    def gate(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
+    @overload
+    def gate(
+        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Undo: ...
+    def gate(
+        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Any:
+        """Take part and fail closed: an error, a timeout, or an answer that is none denies.
+
+        A gate sees changed data a second time; `recheck=False` is for those that count, such as rate limits. In front
+        of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: to deny there would set the agent going again.
+        `risk` and `risk_reason` go with everything it asks.
+        """
+        return self._join("gate", event, handler, priority=priority, name=name, **options)
+
+    @overload
+    def observe(
+        self, event: str, *, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Callable[[H], H]: ...
+    @overload
+    def observe(
+        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Undo: ...
+    def observe(
+        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Any:
+        """Be told of the event and its outcome, last and always, without a say. `"*"` is every event but `hook:*`.
+
+        `concurrent=True` lets it run beside the other observers that say so.
+        """
+        return self._join("observe", event, handler, priority=priority, name=name, **options)
+
+    @overload
+    def around(
+        self, operation: str, *, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Callable[[H], H]: ...
+    @overload
+    def around(
+        self, operation: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Undo: ...
+    def around(
+        self, operation: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
+    ) -> Any:
+        """Wrap an operation: agent, tool, workflow, request, model or memory.
+
+        Time spent inside `call_next` does not count.
+        """
+        return self._join("around", operation, handler, priority=priority, name=name, **options)
+
+    # -- in other programs' shapes -------------------------------------------------------------------------------
+
+    def add(self, hook: HookObject, **options: Any) -> Undo:
+        """Register a hook object, at the event, with the name and with the priority that it says."""
+        intent, event, handler = object_handler(hook)
+        return self._add(intent, event, handler, priority=hook.priority, name=hook.name, **options)
+
+    def register_loop_hook(self, event: str, handler: Handler, /, *, name: str | None = None, **options: Any) -> Undo:
+        """Register `handler(context, data)` at a point of the loop, `onIntake` to `onTurnComplete`.
+
+        `data` is what can be replaced there. A returned value takes its place; `None` or a failure leaves it.
+        """
+        name = name or name_of(handler)
+        return self._add("on", event, loop_handler(self._row(event), handler), name=name, **options)
+
+    def register_matchers(self, table: Mapping[str, Iterable[HookMatcher]], **options: Any) -> Undo:
+        """Register a whole table of events and matchers, or nothing of it. The handlers are those of `register`."""
+        added: list[Hook] = []
+        try:
+            for event, handler, chosen in hooks_of(table):
+                added.append(self._enter("register", event, handler, **{**chosen, **options}))
+        except BaseException:
+            self._roster.remove(added)
+            raise
+        return self._undo(added)
+
+    # -- the way out, and who is there ---------------------------------------------------------------------------
+
+    def unregister(self, name: str) -> int:
+        """Remove every hook registered under this name; takes effect with the next emit. Returns how many."""
+        return self._roster.remove(self._named(name))
+
+    def disable(self, name: str) -> int:
+        """Stop calling the hooks of this name, at once: also in an emit that is under way. Returns how many.
+
+        A gate that is disabled denies nothing; where one is required (`require`), its absence does.
+        """
+        return self._roster.switch(self._named(name), enabled=False)
+
+    def enable(self, name: str) -> int:
+        """Call them again, also out of quarantine. Returns how many."""
+        return self._roster.switch(self._named(name), enabled=True)
+
+    def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
+        """The names of the hooks by event, in the order they run; only those of one event where one is named."""
+        wanted = None if event is None else events.canonical(event)
+        listed: dict[str, list[str]] = {}
+        for hook in sorted(self.hooks(), key=lambda hook: hook.place):
+            if wanted is None or applies(hook.event, wanted):
+                listed.setdefault(wanted or hook.event, []).append(hook.name)
+        return listed
+
+    def count(self, event: str | None = None) -> int:
+        """How many hooks are registered, for one event where one is named."""
+        return sum(len(names) for names in self.list_handlers(event).values())
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _add(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo:
+        return self._undo([self._enter(intent, event, handler, **options)])
+
+    def _join(
+        self, intent: Intent, event: str, handler: Handler | None, **options: Any
+    ) -> Undo | Callable[[Handler], Handler]:
+        if handler is not None:
+            return self._add(intent, event, handler, **options)
+        if callable(event):  # nobody would be on guard, and nothing would say so
+            raise InvalidRegistration(f"event {event!r} is a handler; name the event: @registry.{intent}('tool:pre')")
+
+        def decorate(function: Handler) -> Handler:
+            self._enter(intent, event, function, **options)
+            return function
+
+        return decorate
+
+    def _undo(self, hooks: list[Hook]) -> Undo:
+        def undo() -> None:
+            self._roster.remove(hooks)
+
+        return undo
+
+    def _named(self, name: str) -> list[Hook]:
+        return [hook for hook in self.hooks() if name in (hook.given_name, hook.name)]

@@ -1,0 +1,117 @@
+"""Hooks that come with installed packages, found through entry points and loaded only where somebody named them.
+
+```
+[project.entry-points."amplifier_hooks.hooks"]
+lint = "my_package.hooks:register"     a function that is given a scope of the registry
+audit = "my_package.hooks:AuditHook"   or a hook object, or the class of one
+limit = "my_package.hooks:RateLimit"   or a ready-made hook, which is switched on with its settings as they come
+```
+
+Installing a package adds nothing by itself: neither a hook nor an import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from attrs import frozen
+
+from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amplifier_hooks.registry.plugin_registry import RegistryScope
+
+__all__ = ["GROUP", "OURS", "Discovered", "discover", "installed"]
+
+GROUP: Final = "amplifier_hooks.hooks"
+OURS: Final = "amplifier-hooks"
+
+log = get_logger(__name__)
+
+
+class Scoped(Protocol):
+    """Makes a scope of the registry for one name."""
+
+    def __call__(self, name: str, *, ours: bool) -> RegistryScope:
+        """`ours`: it ships with this package."""
+        ...
+
+
+@frozen(kw_only=True)
+class Discovered:
+    """What came of one name that was enabled."""
+
+    name: str
+    package: str = ""
+    """The distribution it came with."""
+    hooks: tuple[str, ...] = ()
+    """What it registered."""
+    error: str | None = None
+    """Why it registered nothing."""
+
+
+def installed() -> dict[str, list[EntryPoint]]:
+    """Every name that could be enabled, with the entry points of that name. Imports nothing."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def discover(enabled: Iterable[str], scoped: Scoped, *, required: bool) -> tuple[Discovered, ...]:
+    """Load these names and let each register in a scope of its own, made by `scoped`.
+
+    One that is broken leaves nothing behind, is logged, and says so in its `error`. Raises `HookUnavailable` instead
+    if they are `required`; what was loaded before it stays.
+    """
+    there = installed()
+    results = []
+    for name in dict.fromkeys(enabled):
+        result = _load(name, there, scoped)
+        if result.error is not None:
+            if required:
+                raise HookUnavailable(f"hook {name!r} cannot be used: {result.error}")
+            log.warning("hook_not_loaded", hook=name, package=result.package, error=result.error)
+        results.append(result)
+    return tuple(results)
+
+
+def _load(name: str, there: dict[str, list[EntryPoint]], scoped: Scoped) -> Discovered:
+    points = there.get(name, [])
+    packages = ", ".join(sorted({_package(point) for point in points}))
+    if not points:
+        known = ", ".join(sorted(there)) or "none"
+        return Discovered(name=name, error=f"no installed package has a hook of that name; there are: {known}")
+    if len(points) > 1:
+        return Discovered(name=name, package=packages, error=f"several packages have a hook of that name: {packages}")
+    scope = scoped(name, ours=packages == OURS)
+    try:
+        _admit(scope, points[0].load())
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a package does when it is imported
+        scope.close()
+        return Discovered(name=name, package=packages, error=f"{type(error).__name__}: {error}")
+    return Discovered(name=name, package=packages, hooks=tuple(hook.name for hook in scope.hooks()))
+
+
+def _admit(scope: RegistryScope, thing: Any) -> None:  # what somebody's entry point refers to
+    if isinstance(thing, type) and hasattr(thing, "from_config"):
+        thing.from_config({}).register(scope)
+        return
+    if hasattr(thing, "execute"):
+        scope.add(thing() if isinstance(thing, type) else thing)
+        return
+    if not callable(thing):
+        raise TypeError(f"{thing!r} is neither a function of a registry's scope nor a hook object")
+    left_over = thing(scope)
+    if inspect.iscoroutine(left_over):
+        left_over.close()
+        raise TypeError(f"{thing!r} is async; registering hooks waits for nothing, so make it a plain function")
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else ""

@@ -1,0 +1,108 @@
+"""What would happen at an event, without running anything: which hooks have their turn, and why the others do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from amplifier_hooks.dispatch.chain import Chain, reached
+from amplifier_hooks.registry.event_names import applies
+from amplifier_hooks.registry.hook_table import joins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.events import Event
+    from amplifier_hooks.result import Cause
+
+__all__ = ["Explained", "Explanation", "explain"]
+
+
+@frozen(kw_only=True)
+class Explained:
+    """One hook, and what this payload has to do with it."""
+
+    name: str
+    hook: Hook
+    why: str
+    """Why it has its turn, or why it has not."""
+    on_failure: str
+    """What it means when it fails."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}): {self.why}"
+
+
+@frozen(kw_only=True)
+class Explanation:
+    """What would happen: who decides and who is told, in their order, who is left out, and what is refused anyway."""
+
+    event: str
+    hooks: tuple[Explained, ...] = ()
+    """Those that answer. A denial ends their round: the later ones are heard if the earlier ones let it pass."""
+    observers: tuple[Explained, ...] = ()
+    others: tuple[Explained, ...] = ()
+    refused: Cause | None = None
+    """Denied by the registry itself, whatever the hooks say."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.event}: denied in any case ({self.refused})" if self.refused else f"{self.event}:"]
+        for title, hooks in (("asked", self.hooks), ("told", self.observers)):
+            lines += [f"  {title}: {one}; if it fails, {one.on_failure}" for one in hooks]
+        lines += [f"  left out: {one}" for one in self.others]
+        return "\n".join(lines)
+
+
+def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, refused: Cause | None) -> Explanation:
+    """Explain one payload, by its tenant and tool, to everybody on the list."""
+    in_turn: dict[Hook, str] = {}
+    for hook in (*chain.participants, *chain.observers):
+        chosen = reached(hook, tenant, tool)
+        if chosen is not None:
+            in_turn[hook] = _why(hook, tenant, tool, timed_out=chosen is not hook)
+
+    def told(hook: Hook, why: str) -> Explained:
+        return Explained(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook, chain.name))
+
+    return Explanation(
+        event=chain.name,
+        hooks=tuple(told(hook, in_turn[hook]) for hook in chain.participants if hook in in_turn),
+        observers=tuple(told(hook, in_turn[hook]) for hook in chain.observers if hook in in_turn),
+        others=tuple(told(hook, _why_not(hook, chain.event, tenant, tool)) for hook in hooks if hook not in in_turn),
+        refused=refused,
+    )
+
+
+def _why(hook: Hook, tenant: str, tool: str | None, *, timed_out: bool) -> str:
+    if hook.in_quarantine(tenant):
+        return f"it is in quarantine, which counts as its failure: it had to be left behind {hook.leaks} times"
+    if timed_out:
+        return "its matcher gave no answer in time, which counts as its failure"
+    if hook.match is None:
+        return f"it is for {hook.event}"
+    if tool is None:
+        return f"the payload names no tool, and a gate for {hook.match.spec!r} is not opened by that"
+    return f"it is for {hook.event}, and {hook.match.spec!r} matches {tool!r}"
+
+
+def _why_not(hook: Hook, row: Event, tenant: str, tool: str | None) -> str:
+    if hook.intent == "around":
+        return f"it is around {hook.event}, and told of no event"
+    if not applies(hook.event, row.name):
+        return f"it is for {hook.event}"
+    if not joins(hook, row):
+        return f"{row.name} is privileged, and a pattern of a plugin or a tenant leaves that out"
+    if not hook.enabled:
+        return "it is disabled"
+    if hook.tenant and hook.tenant != tenant:
+        return f"it is for tenant {hook.tenant!r}"
+    spec = hook.match.spec if hook.match else ""
+    return f"{spec!r} does not match {tool!r}" if tool else f"the payload names no tool, and it is for {spec!r}"
+
+
+def _on_failure(hook: Hook, event: str) -> str:
+    if hook.intent == "observe":
+        return "that is logged"
+    return "the event is denied" if hook.denies(event) else "it is skipped"

@@ -1,0 +1,235 @@
+"""Hooks in the shapes other programs give them, as handlers of ours.
+
+```
+HookObject     an object with a name, an event and `execute(context, call_next)`     registry.add(hook)
+loop_handler   `handler(context, data)`, where a returned value replaces the data    registry.register_loop_hook(…)
+HookMatcher    a tool matcher with the hooks it is for                               registry.register_matchers(…)
+```
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field, frozen
+
+from amplifier_hooks import events
+from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
+from amplifier_hooks.errors import HookAbortError, HookUsageError, InvalidRegistration
+from amplifier_hooks.registry.registration import Handler, awaits, check_arguments, name_of
+from amplifier_hooks.result import HookResult
+
+if TYPE_CHECKING:
+    from amplifier_hooks.dispatch.hook import Intent
+    from amplifier_hooks.events import Event
+    from amplifier_hooks.text.matching import Matcher
+
+__all__ = ["EventContext", "HookMatcher", "HookObject", "LoopContext", "hooks_of", "loop_handler", "object_handler"]
+
+CallNext = Callable[..., Awaitable[Any]]
+
+
+class HookObject(Protocol):
+    """A hook as an object. `enabled` is asked every time its turn comes."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in records."""
+        ...
+
+    @property
+    def event_type(self) -> str:
+        """An event in any spelling.
+
+        At the first event of an operation (`tool.execute.pre`) it wraps the operation; at the last one
+        (`tool.execute.post`) it runs after the operation, with the result in the context; at any other event it takes
+        part, with the payload as the context's `data`.
+        """
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Lower runs first."""
+        ...
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it wants to run."""
+        ...
+
+    async def execute(self, context: Any, call_next: CallNext) -> Any:  # one of several contexts
+        """Do its work; raise `HookAbortError`, or set `context.abort`, to stop the operation."""
+        ...
+
+
+@define(kw_only=True)
+class EventContext(HookContext):
+    """What a hook object sees at an event that belongs to no operation: a copy of the payload, which it may change."""
+
+    data: dict[str, Any] = field(factory=dict)
+
+
+class LoopContext(DataView):
+    """Where a loop hook runs: a read-only dict, and the same as attributes."""
+
+    __slots__ = ()
+
+    @property
+    def agent_id(self) -> str:
+        """Whose loop it is."""
+        return str(self["agent_id"])
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return str(self["session_id"])
+
+    @property
+    def run_id(self) -> str:
+        """The run the session belongs to; empty if it belongs to none."""
+        return str(self["run_id"])
+
+
+@frozen
+class HookMatcher:
+    """Hooks for the tools a matcher names, as agent SDKs write them; no matcher means every tool."""
+
+    matcher: str | Matcher | None = None
+    hooks: Sequence[Handler] = ()
+    timeout: float | None = None
+    """Seconds for each of them; None is the default of all hooks."""
+
+
+def hooks_of(table: Mapping[str, Iterable[HookMatcher]]) -> Iterator[tuple[str, Handler, dict[str, Any]]]:
+    """The hooks of a table of matchers: event, handler, and the options its matcher stands for.
+
+    Raises `InvalidRegistration` for a table of another shape.
+    """
+    if not isinstance(table, Mapping):
+        raise InvalidRegistration(f"matchers {table!r}: pass a mapping of event to a list of HookMatcher(…)")
+    for event, matchers in table.items():
+        for matcher in _listed(matchers, f"matchers of {event!r}"):
+            if not hasattr(matcher, "matcher") or not hasattr(matcher, "hooks"):
+                raise InvalidRegistration(f"matchers of {event!r} with {matcher!r}: write HookMatcher('Write', [hook])")
+            options = {"match": matcher.matcher or None}
+            if getattr(matcher, "timeout", None) is not None:
+                options["timeout"] = matcher.timeout
+            for handler in _listed(matcher.hooks, f"hooks of a matcher at {event!r}"):
+                yield event, handler, options
+
+
+def _listed(value: Any, what: str) -> Iterable[Any]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidRegistration(f"{what}: {value!r} is no list")
+    return value
+
+
+def object_handler(hook: HookObject) -> tuple[Intent, str, Handler]:
+    """How a hook object is registered: as what, at which event, and what is called.
+
+    Raises `InvalidRegistration` for an object that is none.
+    """
+    missing = [part for part in ("name", "event_type", "priority", "enabled", "execute") if not hasattr(hook, part)]
+    if missing:
+        raise InvalidRegistration(f"{hook!r} is no hook: it has no {', '.join(missing)}")
+    if isinstance(hook, type):
+        raise InvalidRegistration(f"{hook.__name__} is a class; add an instance of it")
+    if not awaits(hook.execute):
+        raise InvalidRegistration(f"{hook.name}: execute awaits call_next, so it is an async function")
+    check_arguments(f"{hook.name}.execute", hook.execute, "(context, call_next)")
+    event = events.canonical(hook.event_type)
+    operation = next((row for row in OPERATIONS.values() if event in (row.first, row.last)), None)
+    if operation is None:
+        return "on", event, _taking_part(hook)
+    return "around", event, _around(hook) if event == operation.first else _after(hook, event)
+
+
+def _around(hook: HookObject) -> Handler:
+    async def wrap(context: HookContext, call_next: CallNext) -> object:
+        if not hook.enabled:
+            return await call_next()
+        return _unless(context, await hook.execute(context, call_next))
+
+    return wrap
+
+
+def _after(hook: HookObject, event: str) -> Handler:
+    row = events.find(event)
+    replaces = row is not None and row.replaces is not None
+
+    async def follow(context: HookContext, call_next: CallNext) -> object:
+        result = await call_next()
+        if not hook.enabled:
+            return None
+
+        async def next_one(_context: object = None) -> object:
+            return context.result
+
+        if replaces:
+            return _unless(context, await hook.execute(context, next_one))
+        try:
+            await hook.execute(context, next_one)
+        except HookAbortError as abort:
+            raise HookUsageError(f"{event} is told of what has happened, and cannot abort it: {abort.reason}") from None
+        finally:
+            context.result, context.abort = result, False
+        return None
+
+    return follow
+
+
+def _taking_part(hook: HookObject) -> Handler:
+    async def take_part(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        if not hook.enabled:
+            return None
+        context = EventContext(event_type=event, tenant_id=data.get("tenant_id") or "", data=dict(data))
+
+        async def next_one(_context: object = None) -> None:
+            return None
+
+        try:
+            await hook.execute(context, next_one)
+        except HookAbortError as abort:
+            return HookResult.deny(abort.reason)
+        if context.abort:
+            return HookResult.deny(context.abort_reason)
+        changes = {name: value for name, value in context.data.items() if name not in data or data[name] is not value}
+        return HookResult.modify(changes) if changes else None
+
+    return take_part
+
+
+def _unless(context: HookContext, returned: object) -> object:
+    """What was returned, unless it is the context handed back: chains elsewhere pass that along."""
+    return None if returned is context else returned
+
+
+def loop_handler(row: Event, handler: Handler) -> Handler:
+    """A handler `(context, data)` as one of ours: `data` is what a modification replaces at this event.
+
+    A returned value takes its place; `None` leaves it as it is. Where nothing can be replaced, `data` is the payload.
+
+    Raises `InvalidRegistration` for a handler that cannot be called so.
+    """
+    if not callable(handler):
+        raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function (context, data)")
+    check_arguments(name_of(handler), handler, "(context, data)")
+    replaces = row.replaces
+
+    async def loop_hook(_event: str, data: Mapping[str, Any]) -> HookResult | None:
+        context = LoopContext(
+            agent_id=data.get("agent_id") or data.get("agent") or "",
+            session_id=data.get("session_id") or "",
+            run_id=data.get("run_id") or "",
+        )
+        value = handler(context, data.get(replaces) if replaces else data)
+        if inspect.isawaitable(value):
+            value = await value
+        if value is None or not replaces:
+            return None
+        return value if isinstance(value, HookResult) else HookResult.modify({replaces: value})
+
+    return loop_hook

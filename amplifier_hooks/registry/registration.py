@@ -1,0 +1,299 @@
+"""From what was said about a handler to a `Hook`, or to what is wrong with it: all that can be known beforehand."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
+from reprlib import repr as shortened
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from amplifier_hooks.dispatch.captured_output import captured
+from amplifier_hooks.dispatch.hook import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
+from amplifier_hooks.dispatch.middleware import layer_call
+from amplifier_hooks.errors import InvalidRegistration, InvalidResult
+from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
+from amplifier_hooks.threads import DaemonPool
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+    from types import EllipsisType
+
+    from amplifier_hooks.registry.permissions import Scope
+    from amplifier_hooks.result import Risk
+
+__all__ = [
+    "DEFINITION_BUDGET",
+    "DEFINITION_PRIORITIES",
+    "Handler",
+    "Seen",
+    "awaits",
+    "check_arguments",
+    "make_hook",
+    "name_of",
+    "seconds",
+]
+
+Handler = Callable[..., Any]
+
+ARGUMENTS: Final = {
+    "register": "(event, data)",
+    "on": "(event, data)",
+    "gate": "(event, data)",
+    "observe": "(event, data, outcome)",
+    "around": "(context, call_next)",
+}
+"""What each kind of handler is called with."""
+
+DEFINITION_BUDGET: Final = 0.5
+"""Seconds that the hooks of one chain share which come from definitions and run in this process."""
+
+UNLIMITED: Final = SharedTime()
+
+DEFINITION_PRIORITIES: Final = range(1001)
+
+THREADS_PER_HOOK: Final = 4
+
+
+class Seen(NamedTuple):
+    """What an observer is shown; it travels where the data of other hooks does."""
+
+    data: Any
+    outcome: Any
+
+
+def make_hook(
+    intent: Intent,
+    event: str,
+    handler: object,
+    scope: Scope,
+    number: int,
+    *,
+    chain_timeout: float,
+    priority: object = 0,
+    name: str | None = None,
+    match: str | Iterable[str] | re.Pattern[str] | Matcher | None = None,
+    timeout: object = DEFAULT_TIMEOUT,
+    on_error: object = None,
+    tenant: object = "",
+    thread: bool = False,
+    recheck: bool = True,
+    concurrent: bool = False,
+    capture: bool = False,
+    source: Source = "code",
+    budget: float | EllipsisType | None = ...,
+    timing: bool = False,
+    risk: object = None,
+    risk_reason: object = "",
+) -> Hook:
+    """A hook from what was said about it.
+
+    With `capture`, what it prints is kept for its answer (`Answer.output`) and does not reach the streams. `risk` and
+    `risk_reason` go with every question it asks.
+
+    Raises `InvalidRegistration` naming what is wrong and how to write it.
+    """
+    if not callable(handler):
+        raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function {ARGUMENTS[intent]}")
+    name = _name(name, handler)
+    check_arguments(name, handler, ARGUMENTS[intent])
+    place = _priority(name, priority, source)
+    if on_error not in ("continue", "deny", None):
+        raise InvalidRegistration(f"{name}: on_error {on_error!r} is neither 'continue' nor 'deny'")
+    if intent == "observe" and on_error == "deny":
+        raise InvalidRegistration(f"{name}: an observer has no say, so it cannot deny; use gate")
+    if concurrent and intent != "observe":
+        raise InvalidRegistration(f"{name}: only observers run side by side; who has a say waits for those before it")
+    if not isinstance(tenant, str):
+        raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
+    if budget is ...:
+        budget = DEFINITION_BUDGET if source == "definition" else None
+    shared = SharedTime(seconds(budget, f"{name}: budget"), chain_timeout)
+    is_async = awaits(handler)
+    if intent == "around" and not is_async:
+        raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
+    if thread and is_async:
+        raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
+    if capture and intent in ("observe", "around"):
+        raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
+    risk, reason = _risk(name, intent, risk, risk_reason)
+    call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
+    return Hook(
+        name=name,
+        given_name=name,
+        event=event,
+        intent=intent,
+        handler=handler,
+        call=captured(call) if capture else call,
+        awaits=is_async or thread or capture or intent == "observe",
+        number=number,
+        priority=place,
+        timeout=seconds(timeout, f"{name}: timeout"),
+        on_error=on_error or ("deny" if intent == "gate" else "continue"),
+        match=_matcher(match),
+        tenant=tenant,
+        tier=scope.tier,
+        owner=scope.owner,
+        recheck=recheck and intent == "gate",
+        concurrent=concurrent,
+        budget=None if shared == UNLIMITED else shared,
+        timing=timing,
+        source=source,
+        risk=risk,
+        risk_reason=reason,
+    )
+
+
+def _name(name: object, handler: Handler) -> str:
+    """What the hook is called."""
+    if not isinstance(name, str | None):
+        raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
+    name = name or name_of(handler)
+    if yields(handler):
+        raise InvalidRegistration(f"{name}: calling a generator runs nothing of it; return the answer, not yield it")
+    return name
+
+
+def _matcher(match: str | Iterable[str] | re.Pattern[str] | Matcher | None) -> Matcher | None:
+    """What selects the calls; None where that is all of them, those without a tool included."""
+    matcher = match if match is None or isinstance(match, Matcher) else compile_matcher(match)
+    return None if matcher is ANY else matcher
+
+
+def _priority(name: str, priority: object, source: object) -> int:
+    if source not in {"code", "definition"}:
+        raise InvalidRegistration(f"{name}: source {source!r} is neither 'code' nor 'definition'")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidRegistration(f"{name}: priority {priority!r} is not an integer; lower numbers run first")
+    if source == "definition" and priority not in DEFINITION_PRIORITIES:
+        raise InvalidRegistration(f"{name}: priority {priority} of a definition is not within 0 to 1000")
+    return priority
+
+
+def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk | None, str]:
+    """The risk of what it asks about, checked like that of an answer."""
+    if risk is None and reason == "":
+        return None, ""
+    if intent in ("observe", "around"):
+        raise InvalidRegistration(f"{name}: risk is that of a question, and {intent} asks none; use gate or on")
+    try:
+        checked = HookResult(risk=cast("Risk | None", risk), risk_reason=cast("str", reason))
+    except InvalidResult as problem:
+        raise InvalidRegistration(f"{name}: {problem}") from None
+    return checked.risk, checked.risk_reason or ""
+
+
+def seconds(value: object, what: str) -> float:
+    """A timeout as the dispatcher takes it; `None` never ends.
+
+    Raises `InvalidRegistration` for what is not a positive number.
+    """
+    if value is None:
+        return inf
+    try:
+        number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else nan
+    except OverflowError:
+        number = nan
+    if not number > 0:  # which NaN is not either
+        raise InvalidRegistration(f"{what} {shortened(value)} is not a positive number of seconds; None means no limit")
+    return number
+
+
+def name_of(handler: object) -> str:
+    """What a handler is called where nobody named it: as its function, or as its class."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return getattr(handler, "__name__", None) or type(handler).__name__
+
+
+def check_arguments(name: str, handler: Handler, expected: str) -> None:
+    """Refuse a handler that cannot be called with `expected`, as in "(event, data)".
+
+    Raises `InvalidRegistration`.
+    """
+    if takes(handler, expected.count(",") + 1):
+        return
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some callables written in C do not say what they take
+        return
+    try:
+        signature.bind(*expected.split(","))
+    except TypeError:
+        raise InvalidRegistration(f"{name}{signature} cannot be called with {expected}") from None
+
+
+def takes(handler: object, count: int) -> bool:
+    """Whether a plain function can be called with so many arguments, as far as its code tells.
+
+    `inspect.signature` knows it of everything else; it leaves a dict of annotations behind on every function it saw.
+    """
+    if type(handler) is not FunctionType or hasattr(handler, "__wrapped__"):
+        return False
+    code, optional = handler.__code__, len(handler.__defaults__ or ())
+    keywords = code.co_kwonlyargcount == len(handler.__kwdefaults__ or ())
+    return keywords and code.co_argcount - optional <= count <= code.co_argcount
+
+
+def awaits(handler: object) -> bool:
+    """Whether calling it gives something to await, as far as it says so."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
+
+
+def by_code(handler: object) -> bool:
+    """Whether calling it gives a coroutine. What is only marked as such may give something else to await."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    functions = (getattr(one, "__func__", one) for one in (handler, getattr(type(handler), "__call__")))  # noqa: B004, B009  # as in `awaits`
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return any(code is not None and code.co_flags & inspect.CO_COROUTINE for code in codes)
+
+
+def awaited(handler: Handler) -> Handler:
+    """The same as a coroutine function."""
+
+    async def call(event: str, data: object) -> object:
+        return await handler(event, data)
+
+    return call
+
+
+def yields(handler: object) -> bool:
+    """Whether calling it runs nothing of it, because it is a generator."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return any(
+        kind(function)
+        for function in (handler, getattr(type(handler), "__call__"))  # noqa: B004, B009  # as in `awaits`
+        for kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    )
+
+
+def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, name: str) -> Callable[..., Any]:
+    """What the dispatcher calls, decided once: it never asks what a handler is while it runs."""
+    if intent == "around":
+        return layer_call
+    inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
+    if intent != "observe":
+        return inner if not is_async or by_code(handler) else awaited(handler)
+    if is_async or thread:
+
+        async def watch(event: str, seen: Seen) -> HookResult:
+            await inner(event, seen.data, seen.outcome)
+            return CONTINUE
+
+    else:
+
+        async def watch(event: str, seen: Seen) -> HookResult:
+            answer = handler(event, seen.data, seen.outcome)
+            if hasattr(answer, "__await__"):
+                await answer
+            return CONTINUE
+
+    return watch

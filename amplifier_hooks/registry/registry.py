@@ -1,0 +1,706 @@
+"""Who is told, and in which order.
+
+An emit is *decide*, then *notify*: the participants answer in turn and their answers become one Outcome; then the
+observers are shown it, whatever it is. Both run over the registrations as they were when they began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import contextmanager
+from time import monotonic as clock
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+from msgspec.structs import replace
+
+from amplifier_hooks import events
+from amplifier_hooks.dispatch.chain import Chain, Selection, whose
+from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.merge import refusal
+from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_around
+from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
+from amplifier_hooks.dispatch.timeouts import cancelled_itself
+from amplifier_hooks.errors import (
+    EmitTooDeep,
+    HookAbortError,
+    HookRefused,
+    InvalidLimit,
+    InvalidPayload,
+    InvalidRegistration,
+)
+from amplifier_hooks.events import Event
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.provenance import STANDINGS, Voice
+from amplifier_hooks.registry.decorators import Registrar, Undo
+from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
+from amplifier_hooks.registry.handler_shapes import HookMatcher
+from amplifier_hooks.registry.handler_version import fingerprint
+from amplifier_hooks.registry.hook_events import reports
+from amplifier_hooks.registry.hook_table import Change, Roster
+from amplifier_hooks.registry.permissions import (
+    BUILT_IN,
+    Scope,
+    check_access,
+    check_operation,
+    check_tenant,
+    may_change,
+)
+from amplifier_hooks.registry.plugin_registry import RegistryScope
+from amplifier_hooks.registry.registration import Handler, Seen, make_hook, name_of, seconds
+from amplifier_hooks.result import Answer, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+
+    from amplifier_hooks.dispatch.hook import Hook, Intent, OnError
+    from amplifier_hooks.payloads import Payload
+    from amplifier_hooks.registry.entry_points import Discovered
+    from amplifier_hooks.registry.explain import Explanation
+    from amplifier_hooks.result import Cause
+
+__all__ = ["Change", "HookMatcher", "HookRegistry", "RegistryScope"]
+
+NAMES_KEPT: Final = 4096
+"""Chains kept by event name; whoever emits made-up names must not fill the memory."""
+
+NAMED_IN_FILE: Final = "name it under 'events' in a file of hooks, or declare it where the registry is made"
+
+log = get_logger(__name__)
+
+
+class HookRegistry(Registrar):
+    """The hooks of a program: register them, emit events to them.
+
+    Args:
+        strict_events: Refuse event names that are neither in the catalogue nor declared.
+        register_on_error: What a failure of a plain `register` hook means at an event that can be stopped.
+        max_depth: How deep hooks may emit events whose hooks emit events.
+        max_per_event: How many hooks from definitions one event may have, for each tenant.
+        chain_timeout: Seconds the hooks of one emit may take together.
+        timing: Keep every hook's duration, also of those that had nothing to say.
+
+    Raises `InvalidRegistration` or `InvalidLimit` for settings that make no sense.
+
+    One registry may serve any number of sessions and event loops. Register and unregister from one thread.
+    """
+
+    # One constant for each event: HookRegistry.TOOL_POST == "tool:post".
+    # fmt: off
+    # isort: off
+    from amplifier_hooks.events import (
+        AGENT_POST, AGENT_PRE, AGENT_STOP, APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED,
+        ARTIFACT_READ, ARTIFACT_WRITE, CANCEL_COMPLETED, CANCEL_REQUESTED, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END,
+        CONTENT_BLOCK_START, CONTEXT_ASSEMBLED, CONTEXT_COMPACTION, CONTEXT_INCLUDE, CONTEXT_POST_COMPACT,
+        CONTEXT_PRE_COMPACT, DECISION_TOOL_RESOLUTION, ERROR_ORCHESTRATOR, ERROR_PROVIDER, ERROR_TOOL, EXECUTION_END,
+        EXECUTION_START, HOOK_BLOCKED, HOOK_COMPLETE, HOOK_FAILED, HOOK_START, HOOK_TIMEOUT, LLM_POST, LLM_PRE,
+        LLM_REQUEST, LLM_RESPONSE, MEMORY_POST, MEMORY_PRE, MODULE_LOAD_FAILED, MODULE_ON_SESSION_READY_FAILED,
+        ORCHESTRATOR_COMPLETE, PLAN_END, PLAN_START, POLICY_VIOLATION, PROMPT_COMPLETE, PROMPT_SUBMIT, PROVIDER_ERROR,
+        PROVIDER_REQUEST, PROVIDER_RESOLVE, PROVIDER_RESPONSE, PROVIDER_RETRY, PROVIDER_THROTTLE,
+        PROVIDER_TOOL_SEQUENCE_REPAIRED, REQUEST_POST, REQUEST_PRE, RUN_ERROR, RUN_FINISH, RUN_RESULT, RUN_START,
+        RUN_TIMEOUT, SESSION_END, SESSION_FORK, SESSION_RESUME, SESSION_START, SUBAGENT_START, SUBAGENT_STOP,
+        THINKING_DELTA, THINKING_FINAL, TOOL_ERROR, TOOL_POST, TOOL_PRE, USER_NOTIFICATION, WORKFLOW_POST,
+        WORKFLOW_PRE,
+    )
+    # isort: on
+    # fmt: on
+
+    def __init__(
+        self,
+        *,
+        strict_events: bool = False,
+        register_on_error: OnError = "continue",
+        max_depth: int = 4,
+        max_per_event: int = 20,
+        chain_timeout: float | None = None,
+        timing: bool = False,
+    ) -> None:
+        if register_on_error not in ("continue", "deny"):
+            raise InvalidRegistration(f"register_on_error {register_on_error!r} is neither 'continue' nor 'deny'")
+        limits: dict[str, object] = {"max_depth": max_depth, "max_per_event": max_per_event}
+        for name, limit in limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                raise InvalidLimit(name, limit, "an integer from 1")
+        self._register_on_error = register_on_error
+        self._max_depth = max_depth
+        self._max_per_event = max_per_event
+        self._chain_timeout = seconds(chain_timeout, "chain_timeout")
+        self._timing = timing
+        self._vocabulary = Vocabulary(strict=strict_events)
+        self._roster = Roster(self._changed)
+        self._number = 0
+        self._settled = False  # there were no gates at unknown events when the first session started
+        self._chains: dict[str, Chain] = {}
+        self._layers: dict[str, Chain] = {}
+        self._stoppable: dict[str, bool] = {}
+        self._defaults: dict[str, Any] = {}
+        self._required: list[str] = []
+        self._stops: list[str] = []
+        self._stopped: str | None = None
+        self._listeners: list[Callable[[Change], None]] = []
+
+    # -- emitting ------------------------------------------------------------------------------------------------
+
+    async def emit(self, event: str, data: Mapping[str, Any], *, notify: bool = True) -> Outcome:
+        """Tell every hook of this event, and return what they said together.
+
+        The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` is what the hooks
+        made of it. Without `notify` the observers are left for later. Cancelling it cancels the hook that is running;
+        no further hook runs.
+
+        Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
+        an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
+        circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
+        """
+        chain = self._chains.get(event) or self._chain(event)
+        plain = data.__class__ is dict
+        if plain and chain.silent:
+            return Outcome(chain.name, data)
+        # `_run` for the common case, written out: a call costs as much as half of what it does.
+        if plain and not chain.completed and CURRENT.get() is None:
+            run = Run(chain.everybody or chain.pick(data), data, DataView(data))
+        else:
+            run = self._run(chain, data)
+        outcome = run.start() or await run.finish()
+        if chain.stoppable and cancelled_itself():
+            await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
+        if chain.careful or self._stopped is not None:
+            outcome = await self._conclude(chain, run, outcome)
+        if notify and chain.watched:
+            await self._notify(chain, outcome)
+        return outcome
+
+    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
+        """The first half of `emit`: ask the participants. Follow it with `notify`, once the effects are known."""
+        return self.emit(event, data, notify=False)
+
+    async def notify(self, outcome: Outcome) -> None:
+        """The second half of `emit`: show the observers an outcome, as it stands after its effects.
+
+        Observers run in order, those that said `concurrent` side by side; none can change the outcome, and their
+        failures are logged and go no further.
+        """
+        chain = self._chains.get(outcome.event) or self._chain(outcome.event)
+        if chain.watched:
+            await self._notify(chain, outcome)
+
+    async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
+        """Gather contributions: the `data` of every hook's answer, in order. No hook sees another's.
+
+        Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops nobody.
+        """
+        chain = self._chains.get(event) or self._chain(event)
+        limit = seconds(timeout, "timeout")
+        collected: list[dict[str, Any]] = []
+        before: Run | None = None
+        for hook in self._run(chain, data).picked.hooks:
+            alone = evolve(hook, timeout=min(hook.timeout, limit))
+            run = self._run(chain, data, chain.only((alone,)))
+            if before is not None:
+                run.shared, run.total = before.shared, before.total
+            before = run
+            try:
+                run.start() or await run.finish()
+            finally:
+                if alone.leaks > hook.leaks:  # it is the registered hook that was left behind
+                    hook.left_behind(run.tenant)
+            answers = run.answers or ()
+            collected += [dict(answer.data) for answer in answers if answer.success and answer.data is not None]
+        return collected
+
+    def set_default_fields(self, **fields: Any) -> None:
+        """Merge these fields into the data of every emit from now on; the event's own data wins.
+
+        Replaces the last set.
+        """
+        self._defaults = fields
+        self._chains = {}
+
+    def is_watched(self, event: str) -> bool:
+        """Whether `notify` would have anybody to show an outcome of this event to."""
+        return (self._chains.get(event) or self._chain(event)).watched
+
+    def is_heard(self, event: str) -> bool:
+        """Whether emitting this event would run anything, or be denied."""
+        return not (self._chains.get(event) or self._chain(event)).silent
+
+    def can_be_stopped(self, event: str) -> bool:
+        """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
+
+        In front of an agent's stop it does not: denied, the agent goes on.
+        """
+        stops = self._stoppable.get(event)
+        if stops is None:
+            row = self._vocabulary.find(event)
+            stops = row is None or (row.gate and row.name not in events.GOES_ON_WHEN_DENIED)
+            if row is not None:  # names nobody described must not fill the memory
+                self._stoppable[event] = stops
+        return stops
+
+    def wraps(self, operation: str) -> bool:
+        """Whether anything runs around this operation, or an emergency stop keeps it from running."""
+        layers = self._layers.get(operation) or self._wrapping(operation)
+        return bool(layers.participants) or self._stopped is not None
+
+    def may_instruct(self, hook: str) -> bool:
+        """Whether this hook speaks in its host's name: not those of plugins and tenants, data or others."""
+        return self.voice(hook, events.TOOL_PRE).instructs
+
+    def voice(self, hook: str, event: str) -> Voice:
+        """On whose behalf the hook of this name speaks, and whether it may put a text before the model here.
+
+        Nobody may where that means nothing, and a plugin or a tenant not where it could not have registered. Of hooks
+        that share a name the least trusted counts.
+        """
+        named = self._roster.named(hook)
+        row = self._vocabulary.find(event)
+        means = row is None or "inject_context" in row.answers
+        heard = means and all(row is None or may_change(one.tier, one.tenant, row) for one in named)
+        if not named:
+            return Voice(heard=heard)
+        least = max(named, key=lambda one: STANDINGS.index(one.standing))
+        return Voice(standing=least.standing, origin=least.origin, heard=heard)
+
+    def version_of(self, hook: str, tenant: str = "") -> str:
+        """Which version of a hook this is, by the name a tenant knows it by: another one has to be approved anew."""
+        named = self._roster.named(hook)
+        return next((fingerprint(one.handler) for one in named if one.tenant in ("", tenant)), "")
+
+    # -- around operations ---------------------------------------------------------------------------------------
+
+    async def wrap(
+        self, operation: str, context: HookContext, call: Callable[[], Awaitable[Any]], *, tool: str | None = None
+    ) -> Any:  # a layer may return anything in its place
+        """Run `call` inside the around hooks of this operation and return its result.
+
+        `tool` is what matchers look at; where it is not given, the context's `tool_name`. Raises what `call` raises,
+        and `HookAbortError` when a hook or an emergency stop kept it from running.
+        """
+        self._hold()
+
+        def held() -> Awaitable[Any]:
+            self._hold()  # somebody may have pulled it while the layers took their time
+            return call()
+
+        layers = self._layers.get(operation) or self._wrapping(operation)
+        about = {"tenant_id": context.tenant_id, "tool_name": tool or getattr(context, "tool_name", None)}
+        began = clock()
+        try:
+            return await run_around(layers.pick(about).hooks, operation, context, held)
+        finally:
+            if layers.reported and context.results and not _about_hooks():
+                await self._report(operation, about, context.results, (clock() - began) * 1e3)
+
+    # -- registering ---------------------------------------------------------------------------------------------
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Every hook, in the order they were registered. To look at; to change one, go through its name."""
+        return tuple(self._roster)
+
+    def scoped(
+        self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = (), tenant: str = ""
+    ) -> RegistryScope:
+        """What a plugin gets instead of the registry: it can register, within its permissions, and undo its own.
+
+        With a `tenant`, everything it registers is for that tenant alone.
+        """
+        names: dict[str, object] = {"plugin": plugin or None, "tenant": tenant}
+        for what, value in names.items():
+            if not isinstance(value, str):
+                raise InvalidRegistration(f"{what} {value!r} is no name; a scope is for somebody")
+        scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant)
+        return RegistryScope(scope, self._roster, self._admit, self._row)
+
+    def discover(
+        self,
+        enabled: Iterable[str],
+        *,
+        permissions: Mapping[str, Iterable[str]] | None = None,
+        required: bool = False,
+    ) -> tuple[Discovered, ...]:
+        """Load hooks that come with installed packages: those named here, and no others.
+
+        Each registers in a scope of its own, as a plugin with the `permissions` given for its name; those that ship
+        with this package are built-in. One that is broken is reported and skipped, unless they are `required`.
+
+        Raises `HookUnavailable` for a required one that cannot be used.
+        """
+        from amplifier_hooks.registry.entry_points import discover
+
+        if isinstance(enabled, str):
+            raise InvalidRegistration(f"enabled {enabled!r} is one text; pass a list of names")
+        granted = permissions or {}
+
+        def scoped(name: str, *, ours: bool) -> RegistryScope:
+            return self.scoped(name, built_in=ours, permissions=granted.get(name, ()))
+
+        results = discover(enabled, scoped, required=required)
+        for result in results:
+            if result.error is not None:
+                self._changed(Change(what="broken", hook=result.name, owner=result.package, detail=result.error))
+        return results
+
+    def declare(
+        self,
+        name: str,
+        *,
+        gate: bool = False,
+        fires: str = "",
+        replaces: str | None = None,
+        payload: type[Payload] | None = None,
+    ) -> None:
+        """Make a custom event known: gates may be there and strict registries accept it, and typos of it are noticed.
+
+        `replaces` is the field of the payload a modification is about, `payload` the model that describes it. Twice
+        the same is harmless.
+
+        Raises `InvalidRegistration` for a name that is taken, and `MisspeltEvent` for one that reads like a known one.
+        """
+        answers = {"continue", "inject_context"}
+        if gate:
+            answers |= {"deny", "ask_user"}
+        if replaces:
+            answers |= {"modify"}
+        row = Event(
+            name=name,
+            fires=fires or f"When somebody emits {name}.",
+            payload=payload.__name__ if payload else "Payload",
+            gate=gate,
+            answers=frozenset(answers),
+            replaces=replaces,
+            keeps=events.IDENTITY_FIELDS.union(payload.model_fields if payload else ()).difference((replaces,)),
+        )
+        self._vocabulary.declare(row, payload)
+        self._changed(Change(what="declared", event=name))
+
+    def forget_own_events(self, names: Iterable[str]) -> None:
+        """Take back events that `at_once` made known."""
+        self._vocabulary.remove_own(names)
+
+    def check_event(self, event: str, hook: str) -> None:
+        """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`."""
+        self._vocabulary.require(self._vocabulary.known(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
+
+    def check_gates(self) -> None:
+        """Refuse gates at unknown events, as the first session and the first emit do. Raises `UnknownEvent`.
+
+        Once it has found none, the event of a gate has to be known when the gate registers.
+        """
+        if self._settled:
+            return
+        for hook in self._roster:
+            if hook.intent != "around" and (hook.intent == "gate" or hook.on_error == "deny"):
+                self._vocabulary.require(hook.event, hook.name)
+        for event in self._required:
+            self._vocabulary.require(event, "")
+        self._settled = True
+
+    def payload_model(self, event: str) -> type[Payload]:
+        """The model of an event's payload, from the catalogue or as it was declared."""
+        return self._vocabulary.payload_model(event)
+
+    # -- in charge -----------------------------------------------------------------------------------------------
+
+    def require(self, event: str, *, own_event: bool = False) -> Undo:
+        """Deny this event, as `no_policy`, whenever no gate looks at it. Returns the undo.
+
+        Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop, and
+        `UnknownEvent` as for a gate.
+        """
+        name = self._event(self._vocabulary.known(event, warn=False), "", own=own_event)
+        row = events.find(name)
+        if name in events.GOES_ON_WHEN_DENIED or (row is not None and not row.gate):
+            raise InvalidRegistration(f"{name} cannot require a gate: denying it would keep nothing from happening")
+        self._required.append(name)
+        self._changed(Change(what="required", event=name))
+
+        def relax() -> None:
+            self._required.remove(name)
+            self._changed(Change(what="relaxed", event=name))
+
+        return _once(relax)
+
+    def emergency_stop(self, reason: str) -> Undo:
+        """Deny every event that can be stopped, and every operation, at once and without asking a hook.
+
+        Returns what lifts it; of several stops each has to be lifted. A refusal to let an agent stop (`agent:stop`,
+        `subagent:stop`) would set it going again, so those are left out.
+        """
+        self._stops.append(reason)
+        self._stopped = self._stops[0]
+        self._changed(Change(what="stopped", detail=reason))
+
+        def lift() -> None:
+            self._stops.remove(reason)
+            self._stopped = self._stops[0] if self._stops else None
+            self._changed(Change(what="resumed", detail=reason))
+
+        return _once(lift)
+
+    def explain(self, event: str, data: Mapping[str, Any] | None = None) -> Explanation:
+        """What an emit of this event would do, as things stand: who has a turn, who has not, and why. Runs no hook."""
+        from amplifier_hooks.registry.explain import explain
+
+        chain = self._chain(event)
+        payload = self._payload(chain, {} if data is None else data)
+        refused: Cause | None = None
+        if self._stopped is not None and chain.stoppable:
+            refused = "emergency_stop"
+        elif chain.required and not _gated(chain.pick(payload).hooks):
+            refused = "no_policy"
+        return explain(chain, self._roster, *whose(payload), refused)
+
+    @contextmanager
+    def at_once(
+        self, *, max_per_event: int | None = None, own_events: Collection[str] = (), keep: bool = True
+    ) -> Iterator[None]:
+        """What is registered and removed inside takes effect together, or not at all if it raises.
+
+        Emits see the hooks as they were before, or as they are after it; so nothing inside may wait. From then on an
+        event may have `max_per_event` hooks from definitions, if that is given, and `own_events` are known as the
+        host's own. Without `keep` it is a trial: what would raise does, and everything is as it was.
+        """
+        before, kept = self._max_per_event, False
+        self._vocabulary.add_own(own_events)
+        try:
+            self._max_per_event = before if max_per_event is None else max_per_event
+            with self._roster.at_once(keep=keep):
+                yield
+            kept = keep
+        finally:
+            if not kept:
+                self._max_per_event = before
+                self._vocabulary.remove_own(own_events)
+
+    def remove(self, hooks: Iterable[Hook]) -> int:
+        """Remove these very hooks, whatever they are called; takes effect with the next emit. Returns how many."""
+        return self._roster.remove(hooks)
+
+    def renumber(self, hooks: Iterable[Hook]) -> None:
+        """Let these hooks stand where they would if they were registered now, in this order."""
+        for hook in hooks:
+            self._number += 1
+            hook.number = self._number
+        self._chains, self._layers = {}, {}
+
+    def tell(self, change: Change) -> None:
+        """Tell whoever listens of a change that lies behind those of the hooks, such as that of a definition."""
+        self._roster.tell(change)
+
+    def watch(self, listener: Callable[[Change], None]) -> Undo:
+        """Be told of every change to the registry itself; this is how it gets on record. Returns the undo.
+
+        A listener that raises is logged, and changes nothing.
+        """
+        self._listeners.append(listener)
+        return _once(lambda: self._listeners.remove(listener))
+
+    # -- letting a hook in ---------------------------------------------------------------------------------------
+
+    def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
+        return self._admit(BUILT_IN, intent, event, handler, **options)
+
+    def _admit(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
+        """Register on somebody's behalf; what every way in comes down to."""
+        tenant = options.setdefault("tenant", scope.tenant)
+        around = operation_of(event) if intent == "around" else None
+        own = options.pop("own_event", False)
+        defined = options.get("source") == "definition"
+        guards = intent == "gate" or options.get("on_error") == "deny"
+        who = options.get("name") or name_of(handler)
+        if around:
+            name = events.canonical(event)
+        else:
+            name = self._event(event, who, guards=guards, own=own, defined=defined, late=not scope.built_in)
+        try:
+            check_tenant(scope, tenant)
+            if around:
+                check_operation(scope, around, tenant)
+            elif not is_pattern(name):
+                check_access(scope, self._row(name), intent, tenant)
+            if options.get("on_error") is None:
+                options["on_error"] = self._on_failure(intent, name)
+            self._number += 1
+            hook = make_hook(
+                intent,
+                name,
+                handler,
+                scope,
+                self._number,
+                chain_timeout=self._chain_timeout,
+                timing=self._timing,
+                **options,
+            )
+            self._roster.add(hook, self._max_per_event)
+        except HookRefused as refused:
+            self._changed(
+                Change(what="refused", hook=who, event=name, owner=scope.owner, tenant=tenant, detail=str(refused))
+            )
+            raise
+        return hook
+
+    def _event(
+        self, event: str, who: str, *, guards: bool = True, own: bool = False, defined: bool = False, late: bool = False
+    ) -> str:
+        """The canonical name of the event of a new hook. Raises `UnknownEvent` where it would never run.
+
+        A host may declare the event of its gate until the first session starts; it is too `late` for plugins.
+        """
+        vocabulary = self._vocabulary
+        name = vocabulary.known(event, patterns=True, warn=not (own or defined or guards))
+        if own:
+            vocabulary.add_own([name])
+        elif name not in vocabulary and (
+            defined or (guards and (late or self._settled or vocabulary.likely(name) is not None))
+        ):
+            vocabulary.require(name, who, NAMED_IN_FILE if defined else "")
+        return name
+
+    def _on_failure(self, intent: Intent, name: str) -> OnError | None:
+        """What a failure means where nobody said; None is what the intent stands for."""
+        if name in events.GOES_ON_WHEN_DENIED:
+            return "continue"  # a denial there would set an agent going again
+        if intent == "register" and any(row.gate and applies(name, row.name) for row in self._vocabulary):
+            return self._register_on_error
+        return None
+
+    # -- chains --------------------------------------------------------------------------------------------------
+
+    def _chain(self, event: str) -> Chain:
+        """The chain of an event in any spelling, made when it is first asked for after a change."""
+        if not self._settled:
+            self.check_gates()
+        name = self._vocabulary.known(event)
+        chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
+        chain = chains.get(name)
+        if chain is None:
+            row = self._row(name)
+            hooks = self._roster.told(row)
+            if self._vocabulary.find(name) is None and (name in self._required or _gated(hooks)):
+                row = evolve(row, gate=True)  # nobody described it, and somebody guards it
+            chain = Chain(
+                row,
+                tuple(hook for hook in hooks if hook.intent != "observe"),
+                tuple(hook for hook in hooks if hook.intent == "observe"),
+                required=name in self._required,
+                completed=bool(self._defaults),
+                stopped=self._stopped is not None,
+                reported=not name.startswith("hook:") and self._roster.watches_hooks(),
+            )
+        if len(chains) >= NAMES_KEPT:
+            chains.clear()
+        chains[name] = chains[event] = chain
+        return chain
+
+    def _wrapping(self, operation: str) -> Chain:
+        """The same for the layers of an operation."""
+        name, known = operation_of(operation), self._layers
+        layers = tuple(self._roster.wrapping(name))
+        chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
+        known[operation] = chain
+        return chain
+
+    def _hold(self) -> None:
+        if self._stopped is not None:
+            raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
+
+    def _row(self, event: str) -> Event:
+        return self._vocabulary.row(event)
+
+    def _changed(self, change: Change) -> None:
+        """Something is different from now on: for the next emit, and for whoever listens."""
+        self._chains, self._layers = {}, {}
+        for listener in tuple(self._listeners):
+            try:
+                listener(change)
+            except Exception:  # a broken record must not leave a hook half registered
+                log.exception("registry_listener_failed", change=change.what, hook=change.hook)
+
+    # -- running them --------------------------------------------------------------------------------------------
+
+    def _payload(self, chain: Chain, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        if data.__class__ is not dict and not isinstance(data, Mapping):
+            raise InvalidPayload(f"{chain.name}: data of type {type(data).__name__}; pass a mapping of field to value")
+        return {**self._defaults, **data} if self._defaults else data
+
+    def _run(
+        self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None, *, told: bool = False
+    ) -> Run:
+        """One chain to run. What has happened is told at any depth; what those who are told emit is deeper still."""
+        data = self._payload(chain, data)
+        outer = CURRENT.get()
+        depth = 1 if outer is None else outer.depth + 1
+        if depth > self._max_depth and not told:
+            raise EmitTooDeep(chain.name, self._max_depth)
+        if picked is None:
+            picked = chain.everybody or chain.pick(data)
+        return Run(picked, data, DataView(data), outer, depth)
+
+    async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
+        """What follows the first pass, where anything does."""
+        if run.modifier is not None and run.denied is None:
+            earlier = run.picked.hooks[: run.picked.hooks.index(run.modifier)]
+            again = tuple(hook for hook in earlier if hook.recheck and hook.enabled)
+            if again:
+                outcome = await run.once_more(again)
+        if chain.required and not _gated(run.picked.hooks):
+            outcome = refusal(outcome, "no_policy", "registry", f"no gate looks at this {chain.name}, and one must")
+        if self._stopped is not None and chain.stoppable:
+            outcome = refusal(outcome, "emergency_stop", "registry", f"emergency stop: {self._stopped}")
+        return outcome
+
+    async def _notify(self, chain: Chain, outcome: Outcome) -> None:
+        told = await self._show(chain, outcome)
+        if chain.reported and not _about_hooks():
+            answers = (*outcome.hook_results, *told)
+            await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
+
+    async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
+        """Tell the observers of `hook:*` what became of these hooks."""
+        for name, facts in reports(event, data, answers, chain_ms):
+            chain = self._chains.get(name) or self._chain(name)
+            await self._show(chain, Outcome(name, facts))
+
+    async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
+        """Let the observers see an outcome. Returns what is on record of them."""
+        watchers = chain.watchers(outcome.data).hooks
+        in_turn = tuple(hook for hook in watchers if not hook.concurrent)
+        beside = [(hook,) for hook in watchers if hook.concurrent]
+        if not beside:
+            return await self._show_to(chain, outcome, in_turn)
+        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
+        return tuple(answer for answers in told for answer in answers)
+
+    async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
+        if not hooks:
+            return ()
+        run = self._run(chain, outcome.data, chain.only(hooks), told=True)
+        run.view = Seen(run.view, replace(outcome, data=run.view))  # the emitter goes on with what is in `outcome`
+        told = run.start() or await run.finish()
+        return told.hook_results if chain.reported else ()
+
+
+def _gated(hooks: Iterable[Hook]) -> bool:
+    return any(hook.intent == "gate" and hook.enabled for hook in hooks)
+
+
+def _about_hooks() -> bool:
+    """Whether this is being done by somebody who is being told of hooks: that is not told again."""
+    run = CURRENT.get()
+    while run is not None:
+        if run.event.startswith("hook:"):
+            return True
+        run = run.outer
+    return False
+
+
+def _once(action: Callable[[], None]) -> Undo:
+    """The undo of something: the first call does it, any later one nothing."""
+    left = [action]
+
+    def undo() -> None:
+        if left:
+            left.pop()()
+
+    return undo

@@ -1,0 +1,1 @@
+"""A run that starts or ends comes in; the answers of its blueprint's hooks go out."""

@@ -1,0 +1,564 @@
+"""The heart of runs: it queues them, gives them to runners once their hooks have passed, and sees them to their end.
+
+Any number of coordinators may share a store. Each holds the runs whose hooks it runs under a lease; what a dead one
+held, another takes up. The store is the truth: a coordinator keeps nothing that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import uuid4
+
+from attrs import frozen
+
+from amplifier_hooks import events as catalogue
+from amplifier_hooks.act import freeze
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentSaid
+from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD
+from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.runs.claim_batch import Lane
+from amplifier_hooks.runs.hooks.call_hooks import Carriers, child_id
+from amplifier_hooks.runs.hooks.hook_answers import plain_parameters
+from amplifier_hooks.runs.hooks.start_and_finish import Around
+from amplifier_hooks.runs.long_poll import Poller
+from amplifier_hooks.runs.run_errors import (
+    ParametersRefused,
+    ResultRefused,
+    RunMoved,
+    RunRefused,
+    UnknownAgent,
+    UnknownRun,
+)
+from amplifier_hooks.runs.run_states import ENDED, Holder, RunEnding, RunRecord, RunRefusal
+from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Passed, RunFilter, Wanted
+from amplifier_hooks.storage import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from amplifier_hooks.ports import Clock
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.blueprint import Blueprint
+    from amplifier_hooks.runs.run_events import RunEvent
+    from amplifier_hooks.runs.store.run_store import RunStore
+
+__all__ = ["COORDINATOR_LEASE", "DEEPEST_RUN", "RUNNER_LEASE", "Leases", "RunCoordinator"]
+
+RUNNER_LEASE: Final = 60.0
+COORDINATOR_LEASE: Final = 30.0
+DEEPEST_RUN: Final = 8
+MOST_STARTING: Final = 64
+"""Start hooks that one coordinator runs at the same time."""
+PATIENCE: Final = 0.1
+"""Seconds a runner waits for the start hook that was begun for it before another one is begun."""
+LOOK: Final = 5.0
+"""Seconds after which whoever waits looks again, woken or not."""
+
+log = get_logger(__name__)
+
+
+@frozen(kw_only=True)
+class Leases:
+    """Seconds a runner, and a coordinator, may hold a run without renewing that."""
+
+    runner: float = RUNNER_LEASE
+    coordinator: float = COORDINATOR_LEASE
+
+
+class RunCoordinator:
+    """Runs of the agents there are, over a store that is open.
+
+    Use it as an async context: leaving it cancels the hooks that are running and lets go of their runs, so that another
+    coordinator takes them up. It belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        agents: Agents,
+        *,
+        registry: HookRegistry | None = None,
+        leases: Leases | None = None,
+        max_depth: int = DEEPEST_RUN,
+        clock: Clock | None = None,
+        **carriers: Any,
+    ) -> None:
+        self.store = store
+        self.agents = agents
+        self.name = f"coordinator-{uuid4().hex[:12]}"
+        self._registry = registry
+        self.leases = leases or Leases()
+        self._max_depth = max_depth
+        self._around = Around(
+            carriers=Carriers(agents=self, **carriers), note=store.note, registry=registry, clock=clock or SystemClock()
+        )
+        self._takes: Lane[tuple[Wanted, str], RunRecord | None] = Lane(self._take_all, self._unclaimed)
+        self._conclusions: Lane[Concluded, RunRecord | RunRefusal] = Lane(self._conclude_all)
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._finishing: dict[str, asyncio.Task[None]] = {}
+        self._returning: set[asyncio.Task[None]] = set()
+        self._pollers: set[Poller] = set()
+        self._kept = -inf
+        """When the store last answered us, as the loop tells the time."""
+        self._back = -inf
+        """When it answered again after it had not, or we had not asked, for a while."""
+        self._recovered = True
+        """Whether we have taken back what is nobody's since then."""
+        self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        await self._keep()
+        self._keeper = asyncio.get_running_loop().create_task(self._keeping())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancel the hooks that are running, and let go of their runs. Twice is harmless."""
+        self._closing = True
+        keeper, self._keeper = self._keeper, None
+        finishing = tuple(self._finishing)
+        tasks = {*self._starting.values(), *self._finishing.values(), *((keeper,) if keeper else ())}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for lane in (self._takes, self._conclusions):
+            await lane.idle()  # no longer than the store takes to answer, or not to
+        if self._returning:
+            await asyncio.wait(self._returning)
+        with suppress(StoreUnavailable):  # their leases end by themselves
+            await self.store.let_go(self.name, finishing)
+
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        agent: str,
+        parameters: Mapping[str, Any],
+        *,
+        tenant: str = "",
+        parent: str | None = None,
+        session: str | None = None,
+    ) -> RunRecord:
+        """Queue a run of an agent: as a child of `parent`, in a session that is there, or in a new one.
+
+        Raises `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
+        """
+        return await self._submit(agent, parameters, tenant=tenant, parent=parent, session=session)
+
+    async def _submit(
+        self,
+        agent: str,
+        parameters: Mapping[str, Any],
+        *,
+        tenant: str,
+        parent: str | None,
+        session: str | None = None,
+        run: str | None = None,
+        bare: bool = False,
+        urgent: bool = False,
+    ) -> RunRecord:
+        blueprint = self.agents.get(agent)
+        try:
+            plain = plain_parameters(parameters)
+        except InvalidResult as problem:
+            raise ParametersRefused(agent, str(problem)) from None
+        schema = blueprint.parameters_schema
+        flaw = None if schema is None else schema.problem(plain)
+        if flaw is not None:
+            raise ParametersRefused(agent, flaw)
+        hooks = blueprint.hooks
+        new = NewRun(
+            id=run or f"run_{uuid4().hex}",
+            tenant=tenant,
+            session=session or f"ses_{uuid4().hex[:16]}",
+            agent=agent,
+            parameters=plain,
+            parent=parent,
+            bare=bare,
+            urgent=urgent,
+            hooked=not bare and (hooks.on_run_start is not None or hooks.on_run_finish is not None),
+            resumes=session is not None,
+        )
+        return await self.store.submit(new, self._max_depth)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
+        """One run. Raises `UnknownRun`, also for another tenant's."""
+        return await self.store.get(run, tenant=tenant)
+
+    async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
+        """Runs, newest first."""
+        return await self.store.select(wanted, limit)
+
+    async def follow(self, run: str, *, after: int = 0, tenant: str | None = None) -> AsyncIterator[RunEvent]:
+        """Every event of a run from the one after this number on, as they come; ends once nothing can follow.
+
+        A run that ended may still be told of, as long as its finish hooks run. Raises `UnknownRun`.
+        """
+        with self.store.watch(run) as watch:
+            while True:
+                record = await self.store.get(run, tenant=tenant)
+                while events := await self.store.events(run, after=after):
+                    for event in events:
+                        yield event
+                    after = events[-1].number
+                if record.stage in ENDED and not record.owes:
+                    return
+                await watch.wait(LOOK)
+
+    # -- runners -------------------------------------------------------------------------------------------------------
+
+    async def claim(
+        self, runner: str, *, tenant: str | None = None, agents: Iterable[str] | None = None, wait: float = 0.0
+    ) -> RunRecord | None:
+        """A run for this runner and nobody else, or None when there is none within so many seconds.
+
+        It is the runner's for the time of its lease; `renew` it. Runs whose start hooks have to run first are begun
+        here, and given to whoever waits when they have passed; while they have not, all other runs can be claimed.
+        Cancelling it gives back what was about to be handed to this runner.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait
+        names = None if agents is None else frozenset(agents)
+        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._unclaimed)) as poller:
+            while True:
+                begin = loop.time() >= poller.patient and len(self._starting) < MOST_STARTING
+                heard = self._around.heard(catalogue.RUN_START)
+                wanted = Wanted(tenant=tenant, agents=names, begin=begin, heard=heard)
+                record = await self._takes.do((wanted, runner))
+                if record is not None and record.stage == "running":
+                    if await self._runnable(record):
+                        return record
+                    continue
+                now = loop.time()
+                if record is not None:
+                    poller.patient = now + PATIENCE
+                    self._prepare(record, poller)
+                left = end - now
+                if left <= 0 and (record is None or wait > 0):
+                    return None
+                pause = min(left if left > 0 else PATIENCE, poller.patient - now if poller.patient > now else LOOK)
+                given = await poller.wait(pause)
+                if given is not None:
+                    return given
+                if left <= 0:
+                    return None
+
+    @contextmanager
+    def _polling(self, poller: Poller) -> Iterator[Poller]:
+        self._pollers.add(poller)
+        try:
+            yield poller
+        finally:
+            self._pollers.discard(poller)
+
+    async def hand_back(self, record: RunRecord) -> None:
+        """Give back a run that was claimed for a runner that could not be told; not its fault, nor the run's."""
+        with suppress(StoreUnavailable, UnknownRun):  # its lease ends by itself
+            await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
+
+    def _unclaimed(self, record: RunRecord | None) -> None:
+        """What becomes of a run that was taken for somebody who did not wait for it any more."""
+        if record is None or self._closing:
+            return
+        if record.stage == "starting":
+            self._prepare(record, None)
+            return
+        task = asyncio.get_running_loop().create_task(self.hand_back(record))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    async def _take_all(self, wanted: Sequence[tuple[Wanted, str]]) -> list[RunRecord | None]:
+        leases = (self.leases.runner, self.leases.coordinator)
+        return await self.store.take_all(wanted, self.name, leases)
+
+    async def _conclude_all(self, concluded: Sequence[Concluded]) -> list[RunRecord | RunRefusal]:
+        return await self.store.conclude_all(concluded, self.leases.runner)
+
+    def _blueprint(self, record: RunRecord) -> Blueprint | None:
+        with suppress(UnknownAgent):
+            return self.agents.get(record.agent)
+        return None
+
+    async def _runnable(self, record: RunRecord) -> bool:
+        """Whether the agent is still there; a run of one that is gone fails."""
+        if self._blueprint(record) is not None:
+            return True
+        by = Holder(record.holder or "", record.attempt)
+        await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
+        return False
+
+    def _prepare(self, record: RunRecord, poller: Poller | None) -> None:
+        """Begin its start hooks, for somebody who waits or for whoever comes."""
+        before = self._starting.get(record.id)
+        if before is not None:  # we lost it and got it again
+            before.cancel()
+        task = asyncio.get_running_loop().create_task(self._start(record, poller))
+        self._starting[record.id] = task
+        task.add_done_callback(lambda _: self._started(record.id, task))
+
+    def _started(self, run: str, task: asyncio.Task[None]) -> None:
+        if self._starting.get(run) is task:
+            del self._starting[run]
+        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more, for whoever waits for that
+            for poller in self._pollers:
+                poller.wake()
+
+    async def _passed(self, record: RunRecord) -> Passed:
+        """What the start hooks make of a run. What goes wrong here, and not in a hook, goes wrong the next time too."""
+        blueprint = self._blueprint(record)
+        if blueprint is None:
+            return Passed(error=f"there is no agent {record.agent!r} any more")
+        try:
+            return await self._around.start(record, blueprint)
+        except StoreUnavailable:
+            raise
+        except Exception as problem:
+            log.exception("run_start_failed", run=record.id)
+            return Passed(error=f"its start hooks could not be run: {type(problem).__name__}")
+
+    async def _start(self, record: RunRecord, poller: Poller | None) -> None:
+        """Run the start hooks of a run, and hand it on."""
+        try:
+            passed = await self._passed(record)
+            after = await self._concluded(record, passed, poller)
+            if isinstance(after, RunRecord) and after.stage in ENDED:
+                await self._around.ended(after)
+        except StoreUnavailable as problem:  # its lease ends, and somebody takes it up
+            log.warning("run_start_not_kept", run=record.id, error=str(problem))
+        except Exception:
+            log.exception("run_start_failed", run=record.id)
+        finally:
+            if poller is not None:
+                poller.release()
+
+    async def _concluded(self, record: RunRecord, passed: Passed, poller: Poller | None) -> RunRecord | RunRefusal:
+        """Keep what the hooks made of it; whoever it was begun for gets it at once, if still there."""
+        by = Holder(self.name, record.attempt)
+        promised = poller if poller is not None and passed.error is None and poller.promise() else None
+        given: RunRecord | None = None
+        try:
+            runner = promised.runner if promised else None
+            after = await self._conclusions.do(Concluded(record.id, by, passed, runner, record))
+            if isinstance(after, RunRefusal):
+                log.info("run_start_overtaken", run=record.id, reason=after.reason)
+            elif promised:
+                given = after
+        finally:
+            if promised is not None and not promised.give(given):
+                self._unclaimed(given)
+        return after
+
+    async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
+        """Hold on to a run; its `stopping` says that somebody wants it to stop. Raises `UnknownRun`, `RunMoved`."""
+        await self.store.get(run, tenant=tenant)
+        return _moved(await self.store.renew(run, by, self.leases.runner))
+
+    async def report(
+        self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
+    ) -> RunRecord:
+        """Keep a run's result: a text of an autonomous agent without an output schema, otherwise data.
+
+        Raises `ResultRefused` for the other kind or one against the schema, `UnknownRun`, `RunMoved`.
+        """
+        record = await self.store.get(run, tenant=tenant)
+        self._check_result(record, text, data)
+        after = _moved(await self.store.report(run, by, text, data))
+        await self._around.result(after)
+        return after
+
+    def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
+        blueprint = self.agents.get(record.agent)
+        try:
+            size = len(freeze([text, data]))
+        except InputNotFreezable as problem:
+            raise ResultRefused(record.agent, f"it is no plain JSON: {problem.problem}") from None
+        flaw: str | None = None
+        if size > LARGEST_PAYLOAD:
+            flaw = f"it has {size:,} bytes; at most {LARGEST_PAYLOAD:,} are kept"
+        elif blueprint.brings_text and (text is None or data is not None):
+            flaw = "it brings a text: give result_text, and leave result_data null"
+        elif not blueprint.brings_text and text is not None:
+            flaw = "it brings data: give result_data, and leave result_text null"
+        elif blueprint.output_schema is not None:
+            flaw = blueprint.output_schema.problem(data)
+        if flaw is not None:
+            raise ResultRefused(record.agent, flaw)
+
+    async def complete(
+        self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
+    ) -> RunRecord:
+        """End a run: it is kept and told, and only then its finish hooks run. The same twice is harmless.
+
+        Raises `UnknownRun`, and `RunMoved` where it ended in another way, is somebody else's, or is to be completed
+        without a result.
+        """
+        before = await self.store.get(run, tenant=tenant)
+        if ending == "completed" and not before.reported and before.stage not in ENDED:
+            raise RunMoved(run, before.status, "it has no result yet; post that first, or say that it failed")
+        owed = self.leases.coordinator if self._owes(before) else None
+        after = _moved(await self.store.end(run, by, ending, error, owed=owed))
+        if before.stage not in ENDED and after.owes:
+            self._finish(after)
+        return after
+
+    def _owes(self, record: RunRecord) -> bool:
+        """Whether anything is left to do for a run when it has ended."""
+        blueprint = self._blueprint(record)
+        own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
+        return own or any(self._around.heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
+
+    def _finish(self, record: RunRecord) -> None:
+        if record.id in self._finishing:
+            return
+        task = asyncio.get_running_loop().create_task(self._finished(record))
+        self._finishing[record.id] = task
+        task.add_done_callback(lambda _: self._finishing.pop(record.id, None))
+
+    async def _finished(self, record: RunRecord) -> None:
+        """What follows the end of a run. A hook that is not waited for goes on by itself, and is not run again."""
+        try:
+            await self._around.ended(record)
+            blueprint = self._blueprint(record)
+            entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
+            if entry is not None and entry.mode == "async":
+                await self.store.note(record.id, (), settled=True)
+            if entry is not None:
+                await self._around.finish(record, entry)
+            if entry is None or entry.mode != "async":
+                await self.store.note(record.id, (), settled=True)
+        except StoreUnavailable as problem:
+            log.warning("run_finish_not_kept", run=record.id, error=str(problem))
+        except Exception:
+            log.exception("run_finish_failed", run=record.id)
+
+    async def stop(self, run: str, *, reason: str = "somebody stopped it", tenant: str | None = None) -> RunRecord:
+        """Stop a run: at once where no runner has it; otherwise its runner is told. Raises `UnknownRun`.
+
+        What its start hook has started is stopped with it. A run that ended stays as it is.
+        """
+        await self.store.get(run, tenant=tenant)
+        after = await self.store.stop(run, reason)
+        if after.stage in ENDED:
+            task = self._starting.get(run)
+            if task is not None:
+                task.cancel()
+            for child in await self.store.children(run):
+                if child.urgent and child.stage not in ENDED:
+                    await self.store.stop(child.id, f"the run it was started for was stopped: {reason}")
+        return after
+
+    # -- agents of hooks -----------------------------------------------------------------------------------------------
+
+    async def run(self, order: AgentOrder) -> AgentSaid:
+        """Start an agent for a hook, and wait for its end. Cancelling it stops that run."""
+        record = await self._ordered(order, urgent=True)
+        try:
+            with self.store.watch(record.id) as watch:
+                while record.stage not in ENDED:
+                    await watch.wait(LOOK)
+                    record = await self.store.get(record.id)
+        except BaseException:
+            with suppress(StoreUnavailable, UnknownRun):
+                await asyncio.shield(self._abandoned(record))
+            raise
+        status: Any = record.status
+        return AgentSaid(
+            run=record.id, status=status, text=record.result_text, data=record.result_data, error=record.error
+        )
+
+    async def _abandoned(self, child: RunRecord) -> None:
+        """Stop an agent whose hook did not wait for it; not where the hook goes on elsewhere and finds it at work."""
+        parent = None if child.parent is None else await self.store.get(child.parent)
+        elsewhere = parent is not None and (
+            parent.stage == "queued" or (parent.stage == "starting" and parent.holder != self.name)
+        )
+        if not (self._closing or elsewhere):
+            await self.store.stop(child.id, "the hook it was started for did not wait any longer")
+
+    async def launch(self, order: AgentOrder) -> str:
+        """Start an agent for a hook, in a session of its own, and wait for nothing."""
+        return (await self._ordered(order, urgent=False)).id
+
+    async def _ordered(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
+        run = child_id(order.parent, order.key) if order.parent and order.key else None
+        try:
+            return await self._submit(
+                order.agent,
+                order.parameters,
+                tenant=order.tenant,
+                parent=order.parent,
+                run=run,
+                bare=True,
+                urgent=urgent,
+            )
+        except ParametersRefused as problem:
+            raise AgentInputRefused(order.agent, problem.problem) from None
+        except RunRefused as problem:
+            raise HookUnavailable(str(problem)) from None
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    async def _keeping(self) -> None:
+        """Hold on to what is ours, and take up what is nobody's, for ever."""
+        while True:
+            await asyncio.sleep(self.leases.coordinator / 3)
+            try:
+                await self._keep()
+            except StoreUnavailable as problem:
+                log.warning("runs_not_kept", error=str(problem))
+            except Exception:
+                log.exception("runs_not_kept")
+
+    async def _keep(self) -> None:
+        await self._hold_on()
+        await self._take_up()
+        now = asyncio.get_running_loop().time()
+        if self._recovered and now - self._kept > 2 / 3 * self.leases.coordinator:
+            self._back, self._recovered = now, False
+        self._kept = now
+        # Nobody could renew anything while we slept or the store was away: whoever lives is given the time to do it,
+        # but only once, so that a machine that is always slow does not leave what is lost to itself for ever.
+        if now - self._back >= self.leases.runner / 2:
+            found = await self.store.recover(self._starting)
+            self._recovered = True
+            if any(record.owes for record in found):
+                await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Run the finish hooks nobody runs."""
+        for record in await self.store.owing(self.leases.coordinator):
+            self._finish(record)
+
+    async def _hold_on(self) -> None:
+        """Renew what is ours. A hook whose run was stopped elsewhere, or which others run by now, is cancelled."""
+        starting = dict(self._starting)
+        if not starting and not self._finishing:
+            return
+        ours = await self.store.hold_on(self.name, starting, self._finishing, self.leases.coordinator)
+        for run in starting.keys() - ours:
+            with suppress(UnknownRun):
+                record = await self.store.get(run)
+                handed_on = record.stage in ("ready", "running")
+                if not handed_on and (record.stage != "starting" or record.holder != self.name):
+                    starting[run].cancel()
+
+
+def _moved(after: RunRecord | RunRefusal) -> RunRecord:
+    if isinstance(after, RunRefusal):
+        raise RunMoved(after.record.id, after.record.status, after.reason)
+    return after

@@ -1,0 +1,139 @@
+"""Runs in PostgreSQL, for many coordinators. Round trips are what takes time here, so the common way has two of them.
+
+A claim that begins start hooks, and one that hands a run on after them, are one statement each. They change what the
+scripts would change where nothing is special; where something is, they change nothing and the script is run.
+"""
+
+# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from amplifier_hooks.runs.run_states import RunRecord, RunRefusal
+from amplifier_hooks.runs.run_transitions import concluded_as
+from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run, moment_of
+from amplifier_hooks.runs.store.run_store import RunStore
+from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+from amplifier_hooks.runs.store.statements import event_values, next_runs, setting, telling
+from amplifier_hooks.storage import Statement
+from amplifier_hooks.storage.postgres import PostgresDatabase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from amplifier_hooks.runs.run_events import Told
+    from amplifier_hooks.runs.run_transitions import RunWrite
+    from amplifier_hooks.runs.store.run_queries import Concluded, Wanted
+    from amplifier_hooks.storage import Database, Row, Script
+
+__all__ = ["PostgresRuns", "runs_in"]
+
+
+def runs_in(database: Database) -> RunStore:
+    """Runs in a database that has `RUN_TABLES`, among others; opening and closing it is opening and closing them."""
+    return PostgresRuns(database) if isinstance(database, PostgresDatabase) else RunStore(database)
+
+
+class PostgresRuns(RunStore):
+    """Runs in a schema of their own in a PostgreSQL database, whose clock is the one that counts."""
+
+    NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
+    HOLD = " FOR UPDATE"
+    SKIP = " FOR UPDATE SKIP LOCKED"
+    SAYS = True
+
+    def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
+        self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
+        super().__init__(self._postgres)
+        self._zero: float | None = None  # when our steady clock began, as the database tells the time; not known yet
+
+    async def take_all(
+        self, wanted: Sequence[tuple[Wanted, str]], coordinator: str, leases: tuple[float, float]
+    ) -> list[RunRecord | None]:
+        """Begin as many as there are runners, if that is what comes next; what it is not goes the long way."""
+        first = wanted[0][0]
+        taken: list[RunRecord | None] = []
+        if first.begin and all(one == first for one, _ in wanted):
+            where, values = next_runs(first, len(wanted))
+            count = len(values)
+            text = (
+                f"WITH next AS (SELECT id FROM {{schema}}.run {where}{self.SKIP}) "
+                "UPDATE {schema}.run AS r SET stage = 'starting', version = version + 1, attempt = attempt + 1, "
+                f"holder = ${count + 1}, held_until = {self.NOW} + ${count + 2} FROM next WHERE r.id = next.id "
+                f"AND stage = 'queued' AND bare = 0 {'' if first.heard else 'AND hooked = 1'} "
+                f"RETURNING {self.NOW}, {', '.join(f'r.{name.strip()}' for name in RUN_COLUMNS.split(','))}"
+            )
+            seconds = round(leases[1] * 1e6)
+            rows = await self.database.fetch(text, *values, as_column(coordinator), seconds)
+            taken += [load_run(row[1:]) for row in rows]
+            if rows:
+                self._zero = rows[0][0] / 1e6 - monotonic()
+        if len(taken) < len(wanted):
+            taken += await super().take_all(wanted[len(taken) :], coordinator, leases)
+        return taken
+
+    async def conclude_all(self, concluded: Sequence[Concluded], lease: float) -> list[RunRecord | RunRefusal]:
+        """Hand runs on that nobody has touched since they were begun; the others go the long way."""
+        if self._zero is None:
+            return await super().conclude_all(concluded, lease)
+        now = moment_of(round((self._zero + monotonic()) * 1e6))
+        writes: dict[str, RunWrite] = {}
+        for one in concluded:
+            if one.known is not None and one.runner is not None and one.passed.error is None:
+                written = concluded_as(one.known, one, lease, now)
+                if not isinstance(written, RunRefusal):
+                    writes[one.run] = written
+        done = await self._handed_on(list(writes.values()), now) if writes else {}
+        rest = [one for one in concluded if one.run not in done]
+        slow = await super().conclude_all(rest, lease) if rest else []
+        found = {**done, **{one.run: after for one, after in zip(rest, slow, strict=True)}}
+        return [found[one.run] for one in concluded]
+
+    async def _handed_on(self, writes: list[RunWrite], now: datetime) -> dict[str, RunRecord | RunRefusal]:
+        """Set what is still what was known, and add the events of those alone."""
+        done = [replace(after, events=before.events + len(told)) for before, after, told in writes]
+        done = [
+            replace(record, failures=before.failures + sum(what.type == "hook_failed" for what in told))
+            for record, (before, _, told) in zip(done, writes, strict=True)
+        ]
+        events = [
+            (record, before.events + place, what)
+            for record, (before, _, told) in zip(done, writes, strict=True)
+            for place, what in enumerate(told, start=1)
+        ]
+        first = setting(writes, done)
+        count = len(first.values)
+        columns = zip(*(event_values(event, now) for event in events), strict=True)
+        values = (*first.values, self._postgres.schema, *(list(column) for column in columns))
+        kinds = ("text", "bigint", "bigint", "text", "text")
+        lists = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(kinds, start=count + 2))
+        text = (
+            f"WITH changed AS ({first.sql}, pg_notify(${count + 1}, id)), "
+            "told AS (INSERT INTO {schema}.run_event (run, number, at, kind, body) "
+            f"SELECT * FROM unnest({lists}) AS e (run, number, at, kind, body) "
+            "WHERE e.run IN (SELECT id FROM changed)) SELECT id FROM changed"
+        )
+        changed = {row[0] for row in await self.database.fetch(text, *values)}
+        for run in changed:
+            self._postgres.ring(run)
+        return {record.id: record for record in done if record.id in changed}
+
+    def _set(
+        self,
+        writes: Sequence[RunWrite],
+        done: Sequence[RunRecord],
+        events: Sequence[tuple[RunRecord, int, Told]],
+        now: datetime,
+    ) -> Script[list[Row]]:
+        """All in one statement, the notification included."""
+        first = setting(writes, done)
+        if not events:
+            return (yield first)
+        lines = telling(events, now, start=len(first.values))
+        values = (*first.values, *lines.values, self._postgres.schema)
+        return (yield Statement(f"WITH told AS ({lines.sql}) {first.sql}, pg_notify(${len(values)}, id)", values))

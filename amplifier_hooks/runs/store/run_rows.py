@@ -1,0 +1,164 @@
+"""Runs and their events as columns and back. Times are whole microseconds; what others wrote is kept as JSON.
+
+JSON is ASCII here: half a character or a NUL is spelt out, so every database can keep it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from amplifier_hooks.runs.run_events import RunEvent
+from amplifier_hooks.runs.run_states import RunRecord
+from amplifier_hooks.storage import CorruptStore
+
+if TYPE_CHECKING:
+    from amplifier_hooks.storage import Row
+
+__all__ = [
+    "RUN_CHANGING",
+    "RUN_COLUMNS",
+    "RUN_FIXED",
+    "as_column",
+    "changing_values",
+    "fixed_values",
+    "load_run",
+    "load_run_event",
+    "micros_of",
+    "moment_of",
+]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+RUN_FIXED: Final = "id, tenant, session, agent, parent, parent_session, depth, bare, urgent, created, parameters"
+"""What is set when a run is submitted, and never changes."""
+RUN_CHANGING: Final = (
+    "hooked, blocked, stage, version, events, failures, attempt, handed, holder, held_until, stopping, "
+    "ran_with, reported, result_text, result_data, error, started, ended, owes"
+)
+RUN_COLUMNS: Final = f"{RUN_FIXED}, {RUN_CHANGING}"
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def micros_of(at: datetime) -> int:
+    """A time as a number."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(value: int) -> datetime:
+    """A number as a time."""
+    return EPOCH + timedelta(0, 0, value)
+
+
+def as_column(value: Any) -> str:
+    """JSON for a column."""
+    return _encode(value)
+
+
+def fixed_values(record: RunRecord) -> tuple[Any, ...]:
+    """The values of `RUN_FIXED`."""
+    return (
+        record.id,
+        as_column(record.tenant),
+        record.session,
+        record.agent,
+        record.parent,
+        record.parent_session,
+        record.depth,
+        int(record.bare),
+        int(record.urgent),
+        micros_of(record.created),
+        as_column(dict(record.parameters)),
+    )
+
+
+def changing_values(record: RunRecord) -> tuple[Any, ...]:
+    """The values of `RUN_CHANGING`."""
+    return (
+        int(record.hooked),
+        int(record.blocked),
+        record.stage,
+        record.version,
+        record.events,
+        record.failures,
+        record.attempt,
+        record.handed,
+        None if record.holder is None else as_column(record.holder),
+        _micros(record.held_until),
+        int(record.stopping),
+        None if record.ran_with is None else as_column(dict(record.ran_with)),
+        int(record.reported),
+        None if record.result_text is None else as_column(record.result_text),
+        None if record.result_data is None else as_column(record.result_data),
+        None if record.error is None else as_column(record.error),
+        _micros(record.started),
+        _micros(record.ended),
+        int(record.owes),
+    )
+
+
+def load_run(row: Row) -> RunRecord:
+    """The run in a row of `RUN_COLUMNS`. Raises `CorruptStore` for what is none."""
+    (
+        (run, tenant, session, agent, parent, parent_session, depth, bare, urgent, created, parameters),
+        (hooked, blocked, stage, version, events, failures, attempt, handed, holder, held_until, stopping),
+        (ran_with, reported, text, data, error, started, ended, owes),
+    ) = row[:11], row[11:22], row[22:]
+    try:
+        return RunRecord(
+            id=run,
+            tenant=json.loads(tenant),
+            session=session,
+            agent=agent,
+            parent=parent,
+            parent_session=parent_session,
+            depth=depth,
+            bare=bool(bare),
+            urgent=bool(urgent),
+            created=moment_of(created),
+            parameters=json.loads(parameters),
+            hooked=bool(hooked),
+            blocked=bool(blocked),
+            stage=stage,
+            version=version,
+            events=events,
+            failures=failures,
+            attempt=attempt,
+            handed=handed,
+            holder=_read(holder),
+            held_until=_moment(held_until),
+            stopping=bool(stopping),
+            ran_with=_read(ran_with),
+            reported=bool(reported),
+            result_text=_read(text),
+            result_data=_read(data),
+            error=_read(error),
+            started=_moment(started),
+            ended=_moment(ended),
+            owes=bool(owes),
+        )
+    except ValueError as problem:
+        raise CorruptStore(f"run {run} cannot be read: {problem}") from problem
+
+
+def load_run_event(row: Row) -> RunEvent:
+    """The event in a row of run, number, at, kind, body."""
+    run, number, at, kind, body = row
+    try:
+        return RunEvent(run, number, moment_of(at), kind, cast("dict[str, Any]", json.loads(body)))
+    except ValueError as problem:
+        raise CorruptStore(f"an event of run {run} cannot be read: {problem}") from problem
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros_of(at)
+
+
+def _moment(value: int | None) -> datetime | None:
+    return None if value is None else moment_of(value)
+
+
+def _read(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,376 @@
+"""The transactions of a store of runs, each a script of statements.
+
+Each begins by reading the run and holding it: SQLite keeps every other writer out, PostgreSQL locks the row, and
+whoever looks for a run to claim steps over one that is locked. What is kept is told in the same transaction, so that
+nobody hears of what may come undone.
+"""
+
+# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
+from amplifier_hooks.runs.run_events import Told
+from amplifier_hooks.runs.run_states import END_OF, ENDED, Holder, RunEnding, RunRecord, RunRefusal, held, moved
+from amplifier_hooks.runs.run_transitions import (
+    concluded_as,
+    ended_told,
+    handed_back,
+    handed_to,
+    result_told,
+    sure,
+    taken_back,
+)
+from amplifier_hooks.runs.store.run_rows import (
+    RUN_COLUMNS,
+    as_column,
+    changing_values,
+    fixed_values,
+    load_run,
+    micros_of,
+    moment_of,
+)
+from amplifier_hooks.runs.store.statements import (
+    FINISH_ON,
+    GET,
+    HELD_BY,
+    HOLD_ON,
+    INSERT,
+    LAPSED,
+    OWING,
+    PURGE,
+    SESSION,
+    next_runs,
+    setting,
+    telling,
+)
+from amplifier_hooks.storage import Script, Statement, Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amplifier_hooks.runs.run_transitions import RunWrite
+    from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Wanted
+    from amplifier_hooks.storage import Row
+
+__all__ = ["ID", "WAITING", "RunScripts"]
+
+WAITING: Final = "runs"
+"""Called out when there may be something to claim."""
+EPOCH: Final = moment_of(0)
+CHUNK: Final = 500
+ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
+
+
+class RunScripts:
+    """The transactions. Subclasses say how the time is told and how rows are held."""
+
+    NOW = "NULL"
+    """The database's time; NULL where it is the clock's."""
+    HOLD = ""
+    """What holds a row that was read until the transaction ends."""
+    SKIP = ""
+    """The same, stepping over rows that are held by others."""
+    SAYS = False
+    """Whether setting a run with events notifies other machines by itself."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
+    def _submit(self, new: NewRun, max_depth: int) -> Script[RunRecord]:
+        known, now = yield from self._held(new.id)
+        if known is not None:
+            return known
+        parent: RunRecord | None = None
+        if new.parent is not None:
+            rows = (yield Statement(GET, (new.parent,))) if ID.fullmatch(new.parent) else []
+            parent = load_run(rows[0]) if rows else None
+            if parent is None or parent.tenant != new.tenant:
+                raise UnknownRun(new.parent)
+            if parent.depth + 1 > max_depth:
+                chain = yield from self._chain(parent)
+                raise AgentsTooDeep([*chain, new.agent], max_depth)
+        if new.resumes:
+            known_session = ID.fullmatch(new.session)
+            rows = (yield Statement(SESSION, (new.session, as_column(new.tenant)))) if known_session else []
+            if not rows:
+                raise UnknownSession(new.session)
+        record = RunRecord(
+            id=new.id,
+            tenant=new.tenant,
+            session=new.session,
+            agent=new.agent,
+            parameters=new.parameters,
+            created=now,
+            parent=new.parent,
+            parent_session=parent.session if parent else None,
+            depth=parent.depth + 1 if parent else 0,
+            bare=new.bare,
+            urgent=new.urgent,
+            hooked=new.hooked,
+            events=1,
+        )
+        rows = yield Statement(INSERT, (*fixed_values(record), *changing_values(record)))
+        if not rows:  # somebody else's, at the same instant
+            rows = yield Statement(GET, (new.id,))
+            return load_run(rows[0])
+        yield telling([(record, 1, Told("run_queued", {"agent_name": record.agent}))], now)
+        yield Wake(record.id)
+        yield Wake(WAITING)
+        if parent is not None:
+            child = Told("run_child", {"child_run_id": record.id, "agent_name": record.agent})
+            held_parent, _ = yield from self._held(parent.id)
+            if held_parent is not None:
+                yield from self._write(
+                    held_parent, replace(held_parent, version=held_parent.version + 1), (child,), now
+                )
+        return record
+
+    def _chain(self, last: RunRecord) -> Script[list[str]]:
+        """The agents that led here, the first one first."""
+        names = [last.agent]
+        above = last.parent
+        while above is not None and len(names) < CHUNK:
+            rows = yield Statement("SELECT agent, parent FROM {schema}.run WHERE id = $1", (above,))
+            if not rows:
+                break
+            names.append(rows[0][0])
+            above = rows[0][1]
+        return names[::-1]
+
+    def _take(
+        self,
+        wanted: Sequence[tuple[Wanted, str]],
+        coordinator: str,
+        leases: tuple[float, float],
+    ) -> Script[list[RunRecord | None]]:
+        for_runner, for_coordinator = leases
+        places: dict[Wanted, list[int]] = {}
+        for place, (one, _) in enumerate(wanted):
+            places.setdefault(one, []).append(place)
+        writes: dict[int, RunWrite] = {}
+        taken_ids: set[str] = set()
+        now = EPOCH
+        for one, those in places.items():
+            where, values = next_runs(one, len(those) + len(taken_ids))  # those that are taken may be among them
+            text = f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run {where}{self.SKIP}"
+            rows = yield Statement(text, values)
+            left = [found for found in map(self._read, rows) if found[0].id not in taken_ids]
+            for place, (record, now) in zip(those, left, strict=False):
+                taken_ids.add(record.id)
+                if record.stage == "queued" and not record.bare and (record.hooked or one.heard):
+                    after = held(sure(moved(record, "begin", now)), coordinator, for_coordinator, now)
+                    writes[place] = (record, after, ())
+                else:
+                    writes[place] = handed_to(record, record, wanted[place][1], for_runner, now)
+        written = yield from self._write_all(list(writes.values()), now)
+        taken = dict(zip(writes, written, strict=True))
+        return [taken.get(place) for place in range(len(wanted))]
+
+    def _conclude(self, concluded: Sequence[Concluded], lease: float) -> Script[list[RunRecord | RunRefusal]]:
+        places = ", ".join(f"${place}" for place in range(1, len(concluded) + 1))
+        text = f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id IN ({places}) ORDER BY id{self.HOLD}"
+        rows = yield Statement(text, tuple(one.run for one in concluded))
+        found = {record.id: (record, now) for record, now in map(self._read, rows)}
+        results: dict[str, RunRecord | RunRefusal] = {}
+        writes: list[RunWrite] = []
+        now = EPOCH
+        for one in concluded:
+            if one.run not in found:
+                raise UnknownRun(one.run)
+            record, now = found[one.run]
+            after = concluded_as(record, one, lease, now)
+            if isinstance(after, RunRefusal):
+                results[one.run] = after
+                continue
+            writes.append(after)
+            if after[1].stage == "ready":
+                yield Wake(WAITING)
+        results.update({record.id: record for record in (yield from self._write_all(writes, now))})
+        return [results[one.run] for one in concluded]
+
+    def _note(self, run: str, told: tuple[Told, ...], *, settled: bool) -> Script[RunRecord]:
+        record, now = yield from self._known(run)
+        after = replace(record, version=record.version + 1)
+        if any(what.type.startswith("hook_") for what in told):
+            after = replace(after, hooked=True)
+        if settled:
+            after = replace(after, owes=False, held_until=None)
+            yield Wake(run)
+        return (yield from self._write(record, after, told, now))
+
+    def _renew(self, run: str, by: Holder, lease: float) -> Script[RunRecord | RunRefusal]:
+        record, now = yield from self._known(run)
+        after = moved(record, "renew", now, by)
+        if isinstance(after, RunRefusal):
+            return after
+        return (yield from self._write(record, replace(after, held_until=now + timedelta(seconds=lease)), (), now))
+
+    def _report(self, run: str, by: Holder, text: str | None, data: Any) -> Script[RunRecord | RunRefusal]:
+        record, now = yield from self._known(run)
+        after = moved(record, "report", now, by)
+        if isinstance(after, RunRefusal):
+            return after
+        after = replace(after, reported=True, result_text=text, result_data=data)
+        return (yield from self._write(record, after, (Told("run_result", result_told(after)),), now))
+
+    def _end(
+        self, run: str, by: Holder, ending: RunEnding, error: str | None, owed: float | None
+    ) -> Script[RunRecord | RunRefusal]:
+        record, now = yield from self._known(run)
+        if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
+            return record  # said before
+        after = moved(record, END_OF[ending], now, by)
+        if isinstance(after, RunRefusal):
+            return after
+        after = replace(after, error=error)
+        if owed is not None:
+            after = replace(after, owes=True, held_until=now + timedelta(seconds=owed))
+        return (yield from self._write(record, after, (ended_told(after),), now))
+
+    def _stop(self, run: str, reason: str) -> Script[RunRecord]:
+        record, now = yield from self._known(run)
+        if record.stage in ENDED:
+            return record
+        after = moved(record, "stop", now)
+        if isinstance(after, RunRefusal):  # a runner has it
+            if record.stopping:
+                return record
+            after = replace(record, version=record.version + 1, stopping=True, error=reason)
+            return (yield from self._write(record, after, (Told("run_stopping", {"reason": reason}),), now))
+        after = replace(after, error=reason, owes=record.handed > 0, holder=None)
+        return (yield from self._write(record, after, (ended_told(after),), now))
+
+    def _hand_back(self, run: str, by: Holder) -> Script[RunRecord | RunRefusal]:
+        record, now = yield from self._known(run)
+        after = handed_back(record, now, by)
+        if isinstance(after, RunRefusal):
+            return after
+        yield Wake(WAITING)
+        return (yield from self._write(*after, now))
+
+    def _hold_on(
+        self, holder: str, starting: tuple[str, ...], finishing: tuple[str, ...], lease: float
+    ) -> Script[set[str]]:
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        until = micros_of(self._at(value) + timedelta(seconds=lease))
+        ours: set[str] = set()
+        for run in starting:
+            rows = yield Statement(HOLD_ON, (until, run, as_column(holder)))
+            ours |= {row[0] for row in rows}
+        for run in finishing:
+            yield Statement(FINISH_ON, (until, run))
+        return ours
+
+    def _let_go(self, holder: str, finishing: tuple[str, ...]) -> Script[None]:
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        now = self._at(value)
+        rows = yield Statement(f"{HELD_BY}{self.HOLD}", (as_column(holder),))
+        for row in rows:
+            record = load_run(row)
+            lost = Told("run_lost", {"holder": holder, "error": f"{holder} closed; its start hook is taken up again"})
+            after = sure(moved(replace(record, held_until=now), "drop", now))
+            yield from self._write(record, after, (lost,), now)
+        for run in finishing:
+            yield Statement(FINISH_ON, (micros_of(now), run))
+        yield Wake(WAITING)
+
+    def _recover(self, spared: frozenset[str]) -> Script[list[RunRecord]]:
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        rows = yield Statement(f"{LAPSED}{self.SKIP}", (micros_of(self._at(value)), CHUNK))
+        found = []
+        for row in rows:
+            record, now = load_run(row), self._at(value)
+            if record.id in spared:
+                continue
+            after, what = taken_back(record, now)
+            found.append((yield from self._write(record, after, what, now)))
+        if found:
+            yield Wake(WAITING)
+        return found
+
+    def _owing(self, lease: float) -> Script[list[RunRecord]]:
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        now = self._at(value)
+        rows = yield Statement(f"{OWING}{self.SKIP}", (micros_of(now), CHUNK))
+        found = []
+        for row in rows:
+            record = load_run(row)
+            until = now + timedelta(seconds=lease)
+            after = replace(record, held_until=until, version=record.version + 1)
+            found.append((yield from self._write(record, after, (), now)))
+        return found
+
+    def _purge(self, older_than: float) -> Script[int]:
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        rows = yield Statement(PURGE, (micros_of(self._at(value)) - round(older_than * 1e6), CHUNK))
+        for (run,) in rows:
+            yield Statement("DELETE FROM {schema}.run_event WHERE run = $1", (run,))
+        return len(rows)
+
+    # -- their steps ---------------------------------------------------------------------------------------------------
+
+    def _at(self, value: int | None) -> datetime:
+        return self._clock() if value is None else moment_of(value)
+
+    def _read(self, row: Row) -> tuple[RunRecord, datetime]:
+        return load_run(row[1:]), self._at(row[0])
+
+    def _held(self, run: str) -> Script[tuple[RunRecord | None, datetime]]:
+        """A run and the time, the row held; the time alone where there is no such run."""
+        rows = yield Statement(f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id = $1{self.HOLD}", (run,))
+        if rows:
+            return self._read(rows[0])
+        ((value,),) = yield Statement(f"SELECT {self.NOW}")
+        return None, self._at(value)
+
+    def _known(self, run: str) -> Script[tuple[RunRecord, datetime]]:
+        if not ID.fullmatch(run):
+            raise UnknownRun(run)
+        record, now = yield from self._held(run)
+        if record is None:
+            raise UnknownRun(run)
+        return record, now
+
+    def _write(self, before: RunRecord, after: RunRecord, told: Sequence[Told], now: datetime) -> Script[RunRecord]:
+        """Set the row where it is still what was read, and tell what there is to tell."""
+        (written,) = yield from self._write_all([(before, after, told)], now)
+        return written
+
+    def _write_all(self, writes: Sequence[RunWrite], now: datetime) -> Script[list[RunRecord]]:
+        """The same for several runs."""
+        if not writes:
+            return []
+        done: list[RunRecord] = []
+        events: list[tuple[RunRecord, int, Told]] = []
+        for before, after, told in writes:
+            failed = sum(what.type == "hook_failed" for what in told)
+            number = before.events + len(told)
+            record = replace(after, events=number, failures=before.failures + failed)
+            done.append(record)
+            events += [(record, before.events + place, what) for place, what in enumerate(told, start=1)]
+        rows = yield from self._set(writes, done, events, now)
+        if len(rows) != len(writes):
+            raise AssertionError(f"one of {len(writes)} runs changed while they were held")
+        for run in dict.fromkeys(record.id for record, _, _ in events):
+            yield Wake(run, said=self.SAYS)
+        return done
+
+    def _set(
+        self,
+        writes: Sequence[RunWrite],
+        done: Sequence[RunRecord],
+        events: Sequence[tuple[RunRecord, int, Told]],
+        now: datetime,
+    ) -> Script[list[Row]]:
+        """Set the rows, and add the events; the rows that were still what they were."""
+        rows = yield setting(writes, done)
+        if events:
+            yield telling(events, now)
+        return rows

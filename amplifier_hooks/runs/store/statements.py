@@ -1,0 +1,178 @@
+"""The statements over runs: one text for every kind of database, a number for each value."""
+
+# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.runs.run_events import event_body
+from amplifier_hooks.runs.store.run_rows import RUN_CHANGING, RUN_COLUMNS, as_column, changing_values, micros_of
+from amplifier_hooks.storage import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from amplifier_hooks.runs.run_events import Told
+    from amplifier_hooks.runs.run_states import RunRecord
+    from amplifier_hooks.runs.run_transitions import RunWrite
+    from amplifier_hooks.runs.store.run_queries import RunFilter, Wanted
+
+__all__ = [
+    "CHILDREN",
+    "EVENTS",
+    "FINISH_ON",
+    "GET",
+    "HELD_BY",
+    "HOLD_ON",
+    "INSERT",
+    "LAPSED",
+    "OWING",
+    "PURGE",
+    "SESSION",
+    "event_values",
+    "next_runs",
+    "selecting",
+    "setting",
+    "telling",
+]
+
+RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{schema}}.run"
+GET: Final = f"{RUNS} WHERE id = $1"
+CHILDREN: Final = f"{RUNS} WHERE parent = $1 ORDER BY created, id LIMIT $2"
+SESSION: Final = "SELECT id FROM {schema}.run WHERE session = $1 AND tenant = $2 LIMIT 1"
+LAPSED: Final = (
+    f"{RUNS} WHERE held_until IS NOT NULL AND held_until <= $1 AND stage IN ('starting', 'running') "
+    "ORDER BY held_until LIMIT $2"
+)
+OWING: Final = f"{RUNS} WHERE owes = 1 AND coalesce(held_until, 0) <= $1 ORDER BY id LIMIT $2"
+HOLD_ON: Final = (
+    "UPDATE {schema}.run SET held_until = $1 WHERE id = $2 AND holder = $3 AND stage = 'starting' RETURNING id"
+)
+HELD_BY: Final = f"{RUNS} WHERE holder = $1 AND stage = 'starting'"
+FINISH_ON: Final = "UPDATE {schema}.run SET held_until = $1 WHERE id = $2 AND owes = 1"
+EVENTS: Final = (
+    "SELECT run, number, at, kind, body FROM {schema}.run_event WHERE run = $1 AND number > $2 ORDER BY number LIMIT $3"
+)
+INSERT: Final = (
+    f"INSERT INTO {{schema}}.run ({RUN_COLUMNS}) "
+    f"VALUES ({', '.join(f'${n}' for n in range(1, len(RUN_COLUMNS.split(',')) + 1))}) "
+    "ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+SET: Final = (
+    "UPDATE {schema}.run SET "
+    + ", ".join(f"{name.strip()} = ${n}" for n, name in enumerate(RUN_CHANGING.split(","), start=3))
+    + " WHERE id = $1 AND version = $2 RETURNING id"
+)
+SET_NAMES: Final = tuple(name.strip() for name in RUN_CHANGING.split(","))
+TEXTS: Final = frozenset({"stage", "holder", "ran_with", "result_text", "result_data", "error"})
+SET_TYPES: Final = ("TEXT", "BIGINT", *("TEXT" if name in TEXTS else "BIGINT" for name in SET_NAMES))
+SET_MANY: Final = (
+    "UPDATE {schema}.run AS r SET "
+    + ", ".join(f"{name} = v.column{place}" for place, name in enumerate(SET_NAMES, start=3))
+    + " FROM"
+)
+SET_WHERE: Final = "WHERE r.id = v.column1 AND r.version = v.column2 RETURNING id"
+EVENT_WIDTH: Final = 5
+TELL: Final = "INSERT INTO {schema}.run_event (run, number, at, kind, body) VALUES"
+PURGE: Final = (
+    "DELETE FROM {schema}.run WHERE id IN (SELECT id FROM {schema}.run "
+    "WHERE ended IS NOT NULL AND ended <= $1 AND owes = 0 LIMIT $2) RETURNING id"
+)
+
+
+def next_runs(wanted: Wanted, count: int) -> tuple[str, tuple[Any, ...]]:
+    """The next runs in the queue, as a condition and its values: those others wait for first, and then the oldest."""
+    conditions: list[str] = ["stage IN ('queued', 'ready')"]
+    values: list[Any] = []
+    if not wanted.begin:
+        direct = "bare = 1" if wanted.heard else "(bare = 1 OR hooked = 0)"
+        conditions.append(f"(stage = 'ready' OR {direct})")
+    if wanted.tenant is not None:
+        values.append(as_column(wanted.tenant))
+        conditions.append(f"tenant = ${len(values)}")
+    if wanted.agents is not None:
+        places = []
+        for agent in sorted(wanted.agents):
+            values.append(agent)
+            places.append(f"${len(values)}")
+        conditions.append(f"agent IN ({', '.join(places)})" if places else "1 = 0")
+    where = " AND ".join(conditions)
+    return f"WHERE {where} ORDER BY urgent DESC, created, id LIMIT {count:d}", tuple(values)
+
+
+def setting(writes: Sequence[RunWrite], done: Sequence[RunRecord]) -> Statement:
+    """The statement that sets the rows that are still what they were, and returns their ids."""
+    if len(done) == 1:
+        before = writes[0][0]
+        return Statement(SET, (before.id, before.version, *changing_values(done[0])))
+    values: list[Any] = []
+    for (before, _, _), after in zip(writes, done, strict=True):
+        values += (before.id, before.version, *changing_values(after))
+    return Statement(_set_many(len(done)), tuple(values))
+
+
+@cache
+def _set_many(count: int) -> str:
+    """The statement that sets so many rows."""
+    width = len(SET_TYPES)
+    lines = [
+        "(" + ", ".join(f"CAST(${row * width + place} AS {kind})" for place, kind in enumerate(SET_TYPES, 1)) + ")"
+        for row in range(count)
+    ]
+    return f"{SET_MANY} (VALUES {', '.join(lines)}) AS v {SET_WHERE}"
+
+
+@cache
+def _tell_many(count: int, start: int) -> str:
+    """The statement that adds so many events, its values numbered after `start`."""
+    lines = [
+        "(" + ", ".join(f"${start + row * EVENT_WIDTH + place}" for place in range(1, EVENT_WIDTH + 1)) + ")"
+        for row in range(count)
+    ]
+    return f"{TELL} {', '.join(lines)}"
+
+
+def event_values(event: tuple[RunRecord, int, Told], now: datetime) -> tuple[Any, ...]:
+    """The columns of one event."""
+    record, number, what = event
+    return record.id, number, micros_of(what.at or now), what.type, as_column(event_body(record, what, now))
+
+
+def telling(events: Sequence[tuple[RunRecord, int, Told]], now: datetime, start: int = 0) -> Statement:
+    """The statement that adds events, its values numbered after `start`."""
+    values: list[Any] = []
+    for event in events:
+        values += event_values(event, now)
+    return Statement(_tell_many(len(events), start), tuple(values))
+
+
+def selecting(wanted: RunFilter, limit: int) -> Statement:
+    """The statement that lists runs, newest first."""
+    values: list[Any] = [limit]
+    text = f"{RUNS} WHERE 1 = 1"
+    for condition, value in _conditions(wanted):
+        values.append(value)
+        text += f" AND {condition.replace('?', f'${len(values)}')}"
+    if wanted.before is not None:
+        at, run = wanted.before
+        values += (micros_of(at), run)
+        text += f" AND (created < ${len(values) - 1} OR (created = ${len(values) - 1} AND id > ${len(values)}))"
+    return Statement(f"{text} ORDER BY created DESC, id LIMIT $1", tuple(values))
+
+
+def _conditions(wanted: RunFilter) -> Iterable[tuple[str, Any]]:
+    """What a filter means, as conditions with a `?` for their value."""
+    found: list[tuple[bool, str, Any]] = [
+        (wanted.tenant is not None, "tenant = ?", as_column(wanted.tenant)),
+        (wanted.has_hooks, "hooked = ?", 1),
+        (wanted.blocked, "blocked = ?", 1),
+        (wanted.agent is not None, "agent = ?", wanted.agent),
+        (wanted.parent is not None, "parent = ?", wanted.parent),
+        (wanted.session is not None, "session = ?", wanted.session),
+        (wanted.status not in (None, "starting"), "stage = ?", wanted.status),
+        (wanted.status == "starting", "stage IN ('starting', ?)", "ready"),
+    ]
+    return [(condition, value) for applies, condition, value in found if applies]

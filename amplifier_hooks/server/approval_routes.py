@@ -1,0 +1,287 @@
+"""`/v1/approvals`: what waits for an answer, and answering it. The store judges every answer, as everywhere else."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import quote, unquote
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.ports import AuditSink, Risk
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.result import Default
+from amplifier_hooks.server.api import documented
+from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.hooks.hook_bodies import Next
+from amplifier_hooks.server.pagination import Cursor, Limit, cursor_of, place_in
+from amplifier_hooks.server.problem_details import Problem
+from approval_backends.lifecycle import Decider, Status, grant_keys, kept_keys
+from approval_backends.stores.approval_store import Place
+
+if TYPE_CHECKING:
+    from amplifier_hooks.definitions.model import HookDefinition
+    from approval_backends.broker import Broker
+    from approval_backends.lifecycle import Record, RefusalCode
+
+__all__ = ["AnswerBody", "ApprovalBody", "ApprovalPage", "approvals_router", "void_questions"]
+
+Viewing = Annotated[Caller, Depends(admitted("approvals:view"))]
+Deciding = Annotated[Caller, Depends(admitted("approvals:decide"))]
+
+STATUS_OF: Final[dict[RefusalCode, int]] = {
+    "unknown_request": 404,
+    "not_allowed": 403,
+    "wrong_digest": 412,
+    "not_offered": 422,
+    "bad_arguments": 422,
+}
+"""What a refused answer is in HTTP; every other comes too late, or too early: 409."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class QuestionBody(BaseModel):
+    """Why a person is asked."""
+
+    hook: str
+    prompt: str
+    scope: str = Field(description="What an 'always' covers: 'action:DIGEST', 'prompt:TEXT' or 'key:TEXT'.")
+
+
+class RiskReasonBody(BaseModel):
+    """A reason for the risk, and the hook, rule or host that gives it."""
+
+    by: str
+    reason: str
+
+
+class OptionBody(BaseModel):
+    """One of the answers."""
+
+    id: str
+    label: str
+    kind: str
+
+
+class DecisionBody(BaseModel):
+    """What somebody answered."""
+
+    option: str
+    by: str
+    channel: str
+    at: AwareDatetime | None
+    message: str | None
+    arguments: dict[str, Any] | None = Field(description="What the approver wrote in place of the arguments.")
+
+
+class ApprovalBody(BaseModel):
+    """One question about one action: exactly what would run."""
+
+    id: str
+    status: Status
+    tool: str
+    arguments: dict[str, Any]
+    digest: str = Field(description="Of the action; an answer has to name it.")
+    event: str
+    agent: str
+    session: str
+    tenant: str
+    cwd: str
+    risk: Risk
+    risk_reasons: list[RiskReasonBody]
+    questions: list[QuestionBody]
+    options: list[OptionBody]
+    default: Default
+    created: AwareDatetime
+    expires: AwareDatetime
+    reason: str
+    decision: DecisionBody | None
+
+    @classmethod
+    def of(cls, record: Record, keep: float | None) -> ApprovalBody:
+        """A request, and what became of it. `keep` is how many seconds an "always" is kept beyond its session."""
+        request, decision = record.request, record.decision
+        keys = grant_keys(request) if keep is None else kept_keys(request)
+        return cls(
+            id=record.id,
+            status=record.status,
+            tool=request.tool,
+            arguments=dict(request.arguments),
+            digest=request.digest,
+            event=request.event,
+            agent=request.agent,
+            session=request.session,
+            tenant=request.tenant,
+            cwd=request.cwd,
+            risk=request.risk,
+            risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
+            questions=[
+                QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
+                for one, key in zip(request.questions, keys, strict=True)
+            ],
+            options=[OptionBody(id=one.id, label=one.label, kind=one.kind) for one in request.options],
+            default=request.default,
+            created=record.created.wall,
+            expires=record.expires,
+            reason=record.reason,
+            decision=None
+            if decision is None
+            else DecisionBody(
+                option=decision.option,
+                by=decision.by,
+                channel=decision.channel,
+                at=decision.at,
+                message=decision.message,
+                arguments=None if decision.arguments is None else dict(decision.arguments),
+            ),
+        )
+
+
+class ApprovalPage(BaseModel):
+    """Questions: those that wait, oldest first, or those that do not any more, newest first."""
+
+    approvals: list[ApprovalBody]
+    next: Next = None
+
+
+class AnswerBody(BaseModel):
+    """An answer. It counts only for the action with this digest."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    digest: str = Field(min_length=1, max_length=200)
+    option: str = Field(min_length=1, max_length=200, description="The id of one of the options.")
+    message: str | None = Field(None, max_length=4_000, description="With a no: for the model to read.")
+    arguments: dict[str, Any] | None = Field(None, description="With a yes: in place of those that were asked about.")
+    decision_id: str | None = Field(
+        None, min_length=1, max_length=200, description="Your own, so that the same answer can be sent twice."
+    )
+
+
+def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
+    """The routes."""
+    router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+    missing: dict[int | str, dict[str, Any]] = {404: documented(404)}
+    keep = broker.keep_grants
+
+    @router.get("", summary="What waits for an answer, or did.")
+    async def find(
+        caller: Viewing,
+        *,
+        status: Annotated[Literal["pending", "ended"], Query(description="Whether they still wait.")] = "pending",
+        cursor: Cursor = None,
+        limit: Limit = 100,
+    ) -> ApprovalPage:
+        looked = broker.pending if status == "pending" else broker.history
+        filters = ["approvals", status]
+        after = _place(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        found = await looked(_decider(caller), limit + 1, after=after)
+        last = Place.of(found[limit - 1]) if len(found) > limit else None
+        following = (
+            cursor_of(
+                caller.tenant,
+                filters,
+                (last.created - EPOCH) // timedelta(microseconds=1),
+                quote(last.id, errors="replace"),
+            )
+            if last
+            else None
+        )
+        return ApprovalPage(approvals=[ApprovalBody.of(one, keep) for one in found[:limit]], next=following)
+
+    @router.get("/{request_id}", summary="One question.", responses=missing)
+    async def show(caller: Viewing, request_id: str) -> ApprovalBody:
+        return ApprovalBody.of(await _seen(broker, request_id, _decider(caller)), keep)
+
+    @router.post(
+        "/{request_id}/decision",
+        summary="Answer it. The first answer that counts is the only one.",
+        responses={**missing, 409: documented(409), 412: documented(412)},
+    )
+    async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
+        decider = _decider(caller)
+        await _seen(broker, request_id, decider)
+        await _noted(record, "approval.answered", caller, request_id, verdict)
+        try:
+            resolution = await broker.decide(
+                request_id,
+                verdict.digest,
+                verdict.option,
+                decider,
+                message=verdict.message,
+                arguments=verdict.arguments,
+                decision_id=verdict.decision_id,
+            )
+        except BaseException as problem:
+            await _uncounted(record, caller, request_id, verdict, type(problem).__name__)
+            raise
+        refusal, became = resolution.refusal, resolution.record
+        if refusal is not None or became is None:
+            code = refusal.code if refusal is not None else "unknown_request"
+            reason = refusal.reason if refusal is not None else "there is no such request"
+            await _uncounted(record, caller, request_id, verdict, code)
+            raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
+        return ApprovalBody.of(became, keep)
+
+    return router
+
+
+def _decider(caller: Caller) -> Decider:
+    """Whoever bears the token; the system's see every tenant."""
+    tenant = caller.tenant or None
+    return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
+
+
+def _place(at: int, quoted: str) -> Place:
+    """Where a page begins. Raises `Problem` for a time that no calendar has."""
+    try:
+        return Place(EPOCH + timedelta(microseconds=at), unquote(quoted))
+    except OverflowError:
+        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one") from None
+
+
+async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:
+    found = await broker.show(request_id, decider)
+    if found is None:
+        raise Problem(404, "not_found", "there is no such request")
+    return found
+
+
+async def _noted(
+    record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
+) -> None:
+    """Put an answer on record: before it is given, or that it did not count. Raises `RecordUnavailable`."""
+    said = {
+        "time": stamp(SystemClock()),
+        "tenant": caller.tenant,
+        "by": caller.name,
+        "bearer": caller.token.id,
+        "request": request_id,
+        "digest": verdict.digest,
+        "option": verdict.option,
+        **facts,
+    }
+    try:
+        await record.write(kind, said, durable=True)
+    except Exception as error:
+        raise RecordUnavailable(error) from error
+
+
+async def _uncounted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str) -> None:
+    with suppress(RecordUnavailable):  # what did not count needs no proof
+        await _noted(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
+
+
+async def void_questions(broker: Broker, changed: HookDefinition) -> None:
+    """Take back what waits for an answer and was asked by a hook as it is no more. Whoever asked asks again.
+
+    What has been answered meanwhile is not claimed: whoever asked looks at the versions again.
+    """
+    version = f"{changed.digest[:16]}."
+    for record in await broker.store.pending(tenant=changed.tenant_id or None):
+        if any(question.version.startswith(version) for question in record.request.questions):
+            await broker.supersede(record.id, f"the hook {changed.name} has changed")

@@ -1,0 +1,149 @@
+"""Everything the HTTP API needs, put together: a database, hooks that follow it, what they did, and the application.
+
+async with managed(database, registry=registry, broker=broker, record=log) as api:
+    async with listening(api.app, loopback(8438)):
+        ...
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from attrs import frozen
+
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionStore
+from amplifier_hooks.definitions.execution_recorder import ExecutionRecorder
+from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks
+from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.definitions.store import DEFINITION_TABLES, DefinitionStore
+from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS
+from amplifier_hooks.library import Metrics
+from amplifier_hooks.server.api import create_api
+from amplifier_hooks.server.approval_routes import approvals_router, void_questions
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
+from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.health import Health
+from amplifier_hooks.server.hooks.change_hooks import HookKeeper
+from amplifier_hooks.server.hooks.execution_routes import executions_router
+from amplifier_hooks.server.hooks.hook_routes import hooks_router
+from amplifier_hooks.server.hooks.stored_hooks import StandingHooks
+from amplifier_hooks.server.hooks.try_hook import Trials
+from amplifier_hooks.server.page_routes import pages
+from amplifier_hooks.server.request_metrics import Measured, Meter, metrics_router
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+
+    from fastapi import APIRouter, FastAPI
+
+    from amplifier_hooks.ports import AuditSink, Clock
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.server.edge.host_check import Bounds
+    from amplifier_hooks.storage import Database
+    from approval_backends.broker import Broker
+
+__all__ = ["API_TABLES", "Managed", "managed"]
+
+API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
+"""What the database has to have."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A record that can say whether it takes anything."""
+
+    async def check(self) -> None:
+        """Raises while it does not."""
+        ...
+
+
+@frozen(eq=False, kw_only=True)
+class Managed:
+    """The application, and what stands behind it."""
+
+    app: FastAPI
+    tokens: AccessTokens
+    admission: Admission
+    keeper: HookKeeper
+    standing: StandingHooks
+    executions: ExecutionStore
+    recorder: ExecutionRecorder
+    meter: Meter
+
+
+@asynccontextmanager
+async def managed(
+    database: Database,
+    *,
+    registry: HookRegistry,
+    broker: Broker,
+    record: AuditSink,
+    settings: DefinitionSettings | None = None,
+    routers: Collection[APIRouter] = (),
+    bounds: Bounds | None = None,
+    tenant_handlers: Collection[str] = TENANT_HANDLERS,
+    made: Callable[[HookRegistry], DefinedHooks] | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[Managed]:
+    """Put the definitions of an open database in force, and make the application, for as long as the block lasts.
+
+    `routers` are further routes, `made` makes what registers definitions, where there are more kinds of hooks than
+    those that are built in. Raises `StoreUnavailable` when the database cannot be read.
+    """
+    settings, clock = settings or DefinitionSettings(), clock or SystemClock()
+    store, executions = DefinitionStore(database), ExecutionStore(database)
+    standing = StandingHooks(registry, settings, made or partial(DefinedHooks, tenant_handlers=tenant_handlers))
+    keeper = HookKeeper(
+        store=store,
+        in_force=standing,
+        record=record,
+        clock=clock,
+        tenant_handlers=tenant_handlers,
+        changed=partial(void_questions, broker),
+    )
+    retention = timedelta(hours=settings.hooks_execution_log_retention_hours)
+    recorder = ExecutionRecorder(executions, retention=retention, clock=clock)
+    tokens = AccessTokens(database, clock, record=record)
+    admission, meter = Admission(tokens), Meter()
+    meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(recorder.lost))
+    meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))
+    undo = Metrics(prometheus=meter.registry).register(registry)
+    looks: dict[str, Callable[[], Awaitable[object]]] = {
+        "store": tokens.reachable,
+        "approvals": partial(broker.store.get, ""),
+        "definitions": standing.check,
+    }
+    if isinstance(record, Checked):
+        looks["record"] = record.check
+    app = create_api(
+        admission,
+        executions_router(executions),
+        hooks_router(keeper, Trials(standing.alone, clock)),
+        approvals_router(broker, record),
+        metrics_router(meter),
+        pages(),
+        *routers,
+        bounds=bounds,
+        health=Health(looks),
+    )
+    app.add_middleware(Measured, meter=meter)
+    async with AsyncExitStack() as stack:
+        stack.callback(undo)
+        await stack.enter_async_context(standing.following(store))
+        if settings.hooks_execution_log_enabled:
+            await stack.enter_async_context(recorder)
+            recorder.watch(registry)
+        yield Managed(
+            app=app,
+            tokens=tokens,
+            admission=admission,
+            keeper=keeper,
+            standing=standing,
+            executions=executions,
+            recorder=recorder,
+            meter=meter,
+        )

@@ -1,0 +1,1 @@
+"""Connections come in; authenticated requests, within size and rate limits, go out."""

@@ -1,0 +1,107 @@
+"""Who asks, and whether they may: what every route of the API depends on.
+
+Claiming = Annotated[Caller, Depends(admitted("runs:claim"))]
+
+@router.post("/v1/runs/claim")
+async def claim(caller: Claiming) -> Claimed: ...
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from attrs import define, field, frozen
+from fastapi import Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from amplifier_hooks.server.edge.access_tokens import SCOPES, AccessToken, AccessTokens
+from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
+from amplifier_hooks.server.problem_details import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["Admission", "Caller", "admitted"]
+
+READS: Final = Rate(per_second=100.0, at_once=200)
+WRITES: Final = Rate(per_second=20.0, at_once=40)
+RUNNERS: Final = Rate(per_second=500.0, at_once=1_000)
+"""Runners say two things for each run, and hold on to all they have."""
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+bearer: Final = HTTPBearer(
+    auto_error=False, description="A token made by `amplifier-hooks token create`.", scheme_name="token"
+)
+
+
+@frozen
+class Caller:
+    """Whoever bears a token. What a request says about tenants is never believed; this is."""
+
+    token: AccessToken
+
+    @property
+    def name(self) -> str:
+        """What the record calls them."""
+        return self.token.name
+
+    @property
+    def tenant(self) -> str:
+        """Whose data they are about; `""` is the system."""
+        return self.token.tenant
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether they look after the system's hooks, and so those of every tenant."""
+        return not self.tenant and self.may("hooks:admin")
+
+    def may(self, scope: str) -> bool:
+        """Whether their token has this scope."""
+        return self.token.allows(scope)
+
+    def sees(self, tenant: str) -> bool:
+        """Whether what belongs to this tenant is there for them at all."""
+        return tenant == self.tenant or self.everywhere
+
+
+@define(eq=False)
+class Admission:
+    """Looks at tokens, and keeps everybody to their pace. An application has one, as `app.state.admission`."""
+
+    tokens: AccessTokens
+    reads: Turnstile = field(factory=lambda: Turnstile(READS))
+    writes: Turnstile = field(factory=lambda: Turnstile(WRITES))
+    runners: Turnstile = field(factory=lambda: Turnstile(RUNNERS))
+
+    async def admit(self, secret: str | None, scope: str, method: str) -> Caller:
+        """Whoever bears this token. Raises `Problem`: 401 without one, 429 when it is too soon, 403 without the scope.
+
+        A store that cannot be used raises `StoreUnavailable`: nobody is let in then.
+        """
+        token = await self.tokens.bearer(secret) if secret else None
+        if token is None:
+            detail = "send a token that is in force: Authorization: Bearer …"
+            raise Problem(401, "unauthorized", detail, headers={"www-authenticate": "Bearer"})
+        pace = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
+        seconds = pace.wait(token.tenant)
+        if seconds:
+            detail = f"too many requests; at most {pace.rate.per_second:g} a second"
+            raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
+        if not token.allows(scope):
+            wanted = f'Bearer error="insufficient_scope", scope="{scope}"'
+            detail = f"this token does not have the scope {scope}: {SCOPES.get(scope, scope)}"
+            raise Problem(403, "insufficient_scope", detail, headers={"www-authenticate": wanted})
+        return Caller(token)
+
+
+def admitted(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, if their token has this scope."""
+
+    async def admit(
+        request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
+    ) -> Caller:
+        admission: Admission = request.app.state.admission
+        return await admission.admit(given.credentials if given else None, scope, request.method)
+
+    return admit

@@ -1,0 +1,212 @@
+"""The edge of the HTTP API: who may knock, and what is let in, before anything is parsed.
+
+A page in a browser may talk to us only if we have served it: Host and Origin have to be addresses of ours. No header
+that counts is there twice. A body is read within a size and a time, and is plain JSON: no key twice, no NaN, no half
+characters, nested so deep at most. Whoever breaks that is told so and hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import define, field, frozen
+
+from amplifier_hooks.server.problem_details import Problem
+from amplifier_hooks.text.host_names import local_names, turned_away
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Bounds", "Edge", "foreign_header"]
+
+ONCE: Final = frozenset({b"authorization", b"content-encoding", b"content-length", b"content-type", b"sec-fetch-site"})
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+CAREFUL: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+HANG_UP: Final = {"connection": "close"}
+
+BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+LARGEST_NUMBER: Final = 2**63
+
+
+def _hosts(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+@frozen(kw_only=True)
+class Bounds:
+    """What a request may be. `names` are further hosts we are reached as, as requests write them: `hooks.example`."""
+
+    body: int = 256 * 1024
+    depth: int = 32
+    seconds: float = 10.0
+    names: frozenset[str] = field(default=frozenset(), converter=_hosts)
+
+
+@define
+class Edge:
+    """Stands before an ASGI application."""
+
+    app: ASGIApp
+    bounds: Bounds = field(factory=Bounds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or say why not."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008, "reason": "there are no sockets here"})
+            return
+        headers, send = dict(scope["headers"]), _careful(send)
+        try:
+            self._known_place(scope, headers)
+            body = await self._body(headers, receive)
+            if body is None:
+                return
+            if body:
+                _check(body, headers.get(b"content-type", b""), self.bounds.depth)
+        except Problem as refusal:
+            await refusal.response()(scope, receive, send)
+            return
+        await self.app(scope, _replayed(body, receive), send)
+
+    def _known_place(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        foreign = foreign_header(scope, self.bounds.names)
+        if foreign == "host":
+            detail = "this server does not go by that name and port; see --name"
+            raise Problem(403, "unknown_host", detail, headers=HANG_UP)
+        if foreign or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            raise Problem(403, "foreign_origin", "pages of other origins may not ask anything here", headers=HANG_UP)
+        names = [name for name, _ in scope["headers"] if name in ONCE]
+        if len(names) > len(set(names)):
+            raise Problem(400, "header_twice", "send each header once", headers=HANG_UP)
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+        """The whole body; None when the other side is gone."""
+        said = headers.get(b"content-length", b"0")
+        if not said.isdigit() or len(said) > 18 or int(said) > self.bounds.body:  # noqa: PLR2004  # digits of an integer
+            raise self._too_large()
+        if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
+            raise Problem(415, "encoded", "send the body as it is, without a content-encoding", headers=HANG_UP)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.bounds.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > self.bounds.body:
+                        raise self._too_large()
+                    parts.append(part)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            detail = f"the body did not arrive within {self.bounds.seconds:g} seconds"
+            raise Problem(408, "too_slow", detail, headers=HANG_UP) from None
+
+    def _too_large(self) -> Problem:
+        return Problem(413, "too_large", f"a body has at most {self.bounds.body:,} bytes", headers=HANG_UP)
+
+
+def foreign_header(scope: Scope, names: frozenset[str]) -> Literal["host", "origin"] | None:
+    """The header by which a request is no request to this server, at the port it came in at or under these names."""
+    _, port = scope.get("server") or ("", None)
+    sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
+    for name, value in scope["headers"]:
+        if name in sent:
+            sent[name].append(value.decode("latin-1"))
+    return turned_away(local_names(port) | names, sent[b"host"], sent[b"origin"])
+
+
+def _careful(send: Send) -> Send:
+    """What the application is given for `send`: an answer that does not say otherwise is kept by no browser."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = list(message.get("headers", ()))
+            names = {name for name, _ in said}
+            message["headers"] = said + [pair for pair in CAREFUL if pair[0] not in names]
+        await send(message)
+
+    return sent
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What the application is given for `receive`: the body in one piece, and then whatever comes."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+# -- plain JSON --------------------------------------------------------------------------------------------------------
+
+
+def _check(body: bytes, content_type: bytes, deepest: int) -> None:
+    """Refuse what is no plain JSON."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        raise Problem(415, "no_json", "send application/json", headers=HANG_UP)
+    if depth(body) > deepest:
+        raise Problem(400, "too_deep", f"the body is nested deeper than {deepest}", headers=HANG_UP)
+    try:
+        text = body.decode("utf-8")
+        json.loads(text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float, parse_int=_integer)
+        if "\\u" in text:
+            json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # half a character has no bytes
+    except UnicodeError:
+        raise Problem(400, "not_utf8", "the body is not UTF-8, or holds half a character") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise Problem(400, "no_json", f"the body is no JSON: {error.msg} at {where}") from None
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "no_json", f"the body is no plain JSON: {error}") from None
+
+
+def depth(body: bytes) -> int:
+    """How deep brackets are nested in what may be JSON. Linear in time, whatever it is."""
+    now = most = 0
+    for token in BRACKETS.finditer(body):
+        first = token[0][:1]
+        if first in b"[{":
+            now += 1
+            most = max(most, now)
+        elif first in b"]}":
+            now -= 1
+    return most
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key is there twice")
+    return fields
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _integer(digits: str) -> int:
+    number = int(digits[:32])
+    if abs(number) >= LARGEST_NUMBER:
+        raise ValueError("an integer has more than 64 bits")
+    return number

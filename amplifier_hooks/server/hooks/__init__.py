@@ -1,0 +1,1 @@
+"""Requests about hooks come in; definitions, trial results and logs go out."""

@@ -1,0 +1,148 @@
+"""`/v1/hooks`: definitions, and trying them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
+
+from amplifier_hooks.definitions.kinds.hop_limit import HOPS_HEADER, arrived
+from amplifier_hooks.definitions.model import HookChanges, NewHook
+from amplifier_hooks.definitions.store import ListPlace
+from amplifier_hooks.errors import HookRefused
+from amplifier_hooks.server.api import documented
+from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.hooks.hook_bodies import HookBodies, HookBody, HookPage, Toggle, Trial, TrialResult
+from amplifier_hooks.server.pagination import (
+    Cursor,
+    EventFilter,
+    Limit,
+    TenantFilter,
+    cursor_of,
+    place_in,
+    wanted_event,
+)
+from amplifier_hooks.server.problem_details import Problem
+
+if TYPE_CHECKING:
+    from amplifier_hooks.server.hooks.change_hooks import HookKeeper
+    from amplifier_hooks.server.hooks.try_hook import Trials
+
+__all__ = ["hooks_router"]
+
+Managing = Annotated[Caller, Depends(admitted("hooks:manage"))]
+
+ETAG: Final = re.compile(r'(?:W/)?"([1-9][0-9]{0,9})"')
+
+IfMatch = Annotated[str | None, Header(max_length=100, description="The ETag of the version that you have seen.")]
+ETAGGED: Final[dict[str, Any]] = {"headers": {"ETag": {"description": "The version.", "schema": {"type": "string"}}}}
+
+MISSING: Final[dict[int | str, dict[str, Any]]] = {404: documented(404)}
+STALE: Final[dict[int | str, dict[str, Any]]] = {**MISSING, 412: documented(412), 428: documented(428)}
+TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: documented(409)}
+
+
+def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
+    """The routes."""
+    router = APIRouter(prefix="/v1/hooks", tags=["hooks"])
+    shown = HookBodies(keeper.in_force.problem).of
+
+    @router.get("", summary="Hooks, in the order they were made.", responses=MISSING)
+    async def find(
+        caller: Managing,
+        *,
+        tenant: TenantFilter = None,
+        event: EventFilter = None,
+        enabled: Annotated[bool | None, Query(description="Only those switched on, or off.")] = None,
+        cursor: Cursor = None,
+        limit: Limit = 100,
+    ) -> HookPage:
+        filters = ["hooks", tenant, event, enabled]
+        after = ListPlace(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        found = await keeper.find(
+            caller, tenant, event=wanted_event(event), enabled=enabled, after=after, limit=limit + 1
+        )
+        last = ListPlace.of(found[limit - 1]) if len(found) > limit else None
+        following = cursor_of(caller.tenant, filters, last.created, last.hook_id) if last else None
+        return HookPage.model_construct(hooks=[shown(one) for one in found[:limit]], next=following)
+
+    @router.post("", status_code=201, summary="A new hook, in force at once.", responses={201: ETAGGED, **TAKEN})
+    async def create(caller: Managing, new: NewHook, response: Response) -> HookBody:
+        made = await keeper.create(caller, new)
+        response.headers["location"] = f"/v1/hooks/{made.definition.hook_id}"
+        response.headers["etag"] = _etag(made.version)
+        return shown(made)
+
+    @router.get("/{hook_id}", summary="One hook.", responses={200: ETAGGED, **MISSING})
+    async def get(caller: Managing, hook_id: str, response: Response) -> HookBody:
+        found = await keeper.found(caller, hook_id)
+        response.headers["etag"] = _etag(found.version)
+        return shown(found)
+
+    @router.put(
+        "/{hook_id}",
+        summary="Change a hook: the fields that are given, and no others.",
+        responses={200: ETAGGED, **STALE, **TAKEN},
+    )
+    async def change(
+        caller: Managing, hook_id: str, changes: HookChanges, response: Response, if_match: IfMatch = None
+    ) -> HookBody:
+        await keeper.found(caller, hook_id)
+        made = await keeper.change(caller, hook_id, changes, _version(if_match))
+        response.headers["etag"] = _etag(made.version)
+        return shown(made)
+
+    @router.delete("/{hook_id}", status_code=204, summary="Remove a hook.", responses=STALE)
+    async def delete(caller: Managing, hook_id: str, if_match: IfMatch = None) -> None:
+        await keeper.found(caller, hook_id)
+        await keeper.delete(caller, hook_id, _version(if_match))
+
+    @router.put(
+        "/{hook_id}/toggle",
+        summary="Switch a hook on or off.",
+        responses={200: ETAGGED, **MISSING, 412: documented(412)},
+    )
+    async def toggle(
+        caller: Managing,
+        hook_id: str,
+        response: Response,
+        wanted: Annotated[Toggle | None, Body()] = None,
+        if_match: IfMatch = None,
+    ) -> HookBody:
+        known = await keeper.found(caller, hook_id)
+        on = wanted.enabled if wanted is not None and wanted.enabled is not None else not known.definition.enabled
+        version = known.version if if_match is None else _version(if_match)
+        made = await keeper.change(caller, hook_id, HookChanges(enabled=on), version)
+        response.headers["etag"] = _etag(made.version)
+        return shown(made)
+
+    @router.post(
+        "/{hook_id}/test",
+        summary="Try a hook on a payload. What it calls is really called.",
+        responses={**MISSING, 508: documented(508)},
+    )
+    async def test(caller: Managing, hook_id: str, trial: Trial, request: Request) -> TrialResult:
+        known = await keeper.found(caller, hook_id)
+        try:
+            arrived(request.headers.get(HOPS_HEADER))
+        except HookRefused as circle:
+            raise Problem(508, "hooks_in_a_circle", str(circle)) from None
+        await keeper.note_trial(caller, known)
+        return await trials.run(known.definition, trial.sample_context, wanted_event(trial.event_type))
+
+    return router
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def _version(if_match: str | None) -> int:
+    """The version that is meant. Raises `Problem`: 428 where nobody says, 412 for what is none of ours."""
+    if if_match is None:
+        raise Problem(428, "if_match_missing", "say in If-Match which version you have seen: its ETag")
+    found = ETAG.fullmatch(if_match.strip())
+    if found is None:
+        raise Problem(412, "changed_meanwhile", "If-Match is no ETag of this hook; read it again, and decide again")
+    return int(found[1])

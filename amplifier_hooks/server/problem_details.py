@@ -1,0 +1,175 @@
+"""What went wrong, as RFC 9457 has it: one shape for every answer that is none.
+
+Nothing of what was sent stands in a problem, for it may hold a secret; it says where the mistake is, and what to write
+instead.
+"""
+
+from __future__ import annotations
+
+import json
+from http.client import responses
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
+
+from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
+from amplifier_hooks.definitions.store import ChangedMeanwhile, NameTaken, TooManyDefinitions
+from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks, UnknownEvent
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.text.escape import clip, for_log
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+__all__ = ["PROBLEM", "Mistake", "Problem", "ProblemDetails", "problem", "speak_of_problems"]
+
+PROBLEM: Final = "application/problem+json"
+
+LONGEST_DETAIL: Final = 1_000
+MOST_MISTAKES: Final = 20
+
+log = get_logger(__name__)
+
+
+class Mistake(BaseModel):
+    """One thing that is wrong with a request."""
+
+    at: str = Field(description="Where: body.name, query.limit …")
+    problem: str = Field(description="What is wrong there.")
+
+
+class ProblemDetails(BaseModel):
+    """An error, as RFC 9457 has it. `code` is for programs, `detail` for people."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    mistakes: list[Mistake] | None = None
+
+
+class Problem(Exception):
+    """Raised anywhere in a route, it becomes the answer.
+
+    `facts` are further members of the body, and `headers` go out with it.
+    """
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: Any
+    ) -> None:
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.facts = facts
+        super().__init__(detail)
+
+    def response(self) -> Response:
+        """The answer it is."""
+        return problem(self.status, self.code, self.detail, headers=self.headers, **self.facts)
+
+
+def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: Any) -> Response:
+    """The answer that says what went wrong."""
+    title = responses.get(status, "Error")
+    said = clip(for_log(detail), LONGEST_DETAIL)
+    body = {"type": "about:blank", "title": title, "status": status, "detail": said, "code": code, **facts}
+    return Response(json.dumps(body), status_code=status, media_type=PROBLEM, headers=dict(headers or {}))
+
+
+def speak_of_problems(app: FastAPI) -> None:
+    """Give every error of an application this shape."""
+    # Starlette's signature asks for the base class of each; they are only ever called with their own.
+    for kind, answer in _ANSWERS.items():
+        app.add_exception_handler(kind, answer)
+
+
+async def _own(_request: Request, error: Any) -> Response:
+    answer: Response = error.response()
+    return answer
+
+
+async def _malformed(_request: Request, error: Any) -> Response:
+    mistakes = [
+        Mistake(at=for_log(".".join(map(str, one["loc"])))[:200], problem=for_log(str(one["msg"]))[:300])
+        for one in error.errors()[:MOST_MISTAKES]
+    ]
+    detail = "; ".join(f"{one.at}: {one.problem}" for one in mistakes[:3])
+    return problem(422, "invalid", detail, mistakes=[one.model_dump() for one in mistakes])
+
+
+async def _makes_none(_request: Request, error: Any) -> Response:
+    """What came of a change is no definition."""
+    error = RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)])
+    return await _malformed(_request, error)
+
+
+async def _refused(_request: Request, error: Any) -> Response:
+    return problem(403, "refused", str(error))
+
+
+async def _taken(_request: Request, error: Any) -> Response:
+    return problem(409, "name_taken", str(error))
+
+
+async def _quota(_request: Request, error: Any) -> Response:
+    return problem(409, "quota", str(error))
+
+
+async def _stale(_request: Request, error: Any) -> Response:
+    if error.version is None:
+        return problem(404, "not_found", "there is no such hook")
+    return problem(412, "changed_meanwhile", str(error), headers={"etag": f'"{error.version}"'})
+
+
+async def _impossible(_request: Request, error: Any) -> Response:
+    return problem(422, "impossible", str(error))
+
+
+async def _plain(_request: Request, error: Any) -> Response:
+    code = responses.get(error.status_code, "error").lower().replace(" ", "_")
+    return problem(error.status_code, code, str(error.detail), headers=error.headers)
+
+
+async def _no_store(_request: Request, error: Any) -> Response:
+    log.error("store_unavailable", error=str(error))
+    return problem(503, "store_unavailable", "the store cannot be used now; try again", headers={"retry-after": "1"})
+
+
+async def _no_record(_request: Request, error: Any) -> Response:
+    log.error("audit_unavailable", error=str(error))
+    detail = "the record cannot be written now, so nothing was changed; try again"
+    return problem(503, "audit_unavailable", detail, headers={"retry-after": "1"})
+
+
+async def _unforeseen(_request: Request, error: Any) -> Response:
+    log.error("request_failed", error=f"{type(error).__name__}: {error}")
+    return problem(500, "unforeseen", "this should not have happened; the server's log says more")
+
+
+_ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[Response]]]] = {
+    Problem: _own,
+    RequestValidationError: _malformed,
+    HTTPException: _plain,
+    ValidationError: _makes_none,
+    NameTaken: _taken,
+    TooManyDefinitions: _quota,
+    TooManyHooks: _quota,
+    ChangedMeanwhile: _stale,
+    HookRefused: _refused,
+    HookUnavailable: _impossible,
+    InvalidRegistration: _impossible,
+    UnknownEvent: _impossible,
+    InvalidDefinitions: _impossible,
+    StoreUnavailable: _no_store,
+    RecordUnavailable: _no_record,
+    Exception: _unforeseen,
+}

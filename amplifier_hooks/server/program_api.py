@@ -1,0 +1,113 @@
+"""The HTTP application: where the questions of other programs come in.
+
+Over the Unix socket the file system decides who may ask. Over TCP a token does, and the Host header has to name this
+machine, so that no page in a browser can ask in somebody's name.
+"""
+
+from __future__ import annotations
+
+import json
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, Ended
+from amplifier_hooks.definitions.kinds.hop_limit import HOPS_HEADER, arrived
+from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD
+from amplifier_hooks.errors import HookRefused, InvalidPayload
+from amplifier_hooks.server.edge.host_check import foreign_header
+from amplifier_hooks.server.problem_details import problem
+from amplifier_hooks.storage import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from amplifier_hooks.programs.session_pool import Guests
+
+__all__ = ["create_app"]
+
+DELIVERY: Final = "webhook-id"
+"""Whoever sends a question again after no answer came names it by this header, as Standard Webhooks has it."""
+
+BRIDGE: Final = frozenset({"bridge"})
+"""The Host that our bridge writes, over the Unix socket."""
+
+
+def create_app(
+    guests: Guests, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
+) -> FastAPI:
+    """The application. With a `token`, every request has to bear it; without one, the socket is the gate.
+
+    `trouble` says why calls are denied whatever hooks say, if they are.
+    """
+    app = FastAPI(title="amplifier-hooks", docs_url=None, redoc_url=None)
+
+    @app.middleware("http")
+    async def admit(request: Request, call_next: Any) -> Response:
+        if foreign_header(request.scope, BRIDGE) or request.headers.get("origin") is not None:
+            return problem(403, "forbidden", "this server answers programs on this machine, not pages in a browser")
+        given = request.headers.get("authorization", "")
+        if token is not None and not compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return problem(401, "unauthorized", "send the token in the header Authorization: Bearer …")
+        return await call_next(request)  # type: ignore[no-any-return]
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        found = None if trouble is None else await trouble()
+        return red(found) if found else JSONResponse({"status": "ok"})
+
+    @app.post("/v1/bridge/{program}")
+    async def bridge(program: str, request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_PAYLOAD:
+                break
+        try:
+            arrived(request.headers.get(HOPS_HEADER))
+            delivery = request.headers.get(DELIVERY)
+            return spoken(await guests.answer_once(program, parsed(body), body, delivery))
+        except (InvalidPayload, HookRefused, StoreUnavailable) as error:
+            return unanswered(error, over_bridge=request.headers.get("host") == "bridge")
+
+    return app
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """A question. Raises `InvalidPayload` for what is none."""
+    if len(body) > LARGEST_PAYLOAD:
+        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
+    try:
+        question = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(f"a question that is no JSON: {error}") from None
+    if not isinstance(question, dict):
+        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
+    return question
+
+
+def spoken(ended: Ended) -> Response:
+    """What a program reads: as a body for those that post, and in parts for the bridge."""
+    return Response(
+        ended.output + ended.errors,
+        media_type="application/json",
+        headers={"x-exit-status": str(ended.code), "x-output-length": str(len(ended.output))},
+    )
+
+
+def unanswered(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_bridge: bool) -> Response:
+    """A question that was none, or cannot be answered now. The bridge can only pass on what a program would read."""
+    if over_bridge:
+        return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
+    if isinstance(error, StoreUnavailable):
+        return problem(503, "store_unavailable", str(error))
+    if isinstance(error, HookRefused):
+        return problem(508, "hooks_in_a_circle", str(error))
+    return problem(400, "no_question", str(error))
+
+
+def red(found: str) -> Response:
+    """What is said of a server that denies every call."""
+    return JSONResponse({"status": "red", "problem": found}, status_code=503)

@@ -1,0 +1,93 @@
+"""`/metrics`: what Prometheus reads. No tenant, no name and no path of anybody's is in it."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Final
+
+from attrs import define, field
+from fastapi import APIRouter, Depends, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.problem_details import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Measured", "Meter", "metrics_router"]
+
+Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
+
+UNKNOWN: Final = "none"
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@define(eq=False)
+class Meter:
+    """What is measured: requests, and gauges that are read when somebody asks."""
+
+    registry: CollectorRegistry = field(factory=CollectorRegistry)
+    requests: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        labels = ("method", "route")
+        name = "amplifier_hooks_http_requests"
+        self.requests = Counter(name, "Requests answered.", (*labels, "status"), registry=self.registry)
+        name = "amplifier_hooks_http_request_seconds"
+        self.seconds = Histogram(name, "How long they took.", labels, registry=self.registry)
+
+    def gauge(self, name: str, means: str, read: Callable[[], float]) -> None:
+        """Show a number that is read at that moment."""
+        Gauge(f"amplifier_hooks_{name}", means, registry=self.registry).set_function(read)
+
+
+@define
+class Measured:
+    """ASGI middleware that counts requests by route and status."""
+
+    app: ASGIApp
+    meter: Meter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on, and count how it ended."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        began = perf_counter()
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", UNKNOWN)
+            method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+            self.meter.requests.labels(method, route, str(status)).inc()
+            self.meter.seconds.labels(method, route).observe(perf_counter() - began)
+
+
+def metrics_router(meter: Meter) -> APIRouter:
+    """The route. It is the system's: a tenant's token does not open it."""
+    router = APIRouter(tags=["server"])
+
+    @router.get(
+        "/metrics",
+        summary="For Prometheus.",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics(caller: Reading) -> Response:
+        if caller.tenant:
+            raise Problem(403, "refused", "these figures are the system's; use a token without a tenant")
+        return Response(generate_latest(meter.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    return router

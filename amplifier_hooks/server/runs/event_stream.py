@@ -1,0 +1,52 @@
+"""Events of a run as server-sent events: each with its number, so that whoever lost the stream goes on where it broke.
+
+A line without meaning is sent while nothing happens, so that a connection that is dead is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from amplifier_hooks.runs.run_events import RunEvent
+
+__all__ = ["EVENT_STREAM", "as_stream", "last_event"]
+
+EVENT_STREAM: Final = "text/event-stream"
+QUIET: Final = 15.0
+"""Seconds without a word."""
+LARGEST: Final = 18
+"""Digits of the largest number that can be a place in a stream."""
+
+
+def last_event(given: str | None) -> int:
+    """After which event to begin, as `Last-Event-ID` says it; a text that is no number begins at the start."""
+    return int(given) if given and given.isascii() and given.isdigit() and len(given) <= LARGEST else 0
+
+
+async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> AsyncGenerator[str, None]:
+    """The text of a stream. Closing it closes what it reads from."""
+    pending: asyncio.Future[RunEvent] | None = None
+    yield "retry: 1000\n\n"
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait({pending}, timeout=quiet)
+            if not done:
+                yield ": still here\n\n"
+                continue
+            try:
+                event = pending.result()
+            except StopAsyncIteration:
+                return
+            pending = None
+            # ASCII JSON has no line breaks, whatever somebody put into it.
+            yield f"id: {event.number}\nevent: {event.type}\ndata: {json.dumps(dict(event.body))}\n\n"
+    finally:
+        if pending is not None and not pending.done():
+            pending.cancel()
+            await asyncio.wait({pending})

@@ -1,0 +1,203 @@
+"""Messages for the person at the screen, and what there is to read of the hooks besides.
+
+A display is whatever can `show_message(message, level, source)`. `show` hands the messages of an outcome to one;
+whatever that makes of them, the session goes on. Here are a `TerminalDisplay`, a `LogDisplay` (the screen of a session
+that was given none) and a `CollectingDisplay`. `transcript` is what hooks printed, without what they want hidden.
+"""
+
+from __future__ import annotations
+
+import inspect
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from amplifier_hooks.dispatch.bounded_wait import TooLate, within
+from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.text.escape import clip, for_log, for_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TextIO
+
+    from rich.text import Text
+
+    from amplifier_hooks.ports import DisplaySystem
+    from amplifier_hooks.result import Level, Outcome, UserMessage
+
+__all__ = ["CollectingDisplay", "LogDisplay", "TerminalDisplay", "show", "transcript"]
+
+DEADLINE: Final = 1.0
+"""Seconds an async display may take for a message."""
+
+PATIENCE: Final = 0.1
+"""What is left of that after each message that took longer. So many messages hold nobody up much longer than one."""
+
+LONGEST: Final = 8 * 1024
+"""Bytes of a message that are shown; it is said how many more there are."""
+
+LONGEST_NAME: Final = 200
+"""The same for who says it."""
+
+TALLEST: Final = 40
+"""Rows of a terminal for one message; it is said how many more there are."""
+
+LATE: Final = "its time was up"
+
+log = get_logger(__name__)
+
+
+async def show(display: DisplaySystem, messages: Iterable[UserMessage], *, deadline: float = DEADLINE) -> None:
+    """Show the messages in order. A display that fails is logged, once for each message, and breaks nothing.
+
+    An async display has `deadline` seconds for a message, and after each that it let pass a tenth of that for the
+    next; what it is still doing then is cancelled. A plain one holds the loop for as long as it runs.
+
+    Cancelling it cancels what the display is doing, and shows nothing more.
+    """
+    left = deadline
+    with outside():  # a hook may have called for this, and hide what it prints
+        for message in messages:
+            began = monotonic()
+            problem = await _problem(display, message, left)
+            took = monotonic() - began
+            if problem is LATE:
+                left *= PATIENCE
+            elif problem is None and took >= deadline:
+                problem = f"it took {took:.1f} s"
+            if problem is not None:
+                log.warning("display_failed", hook=message.hook_name, error=problem)
+
+
+def transcript(outcome: Outcome) -> list[tuple[str, str]]:
+    """What hooks printed and do not hide: name and text, in the order they ran.
+
+    Only their own output can be hidden; the tools', the messages and denials are not theirs. What a hook printed that
+    failed is there: it did not get to say that it should not be. Hidden or not, all of it is in `outcome.answers`.
+    The text is as it was printed, so escape it for where it goes.
+    """
+    return [
+        (answer.hook_name, answer.output)
+        for answer in outcome.answers
+        if answer.output and not answer.said.suppress_output
+    ]
+
+
+# -- displays ----------------------------------------------------------------------------------------------------------
+
+
+class CollectingDisplay:
+    """Keeps what it is shown; for tests, and for hosts that draw later."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Level, str]] = []
+
+    def show_message(self, message: str, level: Level, source: str) -> None:
+        """Keep the message."""
+        self.messages.append((message, level, source))
+
+
+class LogDisplay:
+    """Sends messages to the log; the screen of a session that was given none."""
+
+    def show_message(self, message: str, level: Level, source: str) -> None:
+        """Log the message on one line."""
+        method = {"info": log.info, "warning": log.warning, "error": log.error}[level]
+        method("user_message", text=for_log(clip(message, LONGEST)), source=for_log(clip(source, LONGEST_NAME)))
+
+
+class TerminalDisplay:
+    """Writes to a terminal; to standard error, unless it is given a file.
+
+        ◆ warning  hook:lint  app.py has two findings:
+          │ an unused import, and a line that is too long
+
+    The level is a shape and a word. Colour repeats it where there is a terminal and nobody set NO_COLOR. What others
+    wrote is escaped, and begins no row of the screen: all rows after the first begin with a bar.
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        from rich.console import Console  # most sessions have another screen, and a message is too late to load it
+
+        self._console = Console(file=file, stderr=True, markup=False, emoji=False, highlight=False)
+
+    def show_message(self, message: str, level: Level, source: str) -> None:
+        """Write the message, all of it in one piece."""
+        from rich.text import Text  # the console has loaded it
+
+        console, look = self._console, LOOKS[level]
+        utf = console.encoding.lower().startswith("utf")
+        said = f"{for_log(clip(source, LONGEST_NAME))}  {for_terminal(clip(message, LONGEST))}"
+        first, *others = self._rows(Text(said if utf else _encodable(said, console.encoding)))
+        whole = Text.assemble((f"{look.shape if utf else look.ascii} {level}", look.style), "  ", first)
+        if len(others) >= TALLEST:
+            kept = others[: TALLEST - 2]
+            others = [*kept, *self._rows(Text(f"and {len(others) - len(kept):,} more rows", "dim"))]
+        for row in others:
+            whole = Text.assemble(whole, "\n", (f"  {'│' if utf else '|'} ", "dim"), row)
+        console.print(whole, soft_wrap=True)
+
+    def _rows(self, text: Text) -> list[Text]:
+        """The text as rows that leave room for what stands before them. A file is as wide as it needs to be."""
+        if self._console.is_terminal:
+            return list(text.wrap(self._console, max(self._console.width - MARGIN, 2), overflow="fold"))
+        return list(text.split("\n", allow_blank=True))
+
+
+@frozen
+class Look:
+    """How a level looks."""
+
+    shape: str
+    ascii: str
+    style: str
+
+
+LOOKS: Final[Mapping[Level, Look]] = {
+    "info": Look("○", "o", "cyan"),
+    "warning": Look("◆", "*", "bold yellow"),
+    "error": Look("▲", "!", "bold red"),
+}
+
+MARGIN: Final = len("◆ warning  ")
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The same text; what the encoding does not have is written as `escape` writes what cannot be seen."""
+    odd = {char for char in set(text) if not char.isascii() and not char.encode(encoding, "ignore")}
+    return text.translate({ord(char): f"\\u{{{ord(char):02X}}}" for char in odd})
+
+
+# -- holding a display to its time -------------------------------------------------------------------------------------
+
+
+async def _problem(display: DisplaySystem, message: UserMessage, seconds: float) -> str | None:
+    """Show this. What went wrong, if anything did, is a value: CancelledError is left to mean the caller's."""
+    try:
+        shown: object = display.show_message(message.text, message.level, message.source)
+        if shown is None:
+            return None
+        if not inspect.isawaitable(shown):
+            return f"it returned {type(shown).__name__}, which is nothing to wait for"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  # a display may raise anything, CancelledError too: nothing was awaited
+        return describe(error)
+    try:
+        return await within(seconds, _ended(shown))
+    except TooLate:
+        return LATE
+
+
+async def _ended(shown: Any) -> str | None:
+    """How it ended; a task that raised SystemExit would take the loop with it."""
+    try:
+        await shown
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  # a display may raise anything
+        return describe(error)
+    return None

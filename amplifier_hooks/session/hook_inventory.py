@@ -1,0 +1,112 @@
+"""What a session puts on record about its hooks: who was there when it began, and what changed since.
+
+A record of decisions says little without the rules they were made by. The snapshot opens the session; a change is
+written before the next outcome, which is the first that it can have had a part in.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+
+from amplifier_hooks.registry.handler_version import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.result import Outcome
+
+__all__ = ["Inventory"]
+
+MOST_HOOKS: Final = 200
+"""Hooks in one record; more of them are in the records behind it."""
+
+MOST_CHANGES: Final = 1_000
+"""Changes that wait to be written; of more there is only their number."""
+
+
+@define(eq=False)
+class Inventory:
+    """The hooks that can take part in the sessions of one tenant."""
+
+    hooks: HookRegistry
+    recorder: Recorder
+    tenant: str
+    every_run: bool = False
+    """Whether every run of hooks is put on record as well, with its start and its end."""
+    changes: list[Change] = field(factory=list)
+    """What is not on record yet."""
+    _more: int = 0
+    _deaf: Callable[[], None] | None = None
+
+    async def open(self) -> None:
+        """Put on record who is there, and listen from now on."""
+        self._deaf = self.hooks.watch(self._heard)
+        there = [described(hook) for hook in self.hooks.hooks() if hook.tenant in ("", self.tenant)]
+        pages = [there[start : start + MOST_HOOKS] for start in range(0, len(there), MOST_HOOKS)] or [[]]
+        for number, page in enumerate(pages, 1):
+            facts = {"hooks": page} if len(pages) == 1 else {"hooks": page, "page": number, "pages": len(pages)}
+            await self.recorder.note("registry.snapshot", facts)
+
+    async def write(self) -> None:
+        """Put on record what changed."""
+        changes, self.changes, more, self._more = self.changes, [], self._more, 0
+        for change in changes:
+            about = ((name, getattr(change, name)) for name in ("what", "hook", "event", "owner", "tenant", "detail"))
+            await self.recorder.note("registry.changed", {name: value for name, value in about if value})
+        if more:
+            await self.recorder.note("registry.changed", {"what": "more", "number": more})
+
+    async def run(self, event: str, payload: Mapping[str, Any], deciding: Awaitable[Outcome]) -> Outcome:
+        """Put on record who is asked about an event, before anybody is, and that they have had their say.
+
+        Raises what deciding raises; that is on record as well.
+        """
+        told = self.hooks.explain(event, payload)
+        about = {"event": told.event, "event_id": payload.get("event_id")}
+        asked = [one.name for one in told.hooks]
+        await self.recorder.note("hooks.asked", {**about, "hooks": asked, "observers": len(told.observers)})
+        began, answers = perf_counter(), None
+        try:
+            outcome = await deciding
+            answers = len(outcome.answers)
+        finally:
+            spent = (perf_counter() - began) * 1e3
+            await self.recorder.note("hooks.answered", {**about, "answers": answers, "duration_ms": spent})
+        return outcome
+
+    async def close(self) -> None:
+        """Write what is left, and listen no longer."""
+        if self._deaf is not None:
+            self._deaf()
+            await self.write()
+
+    def _heard(self, change: Change) -> None:
+        if change.tenant not in ("", self.tenant):
+            return
+        if len(self.changes) < MOST_CHANGES:
+            self.changes.append(change)
+        else:
+            self._more += 1
+
+
+def described(hook: Hook) -> dict[str, Any]:
+    """One hook as the record has it; what is as usual is left out."""
+    facts: dict[str, Any] = {
+        "hook": hook.name,
+        "event": hook.event,
+        "intent": hook.intent,
+        "priority": hook.priority,
+        "on_error": hook.on_error,
+        "tier": hook.tier,
+        "version": fingerprint(hook.handler),
+    }
+    usual = {"match": hook.match.spec if hook.match else "", "tenant": hook.tenant, "owner": hook.owner}
+    facts |= {name: value for name, value in usual.items() if value}
+    return facts if hook.enabled else {**facts, "enabled": False}

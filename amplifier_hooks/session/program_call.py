@@ -1,0 +1,126 @@
+"""Calls that their program carries out itself: a tool it runs, a model it asks.
+
+The way of the call is that of `call_tool` and `call_model` all the same: they decide, ask, record and claim, and then
+wait. Once the call is admitted, the program carries it out with what `input` says then, and reports what it came to;
+`call_tool` and `call_model` go on from there. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import uuid4
+
+from attrs import define, field
+
+from amplifier_hooks.session.model_call import ModelOutcome
+from amplifier_hooks.session.tool_call import ToolOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from amplifier_hooks.session.coordinator import SessionCoordinator
+
+__all__ = ["GuestCall", "GuestModelCall"]
+
+Became = TypeVar("Became", ToolOutcome, ModelOutcome)
+
+
+@define(eq=False)
+class Call(ABC, Generic[Became]):
+    """One call, of one event loop. Ask whether it is `admitted`; then exactly one of the others."""
+
+    session: SessionCoordinator
+    input: Any = field(default=None, init=False)
+    """What it is to be carried out with, once it is admitted: as it was decided about."""
+    outcome: Became | None = field(default=None, init=False)
+    """What became of it, once it is over."""
+    _decided: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    async def admitted(self) -> bool:
+        """Whether it may be carried out; if not, `outcome` says why. Asked again meanwhile, the answer is the same.
+
+        Raises what `call_tool` and `call_model` raise. Cancelling it takes an open question back.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._carried_out())
+        if not self._decided.done():
+            try:
+                await self._decided
+            except asyncio.CancelledError:
+                await self.given_up()
+                raise
+        if self.outcome is None and self._task.done():
+            self._task.result()
+        return self.outcome is None
+
+    async def returned(self, value: Any) -> Became:
+        """It came to this; what became of the call, with the value as the hooks left it."""
+        if not self._result.done():
+            self._result.set_result(value)
+        return await self._over()
+
+    async def raised(self, error: BaseException) -> Became:
+        """It failed."""
+        if not self._result.done():
+            self._result.set_exception(error)
+        return await self._over()
+
+    async def given_up(self) -> None:
+        """Nobody will say what it came to; what was admitted is on record as cancelled. Twice is harmless."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    @abstractmethod
+    def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[Became]:
+        """The way of the call, with this in the place of the tool or the model."""
+
+    async def _carried_out(self) -> None:
+        try:
+            self.outcome = await self._operation(self._run)
+        finally:
+            self._is_decided()
+
+    def _is_decided(self) -> None:
+        if not self._decided.done():
+            self._decided.set_result(None)
+
+    async def _run(self, given: Any) -> Any:
+        """Say that it may be carried out, and wait until it has been."""
+        self.input = given
+        self._is_decided()
+        return await self._result
+
+    async def _over(self) -> Became:
+        if self._task is None:
+            raise RuntimeError("nobody has asked whether this call is admitted; nothing may happen before that")
+        await self._task  # cancelling this cancels the call, and waits until that is on record
+        assert self.outcome is not None  # noqa: S101  # the task has ended, and did not raise
+        return self.outcome
+
+
+@define(eq=False)
+class GuestCall(Call[ToolOutcome]):
+    """A tool call. With an id that was used before it goes on from there."""
+
+    tool: str
+    given: Any
+    id: str = field(factory=lambda: f"call_{uuid4().hex}")
+
+    def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[ToolOutcome]:
+        return self.session.call_tool(self.tool, self.given, run, call_id=self.id)
+
+
+@define(eq=False)
+class GuestModelCall(Call[ModelOutcome]):
+    """A model call, with these messages."""
+
+    messages: Sequence[Any]
+    model: str = ""
+
+    def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[ModelOutcome]:
+        return self.session.call_model(run, self.messages, model=self.model)

@@ -1,0 +1,111 @@
+"""The face all databases share."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+
+from attrs import frozen
+
+from amplifier_hooks.storage.store_errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from amplifier_hooks.storage.change_signal import Watch
+
+__all__ = ["LIMIT", "Database", "Migrations", "Row", "Script", "Statement", "Wake"]
+
+LIMIT: Final = 5.0
+"""Seconds after which a database that does not answer counts as unavailable."""
+
+Row = Sequence[Any]
+T = TypeVar("T")
+
+
+@frozen
+class Statement:
+    """One SQL statement with its values, which it names `$1`, `$2`, …; each of them at least once.
+
+    Tables are written `{schema}.name`, so that one text serves every kind of database.
+    """
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+@frozen
+class Wake:
+    """Wake whoever watches this topic, once the transaction holds. A topic is short: a notification has 8,000 bytes.
+
+    `said`: a statement of the script has notified other machines itself. `news` is what the transaction has made of
+    what is watched, if it has read that: who watches here need not read it again.
+    """
+
+    topic: str
+    said: bool = False
+    news: Any = None
+
+
+Script = Generator[Statement | Wake, list[Row], T]
+"""Statements of one transaction. It is given the rows of each; what it returns is the result, and what it raises undoes
+the transaction."""
+
+
+@frozen(kw_only=True)
+class Migrations:
+    """The steps that make one component's tables, the first version first. Never change one that was released."""
+
+    component: str
+    steps: tuple[tuple[str, ...], ...]
+
+    def after(self, version: int) -> tuple[str, ...] | None:
+        """The next step for tables of this version, or None when they are up to date.
+
+        Raises `SchemaMismatch` for a version that is not known yet.
+        """
+        if version > len(self.steps):
+            raise SchemaMismatch(
+                f"the tables of {self.component!r} have version {version}, and this program knows "
+                f"{len(self.steps)}; upgrade it"
+            )
+        return self.steps[version] if version < len(self.steps) else None
+
+
+class Database(Protocol):
+    """Statements, transactions, and waiting for what others change.
+
+    Every method raises `StoreUnavailable` when the database cannot be reached, is full, locked or read-only. What
+    was being written then may or may not have arrived; read before writing again. Cancelling a write leaves that open,
+    too. One database belongs to one event loop.
+    """
+
+    async def open(self) -> Self:
+        """Connect, check, and migrate. Twice is harmless.
+
+        Raises also when the store is unsafe, damaged or too new; nothing is left open then.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Whoever waits is woken. Twice is harmless."""
+        ...
+
+    async def migrate(self, *migrations: Migrations) -> None:
+        """Bring the tables of further components up to date, made if they are not there. Raises as `open` does."""
+        ...
+
+    async def run(self, script: Script[T]) -> T:
+        """Drive a script to its end in one transaction that nothing else interleaves with.
+
+        It raises what the script raises, and nothing was written then.
+        """
+        ...
+
+    async def fetch(self, sql: str, *values: Any) -> list[Row]:
+        """The rows of one statement that is a transaction of its own."""
+        ...
+
+    def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
+        """Watch one topic, or all. Armed from here on: watch, then read, then wait, then read again."""
+        ...

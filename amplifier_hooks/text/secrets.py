@@ -1,0 +1,246 @@
+r"""Where secrets are in a text: for the record, which keeps them out, and for hooks that do.
+
+Three things give a secret away: the name it stands under (`password`, `Authorization`, `API_KEY`), its shape
+(`secret_patterns`), and being one that is known (the values of the environment's secret names). It is a
+net for what everybody's secrets look like, and no wall: what has no shape and is not known is not found.
+
+Time is linear in the text, whatever the text is. One expression for all shapes says whether there is a secret, which
+is quick and the usual end of it. If there is, the same question goes to shorter pieces, and each shape is asked apart,
+which is as quick. Only what is in a short piece is looked for there, by an expression of its own that never goes back
+over what it has read. Then the first is asked once more about what is left: where the two disagree, all of that piece
+counts as a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from functools import cached_property
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from amplifier_hooks.text.linear_search import SURROGATES, is_text, linear, literally
+from amplifier_hooks.text.secret_patterns import CODE, PRIVATE_KEY, SHAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from amplifier_hooks.text.secret_patterns import SecretShape
+
+__all__ = ["SHORTEST", "Secrets", "Span", "exchanged", "is_secret_name", "names_a_secret"]
+
+SHORTEST: Final = 8
+"""Characters of a known secret at least: shorter ones stand in too many texts by accident."""
+
+MOST_KNOWN: Final = 256
+
+PIECES: Final = (16_384, 1_024)
+"""Characters of the pieces that are asked for secrets, one within the other, before anybody looks for where it is."""
+
+_WORDS: Final = frozenset((
+    "accesskey", "apikey", "apikeys", "authorization", "cookie", "cookies", "credential", "credentials", "passphrase",
+    "passwd", "password", "passwords", "privatekey", "pwd", "secret", "secrets", "token",
+))  # fmt: skip
+_PAIRS: Final = frozenset(("api key", "api keys", "access key", "private key", "signing key", "encryption key"))
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+GONE: Final = "\0"
+"""What stands where a secret was, while the rest is looked at: no shape has it in it."""
+
+_BLANK: Final = re.compile(r"\s")
+_LONGEST_NAME: Final = 128
+_LOOKALIKES: Final = str.maketrans("аеорсѕіԁһкмтуɑοενԝАВЕКМОРСТІЅ", "aeopcsidhkmtyaoevwABEKMOPCTIS")
+
+_NO_SECRET: Final = frozenset(("PWD", "OLDPWD"))
+"""Variables of the environment that are called as if they were secrets."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what stands under this name is taken for a secret: `API_KEY`, `apiKey`, `x-api-key`, `userPassword`.
+
+    Letters that look like Latin ones count as those, and what cannot be seen does not count.
+    """
+    name = name[-_LONGEST_NAME:]
+    if not name.isascii():
+        seen = (one for one in unicodedata.normalize("NFKC", name) if unicodedata.category(one) != "Cf")
+        name = "".join(seen).translate(_LOOKALIKES)
+    words = re.split(r"[^a-z0-9]+", _HUMP.sub(" ", name).lower())
+    return not _WORDS.isdisjoint(words) or any(f"{one} {two}" in _PAIRS for one, two in pairwise(words))
+
+
+def names_a_secret(members: Mapping[Any, Any]) -> bool:
+    """Whether the `value` in there is one by what its `name` is: `{"name": "DB_PASSWORD", "value": "…"}`."""
+    return "value" in members and any(
+        isinstance(name := members.get(called), str) and is_secret_name(name) for called in ("name", "key")
+    )
+
+
+def _kept_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """The values of an environment's secret names; the path of a file that is there is none."""
+    for name, value in environment.items():
+        if is_secret_name(name) and name not in _NO_SECRET:
+            try:
+                is_path = value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value))  # noqa: PTH110, PTH111  # text
+            except (OSError, ValueError):
+                is_path = False
+            if not is_path:
+                yield value
+
+
+Span = tuple[int, int, str]
+"""Where a secret is in a text, from where to where, and of what kind it is. Plain, for there may be very many."""
+
+
+def exchanged(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str:
+    """The text with these marks in the places of these spans."""
+    pieces: list[str] = []
+    place = 0
+    for (start, end, _), mark in zip(spans, marks, strict=True):
+        pieces += text[place:start], mark
+        place = end
+    return "".join([*pieces, text[place:]])
+
+
+class _Finder:
+    """One shape, and the two questions about it: whether, and where."""
+
+    def __init__(self, shape: SecretShape) -> None:
+        self.kind = shape.kind
+        self.suspects = linear(f"(?-u)(?:{shape.least})")
+        self._whole = shape.whole
+
+    @cached_property
+    def _where(self) -> re.Pattern[str]:
+        return re.compile(self._whole, re.ASCII)
+
+    def spans(self, text: str, begin: int, end: int) -> list[Span]:
+        """Where they are between these places, in order."""
+        kind, found = self.kind, self._where.finditer(text, begin, end)
+        if CODE not in self._where.groupindex:
+            return [(*match.span(match.lastindex), kind) for match in found if match.lastindex]
+        return [
+            (*match.span(match.lastindex), kind if match.lastgroup is None else CODE)
+            for match in found
+            if match.lastindex
+        ]
+
+
+class _Known:
+    """Secrets that are known by their value."""
+
+    def __init__(self, values: list[str]) -> None:
+        self._values = values
+        self.suspects: Callable[[str], bool] = linear("|".join(map(literally, values)))
+
+    def spans(self, text: str, begin: int, end: int) -> list[Span]:
+        """Where they are between these places, in order."""
+        found: list[Span] = []
+        for value in self._values:
+            place = text.find(value, begin, end)
+            while place >= 0:
+                after = place + len(value)
+                found.append((place, after, "known secret"))
+                place = text.find(value, after, end)
+        return _merged(found)
+
+
+class Secrets:
+    """Finds secrets in texts.
+
+    Args:
+        known: Secrets by their value; those shorter than `SHORTEST` are passed over.
+        environment: Where to look for more of them, by their names; that of the process if it is not given.
+    """
+
+    def __init__(self, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        values = {*known, *_kept_in(os.environ if environment is None else environment)}
+        longest = sorted(
+            (value for value in values if len(value) >= SHORTEST and is_text(value)), key=len, reverse=True
+        )[:MOST_KNOWN]
+        least = "|".join(shape.least for shape in (*SHAPES, PRIVATE_KEY))
+        self._keys = _Finder(PRIVATE_KEY)
+        self._finders: tuple[_Finder | _Known, ...] = tuple(map(_Finder, SHAPES))
+        if longest:
+            self._finders += (_Known(longest),)
+        self.suspects: Callable[[str], bool] = linear("|".join([f"(?-u)(?:{least})", *map(literally, longest)]))
+        """Whether a text may have a secret in it: where not, it has none. The text must have no lone surrogates."""
+
+    def spans(self, text: str) -> list[Span]:
+        """Where its secrets are, in order, none over another. Where that cannot be told, it is a whole piece of it."""
+        if not is_text(text):
+            text = text.translate(SURROGATES)
+        if not self.suspects(text):
+            return []
+        search = _Search(self.suspects, text)
+        found: list[Span] = []
+        place = 0
+        for key in self._keys.spans(text, 0, len(text)) if self._keys.suspects(text) else ():
+            found += search.between(place, key[0], PIECES, self._finders)[0]
+            found.append(key)
+            place = key[1]
+        found += search.between(place, len(text), PIECES, self._finders)[0]
+        return [span for span in found if span[2] != CODE]
+
+
+class _Search(NamedTuple):
+    """The search through one text."""
+
+    suspects: Callable[[str], bool]
+    text: str
+
+    def between(
+        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _Known, ...]
+    ) -> tuple[list[Span], str]:
+        """Where secrets are between these places, and what is code; and the text without them.
+
+        They are looked for in shorter pieces, unless those do not have all of them.
+        """
+        piece = self.text[begin:end]
+        if not self.suspects(piece):
+            return [], piece
+        if len(sizes) < len(PIECES):
+            finders = tuple(finder for finder in finders if finder.suspects(piece))
+        pieces = list(_pieces(self.text, begin, end, sizes[0])) if sizes else []
+        if len(pieces) > 1:
+            inner = [self.between(*each, sizes[1:], finders) for each in pieces]
+            rest = "".join(left for _, left in inner)
+            if not self.suspects(rest):
+                return list(chain.from_iterable(spans for spans, _ in inner)), rest
+        found = [span for finder in finders for span in finder.spans(self.text, begin, end)]
+        if len(finders) > 1:
+            found = _merged(found)
+        rest = self._without(begin, end, found)
+        return ([(begin, end, "secret")], GONE) if self.suspects(rest) else (found, rest)
+
+    def _without(self, begin: int, end: int, spans: list[Span]) -> str:
+        """What is between these places, with `GONE` in the place of each span."""
+        parts, text = [], self.text
+        for first, last, _ in spans:
+            parts.append(text[begin:first])
+            begin = last
+        parts.append(text[begin:end])
+        return GONE.join(parts)
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """In order, and those that overlap as one: of the kind of the first, and code only if all of it is."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=itemgetter(0)):
+        if merged and span[0] < merged[-1][1]:
+            start, end, kind = merged.pop()
+            span = start, max(end, span[1]), span[2] if kind == CODE else kind  # noqa: PLW2901  # the two as one
+        merged.append(span)
+    return merged
+
+
+def _pieces(text: str, begin: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    """What is between these places in pieces of about this size, that begin after a new line or after a blank."""
+    while begin < last:
+        aim = begin + size
+        end = text.find("\n", aim, min(aim + size, last)) + 1
+        if not end and aim < last:
+            blank = _BLANK.search(text, aim, last)
+            end = 0 if blank is None else blank.end()
+        yield begin, end or last
+        begin = end or last

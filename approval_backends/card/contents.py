@@ -1,0 +1,207 @@
+"""What a person is shown of a request, whatever the screen: the action first and whole, then why, then what stays.
+
+Pure. Every word that somebody else wrote passes through the `escape` of the sink that will show it, once, here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import evolve, frozen
+
+from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.approvals.grants import grant_keys, kept_keys
+from amplifier_hooks.text.escape import clip
+from approval_backends.card.file_diff import ChangeLine, change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.lifecycle import GrantKey
+
+    Escape = Callable[[str], str]
+
+__all__ = ["Asked", "Headline", "Reach", "View", "asked", "claim", "headline", "reach", "reach_of", "views"]
+
+ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+
+LONGEST_WHAT: Final = 512
+"""Bytes of the object of a headline; all of it is in the views."""
+PIECE: Final = re.compile(r"(?:\\u\{[0-9A-F]+\}|[\s\S]){1,4096}")
+"""As much of a line as is kept together; no escape is torn."""
+
+NAMED: Final = {"command": "Command", "cmd": "Command", "url": "Address", "query": "Query"}
+"""Arguments that say it all where nothing is changed in a file."""
+CLAIM: Final = "description"
+
+
+@frozen(kw_only=True)
+class Headline:
+    """What would be done, in two words and one object: `Edit`, `config/production.yaml`."""
+
+    kind: ToolKind
+    verb: str
+    what: str
+
+
+@frozen(kw_only=True)
+class View:
+    """One way to look at the action. A diff has lines, everything else has text. `characters` as the agent wrote it.
+
+    A line that is very long goes on in others, which have no number.
+    """
+
+    name: str
+    text: str = ""
+    lines: tuple[ChangeLine, ...] = ()
+    added: int = 0
+    removed: int = 0
+    characters: int = 0
+
+
+@frozen(kw_only=True)
+class Asked:
+    """Why somebody is asked: one hook's own words."""
+
+    hook: str
+    version: str
+    prompt: str
+
+
+@frozen(kw_only=True)
+class Reach:
+    """What an "always" would answer from now on, in words."""
+
+    covers: tuple[str, ...]
+    leaves: str
+    ends: str
+
+
+# -- the action --------------------------------------------------------------------------------------------------------
+
+SHAPES: Final[tuple[tuple[frozenset[str], ToolKind, str], ...]] = (
+    (frozenset({"command"}), "execute", "command"),
+    (frozenset({"cmd"}), "execute", "cmd"),
+    (frozenset({"file_path", "old_string", "new_string"}), "edit", "file_path"),
+    (frozenset({"file_path", "edits"}), "edit", "file_path"),
+    (frozenset({"path", "old_string", "new_string"}), "edit", "path"),
+    (frozenset({"file_path", "content"}), "edit", "file_path"),
+    (frozenset({"path", "content"}), "edit", "path"),
+    (frozenset({"pattern"}), "search", "pattern"),
+    (frozenset({"url"}), "fetch", "url"),
+    (frozenset({"file_path"}), "other", "file_path"),
+    (frozenset({"path"}), "other", "path"),
+)
+"""Arguments that say what is acted on: keys, the kind they make likely, and the key that names it.
+
+What a tool does with a path alone, nobody can tell: it may read the file or delete it.
+"""
+VERBS: Final[Mapping[ToolKind, str]] = {"execute": "Run a command"}
+"""Elsewhere the tool's own name is the verb."""
+
+
+def headline(request: ApprovalRequest, escape: Escape) -> Headline:
+    """The action in a line. A tool nobody knows is named, and its arguments speak for themselves below."""
+    arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_WHAT)
+    for keys, kind, key in SHAPES:
+        if keys <= arguments.keys() and isinstance(arguments[key], str):
+            first, _newline, more = arguments[key].partition("\n")
+            what = clip(escape(first), LONGEST_WHAT) + (" …" if more else "")
+            return Headline(kind=kind, verb=VERBS.get(kind, tool), what=what)
+    return Headline(kind="other", verb="Use", what=tool)
+
+
+def views(request: ApprovalRequest, escape: Escape) -> tuple[View, ...]:
+    """Every way to look at the action, the most telling first; the last is always `Raw`: the exact arguments.
+
+    Raw is ASCII, with everything else as JSON writes it, so what is odd is seen there in another way.
+    """
+    arguments: Any = thaw(freeze(dict(request.arguments)))
+    return (*_telling(arguments, escape), _json("Raw", arguments))
+
+
+def _telling(arguments: Mapping[str, Any], escape: Escape) -> Iterator[View]:
+    """What people read first, and the arguments it does not tell."""
+    changed = change(arguments)
+    if changed is not None:
+        lines = tuple(piece for line in changed.lines for piece in _pieces(line, escape))
+        size = sum(len(line.text) for line in changed.lines)
+        yield View(name="Diff", lines=lines, added=changed.added, removed=changed.removed, characters=size)
+        if not changed.whole:
+            yield View(name="Result", text=escape(changed.result), characters=len(changed.result))
+        used: Collection[str] = changed.used
+    else:
+        key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
+        if key is None:
+            text = json.dumps(arguments, ensure_ascii=False, indent=2)
+            yield View(name="Arguments", text=escape(text), characters=len(text))
+            return
+        yield View(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
+        used = (key,)
+    besides = {key: value for key, value in arguments.items() if key not in used and key != CLAIM}
+    if besides:
+        yield _json("Besides", besides)
+
+
+def _json(name: str, value: object) -> View:
+    text = json.dumps(value, indent=2).replace("\x7f", "\\u007f")
+    return View(name=name, text=text, characters=len(text))
+
+
+def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
+    first, *rest = PIECE.findall(escape(line.text)) or [""]
+    yield evolve(line, text=first)
+    for more in rest:
+        yield ChangeLine(line.kind, None, None, more)
+
+
+def claim(request: ApprovalRequest, escape: Escape) -> str | None:
+    """What the agent says about the action itself. Nobody has checked it, so it stands apart from the action."""
+    said = request.arguments.get(CLAIM)
+    return escape(said) if isinstance(said, str) and said else None
+
+
+# -- why, and for how long ---------------------------------------------------------------------------------------------
+
+
+def asked(request: ApprovalRequest, escape: Escape) -> tuple[Asked, ...]:
+    """Every hook that asks, in its own words."""
+    return tuple(
+        Asked(hook=escape(question.hook), version=escape(question.version), prompt=escape(question.prompt))
+        for question in request.questions
+    )
+
+
+def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> Reach:
+    """The reach of an "always" for this request: for each hook that asks, the sentence of the grant it would make."""
+    ends = "With this session" if keep is None else f"After {_span(keep)}"
+    others = "tools, directories or sessions" if keep is None else "tools or directories"
+    keys = grant_keys(request) if keep is None else kept_keys(request)
+    return Reach(
+        covers=tuple(reach_of(key, escape) for key in keys),
+        leaves=f"Other agents, {others}; other questions; another version of a hook that asks.",
+        ends=f"{ends}, or when it is revoked. A deny from any hook or rule still wins.",
+    )
+
+
+def reach_of(key: GrantKey, escape: Escape) -> str:
+    """What a grant covers, in a sentence."""
+    kind, _colon, value = key.scope.partition(":")
+    tool, agent, cwd = (escape(part) for part in (key.tool, key.agent, key.cwd))
+    where = f"by {agent}" + (f" in {cwd}" if cwd else "") + (" in every session" if key.session is None else "")
+    if kind == "action":
+        return f"{tool} {where}, exactly these arguments ({value[:12]}) and nothing else."
+    if kind == "key":
+        return f"Any {tool} {where} with the key “{escape(value)}”."
+    return f"Any {tool} {where} that raises the question “{escape(value)}”."
+
+
+def _span(seconds: float) -> str:
+    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = round(seconds / size)
+            return f"{count} {name}{'s' * (count > 1)}"
+    return f"{round(seconds)} seconds"

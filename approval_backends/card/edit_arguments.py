@@ -1,0 +1,106 @@
+"""Arguments that an approver writes instead of those shown: a text to start from, read strictly, compared. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.text.escape import invisible
+from approval_backends.card.file_diff import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.card.file_diff import ChangeLine
+
+__all__ = ["LARGEST", "BadArguments", "Edited", "editable", "edited", "read_arguments"]
+
+LARGEST: Final = 48 * 1024
+"""Bytes of text; it has to fit into one message."""
+
+
+class BadArguments(ValueError):
+    """A text that cannot be the arguments of a call: a sentence that says what is wrong with it, and where."""
+
+
+@frozen
+class Edited:
+    """What would run instead: the digest of the action with these arguments, and how they differ from the old."""
+
+    digest: str
+    lines: tuple[ChangeLine, ...]
+
+
+def editable(arguments: Mapping[str, Any]) -> str | None:
+    """Arguments as JSON to be edited; what could not be seen in a field is spelt as JSON spells it.
+
+    None if they are too large to be sent back.
+    """
+    text = json.dumps(dict(arguments), ensure_ascii=False, indent=2)
+    text = text.translate({ord(character): _spelt(character) for character in invisible(text)})
+    return text if len(text.encode()) <= LARGEST else None
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """The arguments in a text. Raises `BadArguments`."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST:
+        raise BadArguments(f"This is {size:,} bytes long; at most {LARGEST:,} can be sent.")
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        freeze(value)
+    except json.JSONDecodeError as problem:
+        raise BadArguments(f"Line {problem.lineno}, column {problem.colno}: {problem.msg}.") from None
+    except InputNotFreezable as problem:
+        raise BadArguments(f"{problem}.") from None
+    except (RecursionError, ValueError) as problem:
+        if isinstance(problem, BadArguments):
+            raise
+        raise BadArguments("It is nested too deeply, or holds a number that is too long.") from None
+    if not isinstance(value, dict):
+        raise BadArguments("Arguments are an object: { … }.")
+    return value
+
+
+def edited(request: ApprovalRequest, text: str) -> Edited:
+    """What this text would make of a request. Raises `BadArguments`, also for arguments that are the same."""
+    arguments = read_arguments(text)
+    frozen_input = freeze(arguments)
+    if frozen_input == freeze(dict(request.arguments)):
+        raise BadArguments("Nothing is changed yet.")
+    action = Action(request.tenant, request.session, request.event, request.tool, frozen_input)
+    return Edited(action.digest, tuple(compare(_written(request.arguments), _written(arguments))))
+
+
+def _spelt(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    """To be compared line by line: sorted by name, and a text of several lines in lines of its own."""
+    lines: list[str] = []
+    for name, value in sorted(arguments.items()):
+        if isinstance(value, str) and "\n" in value:
+            lines += [f"{json.dumps(name)}:", *(f"    {line}" for line in value.split("\n"))]
+        else:
+            lines += f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False, indent=2)}".split("\n")
+    return "\n".join(lines)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise BadArguments(f"{json.dumps(twice)} is there twice.")
+    return named
+
+
+def _no_constant(word: str) -> object:
+    raise BadArguments(f"{word} is no number in JSON.")

@@ -1,0 +1,86 @@
+"""The one gate, for page and socket alike: Host, Origin, token. Pure: headers and the time are arguments.
+
+Host and Origin keep other pages out; the token keeps out everything else on the machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from amplifier_hooks.text.host_names import turned_away
+from approval_backends.gateway.edge.message_rate_limit import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from approval_backends.gateway.approvers import Approvers
+    from approval_backends.lifecycle import Decider
+
+__all__ = ["SOCKET", "Admitted", "Gate", "Turned"]
+
+SOCKET: Final = "/acp"
+WRONG_AT_ONCE: Final = 20
+WRONG_A_SECOND: Final = 20 / 60
+"""Tokens are far too long to be guessed; this bounds what guessing costs."""
+
+
+@frozen
+class Turned:
+    """Turned away."""
+
+    status: int
+    reason: str
+
+
+TURNED: Final = {
+    "host": Turned(421, "This gateway is not reached under that name."),
+    "origin": Turned(403, "Requests of other sites are refused."),
+}
+
+
+@frozen
+class Admitted:
+    """Let in; whose token there was, if there was one."""
+
+    decider: Decider | None = None
+
+
+class Gate:
+    """Who is let in, by the headers of a request. `names` are the hosts, with ports, under which it is reached."""
+
+    def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
+        self._approvers = approvers
+        self._names = frozenset(name.lower() for name in names)
+        self._wrong = Pace(WRONG_A_SECOND, WRONG_AT_ONCE)
+
+    def admit(
+        self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
+    ) -> Admitted | Turned:
+        """Whether this request may go on. Each header is given as often as it was sent."""
+        foreign = turned_away(self._names, hosts, origins)
+        if foreign is not None:
+            return TURNED[foreign]
+        if path != SOCKET:
+            return Admitted()
+        if authorizations:
+            return self._by_token(authorizations, now)
+        return Admitted() if origins else Turned(401, "Send your token: Authorization: Bearer TOKEN")
+
+    def whose(self, token: str) -> Decider | None:
+        """Whose token this is."""
+        return self._approvers.whose(token)
+
+    def wrong(self, now: float) -> Turned:
+        """What somebody is told who had a wrong token."""
+        if self._wrong.allows(now):
+            return Turned(401, "Unknown token.")
+        return Turned(429, "Too many wrong tokens; wait a minute.")
+
+    def _by_token(self, authorizations: Sequence[str], now: float) -> Admitted | Turned:
+        scheme, _blank, token = authorizations[0].partition(" ")
+        decider = self._approvers.whose(token.strip())
+        if len(authorizations) > 1 or scheme.lower() != "bearer" or decider is None:
+            return self.wrong(now)
+        return Admitted(decider)

@@ -1,0 +1,435 @@
+"""The gateway: one address for everybody who approves, over one broker.
+
+    store ── wakes ──▶ Waiting ── news ──▶ every Visitor ── one sender each ──▶ its client
+    client ── calls, answers ──▶ Visitor ──▶ Desk ──▶ broker ──▶ store
+
+The store is the truth. Nothing is decided here, and nothing is remembered that a second gateway would have to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
+
+from attrs import define
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.text.host_names import local_names
+from approval_backends.gateway.approvers import Approver, Approvers
+from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, Visitor
+from approval_backends.gateway.edge.connection import BoundedConnection, QuietLog
+from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.edge.origin_check import SOCKET, Admitted, Gate, Turned
+from approval_backends.gateway.gateway_record import Witness
+from approval_backends.gateway.page_files import HEADERS, Assets
+from approval_backends.gateway.rpc_methods import Desk
+from approval_backends.gateway.session_tail import Tails, Watched
+from approval_backends.gateway.waiting_requests import News, Waiting
+from approval_backends.gateway.wire import MAX_MESSAGE, OURS, Note, encoded, fields, told, written
+from approval_backends.gateway.wire.messages import Added, Changed, Resolved, TailNote
+from approval_backends.gateway.wire.record_messages import ending, permission, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from websockets.asyncio.server import Server
+
+    from amplifier_hooks.ports import AuditSink
+    from approval_backends.broker import Broker
+    from approval_backends.gateway.wire.messages import TailLine, Wire
+    from approval_backends.lifecycle import Decider, Record
+
+__all__ = ["Gateway"]
+
+RESTARTS: Final = 1012
+GOODBYE: Final = 1.5
+"""Seconds for telling a client why it has to go."""
+AFTER_TROUBLE: Final = 1.0
+QUESTION_AGE: Final = 1.0
+"""Seconds for which a question's time is taken for the time now."""
+
+log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Serves the page and the socket. Use it as an async context manager, or `start` and `stop` it.
+
+    It listens on loopback. An address that others can reach needs `names`, the hosts (with port) under which browsers
+    know it: there is no encryption here, so a proxy that has it belongs in front. Without `approvers` there is one, who
+    may decide, with a token made now. `audit` gets the gateway's own records.
+
+    Raises `ValueError` for an address that others can reach and no names.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        approvers: Iterable[Approver] = (),
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        names: Iterable[str] = (),
+        bounds: Bounds | None = None,
+        audit: AuditSink | None = None,
+        tails: Tails | None = None,
+        assets: Assets | None = None,
+    ) -> None:
+        self.bounds = bounds or Bounds()
+        self.approvers = tuple(approvers) or (Approver(name="web user"),)
+        self._names = tuple(names)
+        if not self._names and not _is_loopback(host):
+            raise ValueError(f"others can reach {host}: say under which names, such as names=['approvals.example.com']")
+        self._address = (host, port)
+        self._broker = broker
+        self._known = Approvers(self.approvers)
+        self._gate = Gate(self._known, ())
+        self._waiting = Waiting(broker.store)
+        self._tails = tails or Tails()
+        self._tails.told = self._line
+        self.desk = Desk(broker, self._waiting, Witness(audit, lambda: self._waiting.now), self._tails)
+        self._assets = assets or Assets()
+        self._visitors: dict[Visitor, _Seat] = {}
+        self._questions: dict[str, tuple[float, str]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._connections: WeakSet[BoundedConnection] = WeakSet()
+        self._server: Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- from outside --------------------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._address[1]
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        host, port = self._address
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def link(self, approver: Approver | None = None) -> str:
+        """The address to open in a browser. It holds the token, in the part that browsers keep to themselves."""
+        return f"{self.address}#t={(approver or self.approvers[0]).token}"
+
+    async def start(self) -> Self:
+        """Listen, and follow the store, which has to be open.
+
+        Raises `OSError` if the address is taken, and `StoreUnavailable`; then nothing is left running. Twice is fine.
+        """
+        if self._server is not None:
+            return self
+        await self._waiting.refresh()
+        host, port = self._address
+        listening = _listening(host, port)
+        self._address = (host, listening.getsockname()[1])
+        self._gate = Gate(self._known, self._own_names())
+        try:
+            self._server = await serve(
+                self._handle,
+                sock=listening,
+                process_request=self._request,
+                create_connection=self._connected,  # type: ignore[arg-type]  # what it is called for is all it is
+                compression=None,
+                max_size=MAX_MESSAGE,
+                max_queue=4,
+                open_timeout=self.bounds.authenticate_within,
+                ping_interval=self.bounds.ping_every,
+                ping_timeout=self.bounds.ping_every,
+                close_timeout=1,
+                server_header=None,
+                logger=QuietLog(logging.getLogger(f"{__name__}.websockets"), {}),
+            )
+        except BaseException:
+            listening.close()
+            raise
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def stop(self) -> None:
+        """Tell every client to come again later, and be gone within `bounds.stop_within`. Twice is harmless."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close(close_connections=False)
+        for visitor in list(self._visitors):
+            self._dismiss(visitor, RESTARTS, "the gateway stops")
+        gone = asyncio.ensure_future(server.wait_closed())
+        await asyncio.wait({gone}, timeout=self.bounds.stop_within)
+        for connection in list(self._connections):  # in their handshake, or not closing
+            connection.cut()
+        await asyncio.wait({gone}, timeout=self.bounds.stop_within)
+        own = {task for task in (gone, *self._closing, self._watching) if task is not None}
+        for task in own:
+            task.cancel()
+        await asyncio.wait(own)
+        self._watching = None
+
+    def watched(self, sink: AuditSink) -> Watched:
+        """The same record, with what is written to it shown to those who look at its session."""
+        return Watched(sink, self._tails)
+
+    # -- for visitors --------------------------------------------------------------------------------------------------
+
+    def whose(self, token: str) -> Decider | None:
+        """Whose token this is."""
+        return self._gate.whose(token)
+
+    def place(self, visitor: Visitor) -> bool:
+        """Take a place among those who are known; False if all are taken."""
+        others = sum(one.decider is not None for one in self._visitors if one is not visitor)
+        return others < self.bounds.clients
+
+    async def waiting(self, by: Decider) -> list[Record]:
+        """What waits and may be seen, read from the store just now. Raises `StoreUnavailable`."""
+        self._tell(await self._waiting.refresh())
+        return list(self._waiting.seen_by(by))
+
+    def question(self, request_id: str) -> str | None:
+        """The parameters of `session/request_permission`; those of this second are made once for all."""
+        record = self._waiting.get(request_id)
+        if record is None:
+            return None
+        made, text = self._questions.get(request_id, (0.0, ""))
+        if time.monotonic() - made > QUESTION_AGE:
+            text = encoded(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
+            self._questions[request_id] = (time.monotonic(), text)
+        return text
+
+    def grants_changed(self) -> None:
+        """A standing answer was made or ended."""
+        text = written(Note(f"{OURS}grants_changed"))
+        for visitor in list(self._visitors):
+            visitor.grants_changed(text)
+
+    # -- news ----------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Read the store whenever it changed, and now and then."""
+        trouble = False
+        with self._broker.watch() as watch:
+            while True:
+                pause = AFTER_TROUBLE
+                try:
+                    self._tell(await self._waiting.refresh())
+                    pause, trouble = self._waiting.pause, False
+                except StoreUnavailable as problem:
+                    if not trouble:  # said once, not once a second
+                        log.warning("gateway_store_unavailable error=%s", problem)
+                    trouble = True
+                except Exception:
+                    log.exception("gateway_failed")
+                await watch.wait(pause)
+
+    def _tell(self, news: Iterable[News]) -> None:
+        for one in news:
+            try:
+                text = self._note(one)
+            except Exception:  # what one odd request cannot be told of must not silence the others
+                log.exception("gateway_failed")
+                continue
+            for visitor in list(self._visitors):
+                getattr(visitor, one.kind)(one.record, text)
+            if one.kind == "resolved":
+                self._questions.pop(one.record.id, None)
+                if _is_standing(one.record):
+                    self.grants_changed()
+
+    def _note(self, one: News) -> str:
+        record, now = one.record, self._waiting.now
+        message: Wire
+        if one.kind == "added":
+            message = Added(row=row(record), server_time=now)
+        elif one.kind == "changed":
+            message = Changed(request_id=record.id, status=record.status, server_time=now)
+        else:
+            message = Resolved(
+                request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
+            )
+        return told(f"{OURS}{one.kind}", message)
+
+    def _line(self, place: tuple[str, str], line: TailLine) -> None:
+        if self._server is None or all(visitor.tailing is None for visitor in self._visitors):
+            return
+        note = TailNote(session_id=place[1], line=line, server_time=self._waiting.now)
+        text = told(f"{OURS}line", note)
+        for visitor in list(self._visitors):
+            visitor.line(place, text)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _connected(self, *arguments: Any, **options: Any) -> BoundedConnection:
+        """A connection, before its first word."""
+        connection = BoundedConnection(*arguments, **options)
+        self._connections.add(connection)
+        return connection
+
+    async def _handle(self, connection: ServerConnection) -> None:
+        """One client, until it or its time is gone."""
+        loop = asyncio.get_running_loop()
+        admitted = self._admit(connection.request)
+        decider = admitted.decider if isinstance(admitted, Admitted) else None
+        visitor = Visitor(self, lambda code, reason: self._dismiss(visitor, code, reason), decider)
+        sender = asyncio.create_task(self._send(visitor, connection))
+        self._visitors[visitor] = _Seat(connection, sender)
+        if decider is not None and not self.place(visitor):
+            visitor.dismiss(TOO_SLOW, "all places are taken")
+        self._make_room()
+        timers = [
+            loop.call_later(self.bounds.authenticate_within, self._unknown, visitor),
+            loop.call_later(self.bounds.lifetime, visitor.dismiss, UNKNOWN_TOKEN, "send your token again"),
+        ]
+        try:
+            async for message in connection:
+                if isinstance(message, str):
+                    await visitor.received(message)
+        except ConnectionClosed:
+            pass
+        finally:
+            for timer in timers:
+                timer.cancel()
+            sender.cancel()
+            del self._visitors[visitor]
+
+    async def _send(self, visitor: Visitor, connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                await connection.send(await visitor.next())
+
+    def _unknown(self, visitor: Visitor) -> None:
+        if visitor.decider is None:
+            visitor.dismiss(UNKNOWN_TOKEN, "no token came in time")
+
+    def _make_room(self) -> None:
+        """Of those nobody knows, the one that came first has to go."""
+        strangers = [one for one, seat in self._visitors.items() if one.decider is None and not seat.leaving]
+        if len(strangers) > self.bounds.strangers:
+            strangers[0].dismiss(TOO_SLOW, "too many connections that nobody knows")
+
+    def _dismiss(self, visitor: Visitor, code: int, reason: str) -> None:
+        """Close a connection. Its sender may be stuck, and would keep the closing frame back."""
+        seat = self._visitors.get(visitor)
+        if seat is not None and not seat.leaving:
+            seat.leaving = True
+            seat.sender.cancel()
+            task = asyncio.create_task(self._goodbye(seat.connection, visitor, code, reason))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _goodbye(self, connection: ServerConnection, visitor: Visitor, code: int, reason: str) -> None:
+        try:
+            async with asyncio.timeout(GOODBYE):
+                for text in visitor.last_words():
+                    await connection.send(text)
+                await connection.close(code, reason)
+        except (TimeoutError, ConnectionClosed):
+            connection.transport.abort()
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _admit(self, request: Request | None) -> Admitted | Turned:
+        if request is None:
+            return Turned(400, "No request.")
+        names = ("Host", "Origin", "Authorization")
+        hosts, origins, authorizations = (request.headers.get_all(name) for name in names)
+        return self._gate.admit(_path(request), hosts, origins, authorizations, time.monotonic())
+
+    def _request(self, _connection: ServerConnection, request: Request) -> Response | None:
+        """Whoever gets past the gate gets the page, a part of it, or the socket."""
+        admitted, path = self._admit(request), _path(request)
+        if isinstance(admitted, Turned):
+            return _response(admitted.status, admitted.reason)
+        method = getattr(request, "method", "GET")  # before websockets 17 there is no other
+        if method not in (("GET",) if path == SOCKET else ("GET", "HEAD")):
+            return _response(405, "Only GET.")
+        if path == SOCKET:
+            return None
+        asset = self._assets.find(path)
+        if asset is None:
+            return _response(404, "There is nothing here.")
+        known = asset.tag in request.headers.get_all("If-None-Match")
+        body, headers = asset.sent(",".join(request.headers.get_all("Accept-Encoding")))
+        content = b"" if known or method == "HEAD" else body
+        return _response(304 if known else 200, content, headers, length=None if known else len(body))
+
+    def _own_names(self) -> set[str]:
+        """The hosts of a request that mean this gateway."""
+        host, port = self._address
+        there = local_names(port, f"[{host}]" if ":" in host else host)
+        return {*self._names, *(there if _is_loopback(host) else ())}
+
+
+@define
+class _Seat:
+    """A visitor's connection, the task that sends to it, and whether it was told to go."""
+
+    connection: ServerConnection
+    sender: asyncio.Task[None]
+    leaving: bool = False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A bound socket, so that the port is known before anybody can connect.
+
+    Its protocol is named, because asyncio only then sends small messages at once.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_standing(record: Record) -> bool:
+    decision = record.decision
+    chosen = (option for option in record.request.options if decision is not None and option.id == decision.option)
+    return any(option.kind in ("allow_always", "reject_always") for option in chosen)
+
+
+def _path(request: Request) -> str:
+    return request.path.partition("?")[0]
+
+
+def _response(
+    status: int, content: str | bytes, headers: Mapping[str, str] | None = None, *, length: int | None = None
+) -> Response:
+    body = content if isinstance(content, bytes) else f"{content}\n".encode()
+    found = {"Content-Type": "text/plain; charset=utf-8", **HEADERS, **(headers or {}), "Connection": "close"}
+    if status != HTTPStatus.NOT_MODIFIED:
+        found["Content-Length"] = str(len(body) if length is None else length)
+    if status == HTTPStatus.UNAUTHORIZED:
+        found["WWW-Authenticate"] = "Bearer"
+    return Response(status, HTTPStatus(status).phrase, Headers(found), body)

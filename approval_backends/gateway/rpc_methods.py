@@ -1,0 +1,192 @@
+"""What an approver may want, answered: every call of ours, for whoever asks, over the broker. It knows no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from approval_backends.card.edit_arguments import BadArguments
+from approval_backends.gateway.wire import Malformed, parsed
+from approval_backends.gateway.wire.messages import (
+    Attached,
+    CardView,
+    Decide,
+    Decided,
+    Features,
+    Grants,
+    History,
+    HistoryWanted,
+    More,
+    Nothing,
+    Pong,
+    Preview,
+    Previewed,
+    Revoke,
+    Revoked,
+    Show,
+    Tail,
+    Tailed,
+    ViewPart,
+)
+from approval_backends.gateway.wire.record_messages import (
+    card_view,
+    ending,
+    grant_row,
+    history_row,
+    part,
+    previewed,
+    refused,
+    rights,
+    row,
+)
+from approval_backends.lifecycle import Record, sees
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from approval_backends.broker import Broker, Resolution
+    from approval_backends.gateway.gateway_record import Witness
+    from approval_backends.gateway.session_tail import Tails
+    from approval_backends.gateway.waiting_requests import Waiting
+    from approval_backends.lifecycle import Decider
+
+__all__ = ["Desk"]
+
+RECENT: Final = 10
+"""Ended requests that come with the queue."""
+
+
+class Desk:
+    """Answers calls. It knows who asks from the caller, and never from the message.
+
+    Raises `Malformed` for what cannot be answered, and `StoreUnavailable`.
+    """
+
+    def __init__(self, broker: Broker, waiting: Waiting, witness: Witness, tails: Tails) -> None:
+        self._broker = broker
+        self._waiting = waiting
+        self._witness = witness
+        self._tails = tails
+
+    async def attach(self, by: Decider, _wanted: Nothing) -> Attached:
+        """Everything that waits, and who asks. What is in the answer is what the gateway knew in one instant."""
+        recent = await self._broker.history(by, RECENT)
+        return Attached(
+            you=rights(by),
+            queue=[row(record) for record in self._waiting.seen_by(by)],
+            recent=[history_row(record) for record in recent],
+            features=Features(tail=self._tails.kept),
+            server_time=self._waiting.now,
+        )
+
+    async def show(self, by: Decider, wanted: Show) -> CardView:
+        """One request as a card."""
+        return card_view(await self._record(by, wanted.request_id), self._waiting.now, self._broker.keep_grants)
+
+    async def more(self, by: Decider, wanted: More) -> ViewPart:
+        """The next part of a view."""
+        found = part(await self._record(by, wanted.request_id), wanted.view, wanted.start)
+        if found is None:
+            raise Malformed(-32002, "no such view")
+        return found
+
+    async def preview(self, by: Decider, wanted: Preview) -> Previewed:
+        """What other arguments would make of a request."""
+        record = await self._record(by, wanted.request_id)
+        if wanted.digest != record.request.digest:
+            raise Malformed(-32602, "digest: this is another action")
+        try:
+            return previewed(record, wanted.arguments, self._waiting.now)
+        except BadArguments as problem:
+            raise Malformed(-32602, str(problem)) from None
+
+    async def decide(self, by: Decider, wanted: Decide) -> Decided:
+        """Put an answer to the store, and say what came of it."""
+        return await self.answer(
+            by,
+            wanted.request_id,
+            wanted.digest,
+            wanted.option_id,
+            decision_id=wanted.decision_id,
+            message=wanted.message,
+            arguments=wanted.arguments,
+        )
+
+    async def answer(
+        self,
+        by: Decider,
+        request_id: str,
+        digest: str,
+        option: str,
+        *,
+        decision_id: str,
+        message: str | None = None,
+        arguments: str | None = None,
+    ) -> Decided:
+        """The same, for whoever has the parts. An answer that does not count goes on record."""
+        resolution = await self._broker.decide(
+            request_id,
+            digest,
+            option,
+            by,
+            message=message,
+            arguments=None if arguments is None else _object(arguments),
+            decision_id=decision_id,
+        )
+        if resolution.accepted:
+            await asyncio.sleep(0)  # whoever waits for this decision goes first
+        if resolution.refusal is not None:
+            await self._witness.refused(by, request_id, option, resolution.refusal)
+        return self._decided(request_id, resolution)
+
+    async def history(self, by: Decider, wanted: HistoryWanted) -> History:
+        """What is not asked any more, newest first."""
+        found = await self._broker.history(by, wanted.limit)
+        return History(entries=[history_row(record) for record in found], server_time=self._waiting.now)
+
+    async def grants(self, by: Decider, _wanted: Nothing) -> Grants:
+        """Standing answers in force, oldest first."""
+        found = await self._broker.grants(by)
+        return Grants(grants=[grant_row(grant) for grant in found], server_time=self._waiting.now)
+
+    async def revoke(self, by: Decider, wanted: Revoke) -> Revoked:
+        """End a standing answer."""
+        if not by.may_decide:
+            raise Malformed(-32001, f"{by.name} may look, but not decide")
+        revoked = await self._broker.revoke(wanted.grant_id, by)
+        if revoked:
+            await self._witness.revoked(by, wanted.grant_id)
+        return Revoked(revoked=revoked, server_time=self._waiting.now)
+
+    async def tail(self, by: Decider, wanted: Tail) -> Tailed:
+        """What happened last in a session."""
+        return Tailed(lines=self._tails.last(by, wanted.session_id) if wanted.on else [], server_time=self._waiting.now)
+
+    async def ping(self, _by: Decider, _wanted: Nothing) -> Pong:
+        """The store's time."""
+        return Pong(server_time=self._waiting.now)
+
+    async def _record(self, by: Decider, request_id: str) -> Record:
+        record = self._waiting.get(request_id) or await self._broker.store.get(request_id)
+        if record is None or not sees(by, record.request):
+            raise Malformed(-32002, "there is no such request")
+        return record
+
+    def _decided(self, request_id: str, resolution: Resolution) -> Decided:
+        record, refusal = resolution.record, resolution.refusal
+        over = record is not None and record.status != "pending"
+        return Decided(
+            request_id=request_id,
+            accepted=resolution.accepted,
+            ending=ending(record) if record is not None and over else None,
+            refusal=None if refusal is None else refused(refusal),
+            server_time=self._waiting.now,
+        )
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    """The arguments somebody wrote instead of those shown."""
+    value = parsed(text)
+    if not isinstance(value, dict):
+        raise Malformed(-32602, "arguments: a JSON object")
+    return value

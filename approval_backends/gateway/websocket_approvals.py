@@ -1,0 +1,83 @@
+"""Approvals in the browser, and by every client of the Agent Client Protocol, in the process that asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from amplifier_hooks.storage.open_close import Opened
+from approval_backends.broker import Broker
+from approval_backends.errors import BackendUnavailable
+from approval_backends.race import RacingApprovals
+from approval_backends.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from amplifier_hooks.ports import ApprovalRequest, AuditSink, Decision
+    from approval_backends.gateway.approvers import Approver
+    from approval_backends.gateway.session_tail import Watched
+    from approval_backends.stores.approval_store import ApprovalStore
+
+__all__ = ["WebSocketApprovals"]
+
+
+class WebSocketApprovals(Opened, RacingApprovals):
+    """Asks everybody who is connected to its gateway; the first valid answer wins.
+
+        async with WebSocketApprovals() as web:
+            print(web.link)
+            async with SessionCoordinator(hooks=registry, approvals=web) as session: ...
+
+    What is asked is kept in memory, or in a store or broker of yours; then it outlives this process, and other gateways
+    over the same store show it as well. The options are those of `Gateway`.
+    """
+
+    def __init__(
+        self, store: ApprovalStore | Broker | None = None, approvers: Iterable[Approver] = (), **options: Any
+    ) -> None:
+        super().__init__(broker=store if isinstance(store, Broker) else Broker(store or MemoryStore()))
+        from approval_backends.gateway.gateway import Gateway
+
+        self.gateway = Gateway(self.broker, approvers, **options)
+        self._opened = False
+
+    @property
+    def link(self) -> str:
+        """The address to open in a browser, with the first approver's token."""
+        return self.gateway.link()
+
+    async def open(self) -> Self:
+        """Open the store and listen. Twice is harmless.
+
+        Raises `OSError` if the address is taken and `StoreUnavailable`; then nothing is left open.
+        """
+        await self.broker.store.open()
+        try:
+            await self.gateway.start()
+        except BaseException:
+            await self.broker.store.close()
+            raise
+        self._opened = True
+        return self
+
+    async def close(self) -> None:
+        """Take back what is being asked here, tell everybody, then stop. Twice is harmless.
+
+        What nobody waits for inline any more stays open in a store that outlives the process.
+        """
+        self._opened = False
+        try:
+            await self.cancel_all("the program that asked has ended")
+        finally:
+            await self.gateway.stop()
+            await self.broker.store.close()
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Ask, and wait. Raises `BackendUnavailable` before it is open: nobody could see the question."""
+        if not self._opened:
+            raise BackendUnavailable("the gateway is not open; use it as: async with WebSocketApprovals() as web")
+        return await super().request(request)
+
+    def watched(self, sink: AuditSink) -> Watched:
+        """A session's record, shown to those who look at that session while it is written."""
+        return self.gateway.watched(sink)

@@ -1,0 +1,307 @@
+"""Records and grants as messages. Pure: the time and how long grants are kept are arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.text.escape import clip, for_page
+from approval_backends.card.contents import asked, claim, headline, reach, reach_of, views
+from approval_backends.card.edit_arguments import editable, edited
+from approval_backends.card.oddities import oddities
+from approval_backends.card.word_diff import marked
+from approval_backends.gateway.wire.messages import (
+    CardView,
+    Choice,
+    DiffLine,
+    Ending,
+    GrantRow,
+    HistoryRow,
+    Odd,
+    Outcome,
+    Permission,
+    PermissionExtra,
+    PermissionMeta,
+    Previewed,
+    Question,
+    ReachView,
+    Refused,
+    Rights,
+    RiskReason,
+    Row,
+    TextBlock,
+    TextContent,
+    ToolCall,
+    ViewPart,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from amplifier_hooks.ports import ApprovalRequest, Option
+    from approval_backends.card.contents import Reach, View
+    from approval_backends.card.file_diff import ChangeLine
+    from approval_backends.lifecycle import Decider, Grant, Record, Refusal, Status
+
+__all__ = [
+    "PART",
+    "card_view",
+    "ending",
+    "grant_row",
+    "history_row",
+    "part",
+    "permission",
+    "previewed",
+    "refused",
+    "rights",
+    "row",
+]
+
+PART: Final = 32_768
+"""Characters of a view that are sent at a time."""
+LONGEST_NAME: Final = 512
+"""Bytes of a name in a row."""
+WHOLE_INPUT: Final = 256 * 1024
+"""Bytes of arguments that a client of the plain protocol is shown. What was not shown cannot be allowed."""
+
+LINE_COSTS: Final = 40
+"""Characters that a line of a diff takes beyond its text."""
+
+UNDECIDED: Final[frozenset[Status]] = frozenset({"expired", "cancelled", "superseded"})
+
+
+def rights(decider: Decider) -> Rights:
+    """Who somebody is, and what they may do."""
+    return Rights(
+        name=for_page(decider.name),
+        channel=for_page(decider.channel),
+        may_decide=decider.may_decide,
+        sessions=None if decider.sessions is None else sorted(map(_key, decider.sessions)),
+    )
+
+
+def row(record: Record) -> Row:
+    """A request in a line."""
+    request = record.request
+    head = headline(request, for_page)
+    return Row(
+        request_id=_key(request.id),
+        session_id=_key(request.session),
+        session=clip(for_page(request.session), LONGEST_NAME),
+        tenant=for_page(request.tenant),
+        agent=clip(for_page(request.agent), LONGEST_NAME),
+        tool=clip(for_page(request.tool), LONGEST_NAME),
+        kind=head.kind,
+        verb=head.verb,
+        what=head.what,
+        risk=request.risk,
+        created=record.created.wall,
+        expires=record.expires,
+        default=request.default,
+        resumable=request.wait is not None,
+        digest=request.digest,
+        summary=clip(freeze(dict(request.arguments)).decode("ascii"), LONGEST_NAME) if head.kind == "other" else None,
+    )
+
+
+def card_view(record: Record, now: datetime, keep: float | None = None) -> CardView:
+    """Everything there is to know about a request; long views begin here and go on in parts."""
+    request = record.request
+    told = _reach(request, keep)
+    return CardView(
+        row=row(record),
+        event=for_page(request.event),
+        cwd=for_page(request.cwd),
+        views=[_begun(view, 0) for view in views(request, for_page)],
+        questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
+        risk_reasons=_risk_reasons(request),
+        claim=claim(request, for_page),
+        odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
+        edit=editable(request.arguments),
+        options=[_choice(option) for option in request.options],
+        always=None if told is None else ReachView(covers=list(told.covers), leaves=told.leaves, ends=told.ends),
+        status=record.status,
+        ending=None if record.status == "pending" else ending(record),
+        server_time=now,
+    )
+
+
+def part(record: Record, view: str, start: int) -> ViewPart | None:
+    """A view from here on; None if there is no such view."""
+    return next((_begun(found, start) for found in views(record.request, for_page) if found.name == view), None)
+
+
+def previewed(record: Record, text: str, now: datetime) -> Previewed:
+    """What would run with these arguments. Raises `BadArguments`, with a sentence for whoever wrote them."""
+    change = edited(record.request, text)
+    lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
+    return Previewed(
+        digest=change.digest,
+        lines=list(_lines(lines)),
+        added=sum(line.kind == "add" for line in lines),
+        removed=sum(line.kind == "del" for line in lines),
+        server_time=now,
+    )
+
+
+def ending(record: Record) -> Ending:
+    """What became of it. What nobody decided has no name under it."""
+    request, decision = record.request, record.decision
+    if decision is None or record.status in UNDECIDED:
+        chosen = _by_silence(request) if record.status == "expired" else None
+        outcome = Outcome(outcome="selected", option_id=_key(chosen.id)) if chosen else Outcome(outcome="cancelled")
+        reason = record.reason or ("nobody answered in time" if record.status == "expired" else "")
+        return Ending(
+            status=record.status,
+            outcome=outcome,
+            allowed=chosen is not None and chosen.allows,
+            at=record.ended,
+            reason=for_page(reason),
+        )
+    option = next((option for option in request.options if option.id == decision.option), None)
+    return Ending(
+        status=record.status,
+        outcome=Outcome(outcome="selected", option_id=_key(decision.option)),
+        allowed=option is not None and option.allows,
+        kind=option.kind if option else None,
+        label=for_page(option.label) if option else None,
+        by=for_page(decision.by),
+        channel=for_page(decision.channel),
+        at=decision.at,
+        took=record.took,
+        message=None if decision.message is None else for_page(decision.message),
+        edited=decision.arguments is not None,
+        reason=for_page(record.reason),
+    )
+
+
+def history_row(record: Record) -> HistoryRow:
+    """A request that is not asked any more."""
+    return HistoryRow(row=row(record), ending=ending(record))
+
+
+def refused(refusal: Refusal) -> Refused:
+    """Why an answer did not count."""
+    return Refused(code=refusal.code, reason=for_page(refusal.reason))
+
+
+def grant_row(grant: Grant) -> GrantRow:
+    """A standing answer, in a sentence."""
+    key = grant.key
+    return GrantRow(
+        grant_id=_key(grant.id),
+        request_id=_key(grant.request),
+        allows=grant.allows,
+        covers=reach_of(key, for_page),
+        hook=for_page(key.hook),
+        version=for_page(key.version),
+        agent=for_page(key.agent),
+        session=None if key.session is None else for_page(key.session),
+        by=for_page(grant.by),
+        channel=for_page(grant.channel),
+        since=grant.created,
+        expires=grant.expires,
+    )
+
+
+def permission(record: Record, now: datetime, keep: float | None = None) -> Permission:
+    """The question to a client of the plain protocol, with the arguments as they are.
+
+    Arguments too large to be sent are not shown, and then only refusals are offered.
+    """
+    request = record.request
+    head = headline(request, for_page)
+    frozen = freeze(dict(request.arguments))
+    whole = len(frozen) <= WHOLE_INPUT
+    lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in asked(request, for_page)]
+    risk = f"{request.risk.capitalize()} risk"
+    lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
+    if told := _reach(request, keep):
+        lines += [_marked(f"Always covers: {sentence}") for sentence in told.covers]
+        lines.append(f"Always ends: {told.ends}")
+    if not whole:
+        lines.insert(
+            0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
+        )
+    text = "\n".join(lines)
+    return Permission(
+        session_id=_key(request.session),
+        tool_call=ToolCall(
+            tool_call_id=_key(request.id),
+            title=f"{head.verb}: {head.what}",
+            kind=head.kind,
+            content=[TextContent(content=TextBlock(text=text))],
+            raw_input=thaw(frozen) if whole else None,
+        ),
+        options=[_choice(option) for option in request.options if whole or not option.allows],
+        meta=PermissionMeta(
+            ours=PermissionExtra(
+                request_id=_key(request.id),
+                digest=request.digest,
+                agent=for_page(request.agent),
+                tenant=for_page(request.tenant),
+                cwd=for_page(request.cwd),
+                risk=request.risk,
+                risk_reasons=_risk_reasons(request),
+                default=request.default,
+                expires=record.expires,
+                server_time=now,
+            )
+        ),
+    )
+
+
+def _marked(text: str) -> str:
+    """A line of ours with foreign text in it: the lines that text goes on in stand behind a mark."""
+    return text.replace("\n", "\n  | ")
+
+
+def _key(text: str) -> str:
+    """A key as it is. Half of a character cannot be sent; a key that has one is spelt out, and then is nobody's."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
+    return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
+
+
+def _reach(request: ApprovalRequest, keep: float | None) -> Reach | None:
+    """The reach of an "always", where one is offered."""
+    return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
+
+
+def _choice(option: Option) -> Choice:
+    return Choice(option_id=_key(option.id), name=for_page(option.label), kind=option.kind)
+
+
+def _by_silence(request: ApprovalRequest) -> Option | None:
+    """The option that nobody's answering comes to."""
+    return next((option for option in request.options if option.allows == (request.default == "allow")), None)
+
+
+def _begun(view: View, start: int) -> ViewPart:
+    """A view from here on, as much of it as is sent at a time."""
+    whole = ViewPart(name=view.name, added=view.added, removed=view.removed, characters=view.characters)
+    if not view.lines:
+        text = view.text[start : start + PART]
+        end = start + len(text)
+        return whole.model_copy(update={"text": text, "next": end if end < len(view.text) else None})
+    room = PART
+    end = start
+    for line in view.lines[start:]:
+        room -= len(line.text) + LINE_COSTS
+        if room < 0 and end > start:
+            break
+        end += 1
+    lines = list(_lines(view.lines[start:end]))
+    return whole.model_copy(update={"lines": lines, "next": end if end < len(view.lines) else None})
+
+
+def _lines(lines: Sequence[ChangeLine]) -> Iterator[DiffLine]:
+    marks = marked(lines)
+    for number, line in enumerate(lines):
+        pieces = list(marks[number]) if number in marks else None
+        yield DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new, pieces=pieces)

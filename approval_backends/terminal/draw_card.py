@@ -1,0 +1,299 @@
+"""The card: a form, a size and a time in, the lines of the screen out. Pure.
+
+Above stands what is asked, below what can be answered, both always whole; between them is the page that is read, as
+much of it as fits. On a screen too small to read on, only refusing is left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
+from approval_backends.terminal.cells import PLAIN, Line, Script, clipped, lay, width_of
+from approval_backends.terminal.form import code_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from approval_backends.terminal.cells import Strip
+    from approval_backends.terminal.form import Form, Verb
+
+__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "STYLES", "Pages", "Scene", "Sheet", "draw", "time_left"]
+
+MIN_WIDTH: Final = 40
+MIN_HEIGHT: Final = 12
+"""Columns and lines of a screen on which a card can be read."""
+NARROW: Final = 80
+"""Columns below which words are short."""
+ROOMY: Final = 20
+"""Lines from which on one is left for air, and risk and agent have one each."""
+FIELD: Final = {"message": 3, "edit": 100}
+"""Lines of the field to write in, at most."""
+KEPT: Final = 8
+"""Pages that are kept laid out, of one card."""
+EDGE: Final = 2
+"""Cells of a line across the screen before something stands in it."""
+MINUTE: Final = 60
+DAYS: Final = 48
+"""Hours from which on days are said."""
+WRITING: Final = {"message": "for the model", "edit": "what would run instead"}
+HINTS: Final = {
+    "exact": "v goes back",
+    "edit": "Ctrl-S shows what it changes · Esc goes back",
+}
+
+STYLES: Final = {
+    "strong": "bold",
+    "selected": "bold reverse",
+    "dim": "#767676",
+    "label": "#767676",
+    "accent": "bold #00875f",
+    "good": "#008700",
+    "mid": "bold #af5f00",
+    "high": "bold #af5f5f",
+}
+"""Colours that can be read on white and on black alike. None of them says anything that no word or sign says."""
+
+RISKS: Final = {"low": ("○", "Low risk", ""), "medium": ("◆", "Medium risk", "mid"), "high": ("▲", "High risk", "high")}
+
+
+@frozen(kw_only=True)
+class Scene:
+    """All that a card depends on beside the form: the screen, and the time."""
+
+    width: int
+    height: int
+    script: Script
+    left: float
+    """Seconds until nobody's answer counts any more."""
+    until: datetime | None = None
+    """When that is, in the person's own time zone."""
+    more: int = 0
+    """How many other questions wait."""
+    armed: bool = True
+    ready: bool = True
+
+    @property
+    def narrow(self) -> bool:
+        """Whether words have to be short."""
+        return self.width < NARROW
+
+
+@frozen
+class Sheet:
+    """The lines above and below a field to write in. Together they are as high as the screen."""
+
+    above: tuple[Line, ...]
+    field: int
+    below: tuple[Line, ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Everything that is ours to draw."""
+        return (*self.above, *self.below)
+
+
+class Pages:
+    """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
+
+    def __init__(self) -> None:
+        self._laid: dict[object, tuple[Line, ...]] = {}
+
+    def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
+        """The lines of the page the person is on."""
+        of = (form.page, form.verb.allows) if form.page == "reach" else form.page
+        key = (of, scene.width, scene.script, form.digest)
+        if key not in self._laid:
+            if len(self._laid) >= KEPT:
+                self._laid.clear()
+            self._laid[key] = lay(page_of(form, scene.script), scene.width)
+        return self._laid[key]
+
+
+def draw(form: Form, scene: Scene, pages: Pages) -> tuple[Form, Sheet]:
+    """The sheet, and the form as it is once that has been on screen."""
+    fits = scene.width >= MIN_WIDTH and scene.height >= MIN_HEIGHT
+    if not fits:
+        form = form.drawn(width=form.width, rows=1, length=1, fits=False)
+        return form, _finished((), 0, _small(form, scene), scene)
+    head = _head(form, scene)
+    room = scene.height - len(head) - len(_foot(form, scene, 0))
+    field = min(FIELD.get(form.page, 0), room)
+    rows = room - field
+    lines = pages.lines(form, scene) if rows else ()
+    if form.page not in FIELD:
+        form = form.drawn(width=scene.width, rows=rows, length=len(lines), fits=True)
+    top = 0 if form.page in FIELD else form.top
+    body = lines[top : top + rows]
+    air: tuple[Line, ...] = ((),) * (rows - len(body))
+    return form, _finished((*head, *body, *air), field, _foot(form, scene, len(lines)), scene)
+
+
+def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
+    """The rows of the page the person is on."""
+    if form.page == "exact":
+        return raw_page(form.request, script)
+    if form.page == "reach":
+        return reach_page(form.request, script, allows=form.verb.allows)
+    if form.page == "changes" and form.arguments is not None:
+        return changes_page(form.request, form.arguments, form.digest, script)
+    return action_page(form.request, script)
+
+
+def time_left(seconds: float) -> str:
+    """How long there is, to the second for as long as a person can follow it."""
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole // MINUTE % MINUTE
+    if hours >= DAYS:
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes:02}" if hours else f"{minutes}:{whole % MINUTE:02}"
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
+    request, script, width = form.request, scene.script, scene.width
+    sign, risk, style = RISKS[request.risk]
+    style = f"class:{style}" if style else ""
+    agent, cwd = script.inline(request.agent), script.inline(request.cwd)
+    named = subject_name(request)
+    tool, what = script.inline(request.tool), script.inline(request.arguments[named]) if named else ""
+    place = f", in {cwd}" if cwd else ""
+    why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
+    risk = f" {sign} {risk}"
+    who: tuple[Line, ...] = (
+        ((style, risk), ("", clipped(f": {why}" if why else "", width - width_of(risk)))),
+        (("", clipped(f" {agent} wants to run{place}", width)),),
+    )
+    if scene.height < ROOMY:
+        who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
+    more = f"{scene.more:,} more waiting" if scene.more else ""
+    title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
+    hurry = "class:mid" if scene.left < MINUTE else "class:dim"
+    verb = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
+    return (
+        _rule(("class:strong", f" {title} "), (hurry, f" {time_left(scene.left)} left "), width),
+        *who,
+        (("class:accent", verb), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(verb)))),
+        *([()] if scene.height >= ROOMY else []),
+    )
+
+
+def _foot(form: Form, scene: Scene, length: int) -> tuple[Line, ...]:
+    allowed = form.request.default == "allow"
+    when = f" by {scene.until:%H:%M:%S}" if scene.until else ""
+    nobody = f" Nobody{when}: " if scene.narrow else f" If nobody answers{when}, this is "
+    said = ("class:mid", "allowed.") if allowed else ("", "denied.")
+    return (
+        _status(form, scene, length),
+        (("class:mid" if scene.left < MINUTE else "", nobody), said),
+        *_bar(form, scene),
+        (("class:dim", clipped(f" {_hint(form, scene)}", scene.width)),),
+    )
+
+
+def _status(form: Form, scene: Scene, length: int) -> Line:
+    """What of the page can be seen, and the digest of what would run."""
+    digest = f" {'' if scene.narrow else 'digest '}{form.digest[:4]} {form.digest[4:8]} "
+    first, last = form.top + 1, min(form.top + form.rows, length)
+    if form.page in WRITING:
+        said = WRITING[form.page]
+    elif last - first + 1 >= length:
+        said = "all shown"
+    else:
+        said = f"{'' if scene.narrow else 'lines '}{first:,}-{last:,} of {length:,}"
+        said += ", all seen" if form.page in form.whole else " · PgDn" if scene.narrow else " · PgDn reads on"
+    return _rule(("", f" {said} "), ("class:strong", digest), scene.width)
+
+
+def _rule(left: tuple[str, str], right: tuple[str, str], width: int) -> Line:
+    """A line across the screen with something near both ends; the right end is never cut."""
+    room = width - 2 * EDGE - width_of(right[1])
+    said = clipped(left[1], room)
+    rest = "─" * (room - width_of(said))
+    return (("class:dim", "─" * EDGE), (left[0], said), ("class:dim", rest), right, ("class:dim", "─" * EDGE))
+
+
+def _bar(form: Form, scene: Scene) -> list[Line]:
+    """What can be done, in as many lines as that takes."""
+    bar: list[Line] = []
+    line: Line = ()
+    used = 0
+    for index, verb in enumerate(form.verbs):
+        selected = index == form.selected
+        text = f" {'▸' if selected else ' '} {verb.letter} {_label(verb, form, scene)} "
+        style = "class:selected" if selected else "" if _awake(verb, form) else "class:dim"
+        if line and used + width_of(text) > scene.width:
+            bar.append(line)
+            line, used = (), 0
+        used += width_of(text)
+        line = (*line, (style, clipped(text, scene.width)))
+    return [*bar, line]
+
+
+def _label(verb: Verb, form: Form, scene: Scene) -> str:
+    short = "Message" if scene.narrow and verb.does == "message" else scene.script.inline(verb.label)
+    label = clipped(short, MIN_WIDTH // 2)
+    if not _awake(verb, form):
+        return "(read on)" if scene.narrow else f"{label} (read on)"
+    return f"{label}…" if verb.stands else label
+
+
+def _awake(verb: Verb, form: Form) -> bool:
+    return not verb.allows or ("changes" if form.page == "changes" else "action") in form.whole
+
+
+def _hint(form: Form, scene: Scene) -> str:
+    """What the person can do next, or why not; before it, what came of the last key."""
+    if not scene.armed:
+        return f"{form.note or 'new'}: keys do not count yet"
+    return f"{form.note} · {_next(form, scene)}" if form.note else _next(form, scene)
+
+
+def _next(form: Form, scene: Scene) -> str:
+    if form.page in HINTS:
+        return HINTS[form.page]
+    if form.page == "message":
+        return f"{'Enter denies' if scene.ready else 'a moment'} · Esc goes back and keeps it"
+    enter = "Enter confirms" if scene.ready else "a moment"
+    code = code_of(form.digest)
+    if form.asleep or (form.wants_code and form.code != code):
+        return form.asleep or f"{_unread(form, scene)}write {code}, Enter: {form.code}"
+    if form.wants_code or scene.narrow or form.note:
+        return f"{code if form.wants_code else 'letter chooses'} · {enter}"
+    return f"←→ or letter chooses · {enter} · PgDn reads on · v exact · Ctrl-C denies"
+
+
+def _unread(form: Form, scene: Scene) -> str:
+    if not form.unread:
+        return ""
+    return "not all read: " if scene.narrow else "Not all of it was shown. To allow it, "
+
+
+def _small(form: Form, scene: Scene) -> tuple[Line, ...]:
+    """All that a screen too small to read on is good for. The lines that matter most come last: they stay longest."""
+    width, script = scene.width, scene.script
+    enter = "Enter" if scene.ready else "wait"
+    allowed = "allowed" if form.request.default == "allow" else "denied"
+    lines = (
+        f" Too small: {width}x{scene.height}",
+        f" enlarge to {MIN_WIDTH}x{MIN_HEIGHT}",
+        f" {script.inline(form.request.tool)}",
+        f" {form.digest[:4]} {form.digest[4:8]} · {time_left(scene.left)}",
+        f" nobody: {allowed}",
+        f" ▸ d Deny, {enter}",
+    )
+    return tuple((("", clipped(line, width)),) for line in lines[-scene.height :])
+
+
+def _finished(above: tuple[Line, ...], field: int, below: tuple[Line, ...], scene: Scene) -> Sheet:
+    if not scene.script.ascii:
+        return Sheet(above, field, below)
+    return Sheet(_plain(above), field, _plain(below))
+
+
+def _plain(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    return tuple(tuple((style, text.translate(PLAIN)) for style, text in line) for line in lines)

@@ -1,0 +1,204 @@
+"""Rules of the host at a tool call: what they forbid, ask and answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.admission import apply_rules as rules_module
+from amplifier_hooks.ports import ActionFacts, RuleVerdict
+from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amplifier_hooks import ToolOutcome
+
+
+class Policy:
+    """Rules as a function of the facts; keeps what it was asked about."""
+
+    def __init__(self, rule: Callable[[ActionFacts], Any]) -> None:
+        self.rule = rule
+        self.judged: list[ActionFacts] = []
+
+    def judge(self, facts: ActionFacts) -> Any:
+        """What the function says."""
+        self.judged.append(facts)
+        return self.rule(facts)
+
+
+ALLOW_ALL = RuleVerdict(effect="allow", rule="fine", answers=("*",))
+DENY = RuleVerdict(effect="deny", rule="no-prod", reason="production is off limits")
+
+
+class Desk:
+    """A session under rules, with two gates that ask, and everything it says and does in reach."""
+
+    def __init__(self, rule: Callable[[ActionFacts], Any], *script: Any, asks: tuple[str, ...] = ("a", "b")) -> None:
+        self.policy, self.audit, self.approver = Policy(rule), CollectingAudit(), ScriptedApprover(*script)
+        self.registry, self.ran = HookRegistry(), list[Any]()
+        for name in asks:
+            self.registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?"), name=name)
+        self.session = SessionCoordinator(
+            self.registry,
+            session_id="s1",
+            approvals=self.approver,
+            audit=self.audit,
+            rules=self.policy,
+            tenant="acme",
+            cwd="/w",
+        )
+
+    async def write(self, **given: Any) -> ToolOutcome:
+        """Call a tool, and note what it ran with."""
+        return await self.session.call_tool("Write", given, self.ran.append)
+
+
+@pytest.mark.rule("BCK-6")
+async def test_what_rules_see() -> None:
+    """Rules are asked about the input as the agent wrote it and as the hooks left it, with who, where and how risky."""
+    desk = Desk(lambda facts: None, asks=())
+    desk.registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"path": "b"}}))
+    assert (await desk.write(path="a")).ok
+    first, second = desk.policy.judged
+    assert (first.arguments, second.arguments) == ({"path": "a"}, {"path": "b"})
+    assert (first.tool, first.event, first.session, first.tenant) == ("Write", "tool:pre", "s1", "acme")
+    assert (first.agent, first.cwd, first.risk) == ("agent", "/w", "medium")
+
+
+@pytest.mark.rule("BCK-6")
+@pytest.mark.fault("F-HD-04")
+@pytest.mark.parametrize("forbidden", ["a", "b"])
+async def test_deny_rule(forbidden: str) -> None:
+    """A deny rule that fits the input before or after the hooks denies it, and nobody is asked."""
+    desk = Desk(lambda facts: DENY if facts.arguments["path"] == forbidden else ALLOW_ALL)
+    desk.registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"path": "b"}}))
+    outcome = await desk.write(path="a")
+    assert (outcome.denied, outcome.by) == (True, "rule:no-prod")
+    assert outcome.reason == "Operation denied by rule:no-prod: production is off limits"
+    assert desk.ran == desk.approver.requests == []
+    (facts,) = desk.audit.facts("approval.decided")
+    assert (facts["status"], facts["rule"], facts["channel"]) == ("denied", "no-prod", "rules")
+
+
+@pytest.mark.rule("BCK-6")
+@pytest.mark.parametrize(("answers", "left"), [(("*",), []), (("a",), ["b"]), (("a", "b"), []), ((), ["a", "b"])])
+async def test_allow_rule(answers: tuple[str, ...], left: list[str]) -> None:
+    """An allow rule answers the questions of the hooks it names, which is on record with the rule; others are asked."""
+    desk = Desk(lambda facts: RuleVerdict(effect="allow", rule="r1", answers=answers), "Allow")
+    assert (await desk.write(path="a")).ok
+    assert [[one.hook for one in request.questions] for request in desk.approver.requests] == ([left] if left else [])
+    by_rule = [facts for facts in desk.audit.facts("approval.decided") if facts["channel"] == "rules"]
+    assert [(facts["rule"], facts["by"], facts["hooks"]) for facts in by_rule] == (
+        [("r1", "rule:r1", [name for name in ("a", "b") if name not in left])] if len(left) < 2 else []
+    )
+    assert desk.ran == [{"path": "a"}]
+
+
+@pytest.mark.rule("BCK-6", "APR-9")
+async def test_allow_rule_and_a_denial() -> None:
+    """An allow rule answers no denial."""
+    desk = Desk(lambda facts: ALLOW_ALL)
+    desk.registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="guard", priority=9)
+    assert (await desk.write(path="a")).by == "guard"
+    assert not desk.ran
+
+
+@pytest.mark.rule("BCK-6", "APR-1")
+@pytest.mark.parametrize(("answer", "ok"), [("Allow once", True), ("Deny", False)])
+async def test_ask_rule(answer: str, ok: bool) -> None:
+    """A rule that asks has its question put to a person, although no hook asks."""
+    desk = Desk(lambda facts: RuleVerdict(effect="ask", rule="r2", reason="Touch it?"), answer, asks=())
+    assert (await desk.write(path="a")).ok is ok
+    (question,) = desk.approver.requests[0].questions
+    assert (question.hook, question.prompt) == ("rule:r2", "Touch it?")
+
+
+@pytest.mark.rule("BCK-6", "APR-5")
+@pytest.mark.fault("F-APR-23")
+@pytest.mark.parametrize("reason", ["Touch it?", ""])
+async def test_always_for_a_rule(reason: str) -> None:
+    """An "always" to the question of a rule covers exactly that call; every other one is asked about."""
+    ask = RuleVerdict(effect="ask", rule="r2", reason=reason)
+    desk = Desk(lambda facts: ask, "Allow always", "Deny", "Allow always", asks=())
+    assert [(await desk.write(path=path)).ok for path in ("a", "b", "a", "c", "c", "a")] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert [request.arguments["path"] for request in desk.approver.requests] == ["a", "b", "c"]
+    assert all(grant.key.scope.startswith("action:") for grant in await desk.session.grants())
+
+
+@pytest.mark.rule("BCK-6", "DSP-3")
+@pytest.mark.parametrize("verdict", [True, "allow", RuleVerdict(effect="maybe", rule="x")])  # type: ignore[arg-type]
+async def test_what_is_no_verdict(verdict: Any) -> None:
+    """What is no verdict denies."""
+    desk = Desk(lambda facts: verdict)
+    assert "rules could not judge" in ((await desk.write(path="a")).reason or "")
+    assert not desk.ran
+
+
+@pytest.mark.rule("BCK-6", "DSP-3")
+async def test_rules_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that raise or hang deny; async rules count like plain ones."""
+    monkeypatch.setattr(rules_module, "PATIENCE", 0.01)
+
+    def broken(facts: ActionFacts) -> None:
+        raise OSError("the file is gone")
+
+    async def hanging(facts: ActionFacts) -> None:
+        await asyncio.Event().wait()
+
+    async def fine(facts: ActionFacts) -> RuleVerdict:
+        return ALLOW_ALL
+
+    assert "the file is gone" in ((await Desk(broken).write(path="a")).reason or "")
+    assert (await Desk(hanging).write(path="a")).denied
+    assert (await Desk(fine).write(path="a")).ok
+
+
+@pytest.mark.rule("BCK-6", "AUD-3")
+async def test_rule_that_cannot_be_recorded() -> None:
+    """What a rule allows without its record does not run."""
+    desk = Desk(lambda facts: ALLOW_ALL)
+    desk.audit.error, desk.audit.only = OSError("full"), "approval.decided"
+    assert (await desk.write(path="a")).by == "record"
+    assert not desk.ran
+
+
+@pytest.mark.rule("BCK-6")
+async def test_event_of_a_host() -> None:
+    """A host that emits `tool:pre` itself is under the same rules; other events have none, and child sessions do."""
+    desk = Desk(lambda facts: DENY)
+    assert (await desk.session.emit("PreToolUse", {"tool_name": "Write", "tool_input": {}})).denied
+    assert not (await desk.session.emit("prompt:submit", {"prompt": "x"})).denied
+    assert (await desk.session.child("helper").call_tool("Write", {}, desk.ran.append)).by == "rule:no-prod"
+
+
+@pytest.mark.rule("APR-2", "BCK-6")
+@pytest.mark.parametrize(("risk", "seen"), [(lambda *_: "low", "low"), (lambda *_: "none", "high"), (None, "medium")])
+async def test_risk(risk: Any, seen: str) -> None:
+    """The host says how much is at stake; what it does not say right counts as high."""
+    policy = Policy(lambda facts: None)
+    await SessionCoordinator(rules=policy, risk=risk).call_tool("Write", {}, lambda _: None)
+    assert {facts.risk for facts in policy.judged} == {seen}
+
+
+@pytest.mark.rule("APR-2")
+async def test_risk_that_fails() -> None:
+    """A failure to say how much is at stake makes it much."""
+    policy = Policy(lambda facts: None)
+
+    def broken(tool: str, arguments: Any) -> Any:
+        raise KeyError(tool)
+
+    await SessionCoordinator(rules=policy, risk=broken).call_tool("Write", {}, lambda _: None)
+    assert policy.judged[0].risk == "high"

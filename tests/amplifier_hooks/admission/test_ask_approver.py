@@ -1,0 +1,316 @@
+"""Asking, and what an answer comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from amplifier_hooks.abandoned_work import LEFT_BEHIND
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.admission import Approval, Approver, Origin
+from amplifier_hooks.approvals.labels import as_options
+from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.ports import ApprovalRequest, Decision
+from amplifier_hooks.record import Recorder, RecordUnavailable
+from amplifier_hooks.result import Ask, Outcome
+from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
+
+ACTION = Action("acme", "s1", "tool:pre", "Write", freeze({"path": "x"}))
+
+
+def question(prompt: str = "Really?", hook: str = "guard", **fields: Any) -> Ask:
+    """One hook's question, with Allow and Deny."""
+    given = {"options": ("Allow", "Deny"), "timeout": 60.0, "default": "deny", "scope": "prompt", "key": None}
+    return Ask(hook_name=hook, prompt=prompt, **{**given, **fields})
+
+
+class Office:
+    """An approver with everything around it in reach."""
+
+    def __init__(self, *script: Any) -> None:
+        self.backend = ScriptedApprover(*script)
+        self.clock = ManualClock()
+        self.audit = CollectingAudit()
+        self.approver = Approver(
+            self.backend, Recorder(self.audit, self.clock, "s1", "acme"), self.clock, Origin(agent="coder")
+        )
+
+    async def ask(self, *asks: Ask) -> Approval:
+        """Ask what these hooks want to know."""
+        outcome = Outcome("tool:pre", {}, action="ask_user", asks=asks or (question(),))
+        return await self.approver.ask(outcome, ACTION)
+
+    @property
+    def recorded(self) -> list[str]:
+        """The ends on record."""
+        return [facts["status"] for facts in self.audit.facts("approval.decided")]
+
+
+@pytest.mark.rule("AUD-7")
+@pytest.mark.parametrize(
+    ("answer", "event", "decision"),
+    [
+        ("Allow", "approval_decision", {"decision": "approved"}),
+        ("Deny", "approval_decision", {"decision": "denied"}),
+        (RuntimeError("line is down"), "approval_decision", {"decision": "unavailable"}),
+        (ApprovalTimeout(), "approval_timeout", {}),
+    ],
+    ids=["approved", "denied", "unavailable", "expired"],
+)
+async def test_log(answer: Any, event: str, decision: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    """What was asked and what became of it are events of the log, with names and fields that stay."""
+    caplog.set_level("INFO", "amplifier_hooks")
+    await Office(answer).ask(question("Really?"), question("Sure?", hook="other"))
+    told = [vars(record) for record in caplog.records if record.msg != "approval_unavailable"]
+    assert [record["msg"] for record in told] == ["approval_requested", event]
+    asked, became = told
+    assert {name: asked[name] for name in ("hook", "prompt", "options")} == {
+        "hook": "guard, other",
+        "prompt": "Really?\nSure?",
+        "options": ["Allow", "Deny"],
+    }
+    assert {name: became[name] for name in ("hook", *decision)} == {"hook": "guard, other", **decision}
+
+
+@pytest.mark.rule("APR-2")
+async def test_what_a_request_carries() -> None:
+    """A request says who wants what, why it is asked, what can be answered, and until when."""
+    office = Office("Allow")
+    await office.ask(question("Really?"), question("Sure?", hook="other"))
+    (request,) = office.backend.requests
+    assert (request.tenant, request.session, request.agent) == ("acme", "s1", "coder")
+    assert (request.event, request.tool, request.arguments) == ("tool:pre", "Write", {"path": "x"})
+    assert request.digest == ACTION.digest
+    assert [(one.hook, one.prompt) for one in request.questions] == [("guard", "Really?"), ("other", "Sure?")]
+    assert [(one.label, one.kind) for one in request.options] == [("Allow", "allow_once"), ("Deny", "reject_once")]
+    assert request.default == "deny"
+    assert (request.expires - request.created).total_seconds() == 60
+
+
+@pytest.mark.rule("APR-1")
+@pytest.mark.fault("F-APR-22")
+@pytest.mark.parametrize(("answer", "allowed"), [("Allow", True), ("Deny", False)])
+async def test_one_request_for_all(answer: str, allowed: bool) -> None:
+    """Several hooks' questions become one request, and one answer holds for all of them."""
+    office = Office(answer)
+    approval = await office.ask(question("Really?"), question("Sure?", hook="other"))
+    assert len(office.backend.requests) == 1
+    assert approval.allowed is allowed
+
+
+@pytest.mark.rule("APR-1")
+async def test_strictest() -> None:
+    """The shortest time, the strictest default, and only the kinds that all offer."""
+    office = Office("Deny")
+    await office.ask(
+        question(options=("Allow always", "Yes", "No"), timeout=60.0, default="allow"),
+        question(hook="other", options=("Allow once", "Deny"), timeout=5.0),
+    )
+    (request,) = office.backend.requests
+    assert [option.label for option in request.options] == ["Yes", "No"]
+    assert (request.expires - request.created).total_seconds() == 5
+    assert request.default == "deny"
+
+
+@pytest.mark.rule("APR-1")
+@pytest.mark.parametrize("labels", [("Allow",), ("Allow", "Allow always")])
+async def test_a_refusal_is_always_offered(labels: tuple[str, ...]) -> None:
+    """A hook that offers no refusal gets one added."""
+    office = Office("Deny")
+    assert not (await office.ask(question(options=labels))).allowed
+    assert [option.label for option in office.backend.requests[0].options] == [*labels, "Deny"]
+
+
+@pytest.mark.rule("APR-2", "APR-11")
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("Allow", "allow_once"),
+        (" ALLOW ONCE ", "allow_once"),
+        ("Yes", "allow_once"),
+        ("Allow always", "allow_always"),
+        ("deny", "reject_once"),
+        ("Never", "reject_always"),
+        ("Sure, why not", "reject_once"),
+        ("Alow", "reject_once"),
+        ("Allow\u200b", "reject_once"),
+        ("", "reject_once"),
+    ],
+)
+def test_labels(label: str, kind: str) -> None:
+    """A known label means what it says in any case; a word nobody knows is a refusal."""
+    assert as_options([label])[0].kind == kind
+
+
+async def wrong_type(request: ApprovalRequest) -> Any:
+    """Answer with something that is no decision."""
+    return True
+
+
+async def label_for_id(request: ApprovalRequest) -> Decision:
+    """Name an option by its label."""
+    return Decision(option="Allow", by="Mallory", channel="x")
+
+
+async def unhashable(request: ApprovalRequest) -> Decision:
+    """Name an option by something odd."""
+    return Decision(option=["option-1"], by="Mallory", channel="x")  # type: ignore[arg-type]  # the point
+
+
+async def cancels_itself(request: ApprovalRequest) -> Decision:
+    """Claim to have been cancelled."""
+    raise asyncio.CancelledError
+
+
+@pytest.mark.rule("APR-6", "APR-11")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Allow for ever",
+        "allow",
+        wrong_type,
+        label_for_id,
+        unhashable,
+        cancels_itself,
+        RuntimeError("line is down"),
+        TimeoutError("connect timed out"),
+        ValueError(),
+    ],
+)
+@pytest.mark.parametrize("default", ["deny", "allow"])
+async def test_what_does_not_count(answer: Any, default: str) -> None:
+    """What was not offered, and whatever goes wrong in a backend, denies and is recorded as unavailable."""
+    office = Office(answer)
+    approval = await office.ask(question(default=default))
+    assert (approval.status, approval.allowed) == ("unavailable", False)
+    assert approval.reason.startswith("Approval unavailable: ")
+    assert office.recorded == ["unavailable"]
+
+
+@pytest.mark.rule("APR-4", "APR-11")
+@pytest.mark.parametrize("answer", [HANG, ApprovalTimeout()])
+@pytest.mark.parametrize(("default", "allowed"), [("deny", False), ("allow", True)])
+async def test_silence(answer: Any, default: str, allowed: bool) -> None:
+    """When the time is up the default holds, it is recorded as expired, and the question is withdrawn."""
+    office = Office(answer)
+    approval = await office.ask(question(default=default, timeout=0.01))
+    assert (approval.status, approval.allowed) == ("expired", allowed)
+    assert approval.reason == f"Timeout - {'allowed' if allowed else 'denied'} by default"
+    assert office.recorded == ["expired"]
+    assert office.backend.did == ["request", "withdraw"]
+    assert await office.approver.claim(approval) is allowed
+
+
+@pytest.mark.rule("APR-4")
+async def test_no_time_at_all() -> None:
+    """A question with no time expires at once."""
+    assert (await Office("Allow").ask(question(timeout=0.0))).status == "expired"
+
+
+@pytest.mark.rule("APR-4")
+async def test_very_long_time() -> None:
+    """A time that no calendar can hold is shortened to one that it can."""
+    assert (await Office("Allow").ask(question(timeout=1e300))).allowed
+
+
+@pytest.mark.rule("APR-4", "APR-6")
+async def test_answer_after_the_deadline() -> None:
+    """An answer that comes after the deadline changes nothing."""
+    office = Office()
+
+    async def slow(request: ApprovalRequest) -> Decision:
+        office.clock.advance(60)
+        return Decision(option="option-1", by="Robin", channel="x")
+
+    office.backend = ScriptedApprover(slow)
+    office.approver = Approver(
+        office.backend, Recorder(office.audit, office.clock, "s1", ""), office.clock, Origin(agent="coder")
+    )
+    approval = await office.ask()
+    assert (approval.status, approval.allowed) == ("expired", False)
+    assert not await office.backend.claim(office.backend.requests[0].id, ACTION.digest)
+
+
+@pytest.mark.rule("APR-4")
+async def test_backend_that_swallows_its_cancellation() -> None:
+    """A backend that will not stop is left behind at the deadline, and what it answers later does not count."""
+    stop = asyncio.Event()
+
+    async def stubborn(request: ApprovalRequest) -> Decision:
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+        return Decision(option="option-1", by="Mallory", channel="x")
+
+    office = Office(stubborn)
+    assert (await office.ask(question(timeout=0.01))).status == "expired"
+    (left,) = LEFT_BEHIND.values()
+    stop.set()
+    await left
+    assert office.recorded == ["expired"]
+    assert not LEFT_BEHIND
+
+
+@pytest.mark.rule("APR-4")
+async def test_backend_that_fails_when_stopped() -> None:
+    """A backend that raises when it is cancelled at the deadline is expired like any other."""
+
+    async def sore(request: ApprovalRequest) -> Decision:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("sore loser")
+        raise AssertionError
+
+    assert (await Office(sore).ask(question(timeout=0.01))).status == "expired"
+
+
+@pytest.mark.rule("APR-3")
+async def test_backend_whose_bookkeeping_fails() -> None:
+    """A claim that raises is none; settling and withdrawing that raise are logged and go no further."""
+
+    class Broken(ScriptedApprover):
+        async def claim(self, request_id: str, digest: str) -> bool:
+            raise OSError("store is gone")
+
+        async def settle(self, request_id: str, outcome: str) -> None:
+            raise OSError("store is gone")
+
+        async def withdraw(self, request_id: str, reason: str) -> None:
+            raise OSError("store is gone")
+
+    office = Office()
+    office.approver = Approver(
+        Broken("Allow", ApprovalTimeout()),
+        Recorder(office.audit, office.clock, "s1", ""),
+        office.clock,
+        Origin(agent="coder"),
+    )
+    approval = await office.ask()
+    assert approval.allowed
+    assert not await office.approver.claim(approval)
+    await office.approver.settle(approval, "done")
+    assert (await office.ask()).status == "expired"
+
+
+@pytest.mark.rule("APR-7")
+async def test_who_decided() -> None:
+    """Who decided, and on which channel, is on record with the digest."""
+    office = Office("Allow")
+    await office.ask()
+    (facts,) = office.audit.facts("approval.decided")
+    assert (facts["by"], facts["channel"], facts["digest"]) == ("Robin", "script", ACTION.digest)
+
+
+@pytest.mark.rule("AUD-3")
+async def test_decision_that_cannot_be_recorded() -> None:
+    """An approval that cannot be recorded is taken back."""
+    office = Office("Allow")
+    office.audit.error, office.audit.only = OSError("full"), "approval.decided"
+    with pytest.raises(RecordUnavailable):
+        await office.ask()
+    assert office.backend.did == ["request", "withdraw"]

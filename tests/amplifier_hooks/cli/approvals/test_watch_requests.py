@@ -1,0 +1,144 @@
+"""Requests on the card of a terminal as they arrive, over the store of another process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli import app
+from amplifier_hooks.cli.approvals.open_store import user_name
+from approval_backends.broker import Broker
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+from approval_backends.testing import DENY, a_request
+from tests.person import Person
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+WATCHING = """
+import json, sys, termios
+from amplifier_hooks.cli import app
+before = termios.tcgetattr(0)
+try:
+    app(["approvals", "watch", *json.loads(sys.argv[1])])
+except SystemExit as end:
+    print("ENDED", end.code, termios.tcgetattr(0) == before)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where the store will be; its folder is the user's own."""
+    return tmp_path / "approvals.db"
+
+
+def at(path: Path, work: Callable[[Broker], Awaitable[Any]]) -> Any:
+    """Do something with a store, beside whoever watches it."""
+
+    async def done() -> Any:
+        async with Broker(SqliteStore(path)) as broker:
+            return await work(broker)
+
+    return asyncio.run(done())
+
+
+def asked(path: Path, name: str, seconds: float = 300, **changes: Any) -> None:
+    """Ask for something, as an agent in another process would."""
+    now = datetime.now(UTC)
+    request = evolve(a_request(id=name, arguments={"name": name}, **changes), created=now)
+    at(path, lambda broker: broker.submit(evolve(request, expires=now + timedelta(seconds=seconds))))
+
+
+def outcome(path: Path, name: str, seconds: float = 10) -> tuple[str, str | None, str | None]:
+    """What becomes of it within so many seconds, by whom, on which channel."""
+    record = at(path, lambda broker: broker.wait(name, seconds))
+    decision = record.decision
+    return record.status, decision and decision.by, decision and decision.channel
+
+
+def watching(path: Path, *options: str) -> Person:
+    """Somebody who watches a store."""
+    return Person("--store", str(path), *options, program=WATCHING)  # type: ignore[arg-type]  # its arguments
+
+
+@pytest.mark.rule("CLI-2", "BCK-5", "BCK-7")
+@pytest.mark.fault("F-CLI-05", "F-CLI-11")
+def test_watch(store: Path) -> None:
+    """Requests come one at a time and oldest first; one answered elsewhere leaves the screen with who answered it."""
+    asked(store, "first")
+    asked(store, "second")
+    person = watching(store)
+    person.sees("name  first", "1 more waiting", "Enter confirms")
+    digest = at(store, lambda broker: broker.store.get("first")).digest
+    kim = Decider(name="Kim\x1b[2J", channel="page")
+    at(store, lambda broker: broker.decide("first", digest, DENY.id, kim))
+    person.sees("name  second")
+    person.misses("name  first", "more waiting")
+    person.selects("a", "a Allow")
+    person.types("\r")
+    person.sees("Deny, by Kim\\u{1B}[2J (page)", "): Allow")
+    assert b"Kim\x1b" not in person.raw
+    assert outcome(store, "second") == ("approved", user_name(), "cli")
+    asked(store, "third")
+    person.sees("name  third")
+    person.types("\x03")
+    person.sees("): Deny")
+    assert outcome(store, "third") == ("denied", user_name(), "cli")
+    person.types("\x03")
+    person.sees("Stopped.", "ENDED 0 True")
+    person.child.close()
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-2")
+def test_waiting_and_leaving(store: Path) -> None:
+    """It may be there before the store is; a request that runs out is said; leaving the card decides nothing."""
+    person = watching(store, "--session", "session-1")
+    person.sees("Waiting for requests in ")
+    asked(store, "other", session="session-2")
+    asked(store, "short", seconds=2)
+    person.sees("name  short")
+    person.sees("): expired", "nobody answered")
+    assert outcome(store, "short") == ("expired", None, None)
+    asked(store, "open")
+    person.sees("name  open")
+    person.child.kill(signal.SIGTERM)
+    person.child.wait()
+    assert outcome(store, "open", 0) == outcome(store, "other", 0) == ("pending", None, None)
+
+
+@pytest.mark.rule("CLI-2")
+def test_later(store: Path) -> None:
+    """A card can be left without an answer: the request stays open, and the next one is shown."""
+    asked(store, "first")
+    asked(store, "second")
+    person = watching(store)
+    person.sees("name  first", "l Later", "Enter confirms")
+    person.selects("l", "l Later")
+    person.types("\r")
+    person.sees("name  second")
+    assert outcome(store, "first", 0) == ("pending", None, None)
+    person.types("\x03")
+    person.sees("): left open; nothing was decided", "): Deny")
+    person.types("\x03")
+    person.sees("Stopped.", "ENDED 0 True")
+    person.child.close()
+    assert outcome(store, "first", 0) == ("pending", None, None)
+
+
+@pytest.mark.rule("CLI-1", "CLI-2")
+@pytest.mark.fault("F-CLI-04")
+def test_watch_without_a_terminal(store: Path) -> None:
+    """Without a terminal it ends at once, says what to use instead, and makes no store."""
+    told = CliRunner().invoke(app, ["approvals", "watch", "--store", str(store)], input="a\r\r")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.startswith("There is no terminal to show requests on; use 'approvals list' and ")
+    assert not store.exists()

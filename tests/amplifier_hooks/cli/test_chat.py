@@ -1,0 +1,290 @@
+"""`amplifier-hooks chat`, as it is called: by programs, through a pipe, and at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pytest
+from typer.testing import CliRunner
+
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.cli import app
+from amplifier_hooks.cli.chat.chat_session import Room, Wishes
+from amplifier_hooks.cli.chat.screen import Silence
+from amplifier_hooks.cli.chat.scripted_model import ScriptedModel
+from amplifier_hooks.cli.chat.slash_commands import answered
+from amplifier_hooks.cli.project.find_hooks import NamedHooks, hooks_of_folder
+from approval_backends.client import ApprovalsClient
+from tests.scripted_models import Say, Use, serving
+
+SOON = 60
+COMMAND = [sys.executable, "-m", "amplifier_hooks", "chat"]
+GUARDS = """
+from amplifier_hooks import HookRegistry, HookResult
+registry = HookRegistry()
+
+@registry.gate("tool:pre", match="Bash")
+async def no_wiping(event, data):
+    return HookResult.deny("not with -rf") if "-rf" in data["tool_input"]["command"] else None
+
+@registry.gate("tool:pre", match="Write")
+async def ask_first(event, data):
+    return HookResult.ask("Write this?", options=["Allow once", "Allow always", "Deny"], timeout=30)
+
+@registry.on("tool:post", match="Write")
+async def lint(event, data):
+    return HookResult.inject("line 1 is odd", user_message="1 finding")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with guards."""
+    (tmp_path / "guards.py").write_text(GUARDS)
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """One's own state, and no keys."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder / ".state"),
+        "LANG": "C.UTF-8",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "TERM": "xterm-256color",
+        "NO_COLOR": "1",
+        **more,
+    }
+
+
+def run(folder: Path, *arguments: str, said: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """Call it with this on its standard input."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        check=False, cwd=folder, input=said, capture_output=True, text=True, timeout=SOON,
+        env=environment(folder, **more),
+    )  # fmt: skip
+
+
+@pytest.mark.rule("CLI-6", "CLI-3")
+def test_one_turn_for_programs(folder: Path) -> None:
+    """One turn as JSON: what was done, what was denied and why, and where the record is."""
+    told = run(folder, "--hooks", "guards:registry", "-p", "run echo hi\nrun rm -rf x\nwrite a.txt x", "--json")
+    assert told.returncode == 0
+    value = json.loads(told.stdout)
+    assert [(tool["name"], tool["status"]) for tool in value["tools"]] == [
+        ("Bash", "ok"), ("Bash", "denied"), ("Write", "denied"),
+    ]  # fmt: skip
+    assert "not with -rf" in value["tools"][1]["result"]
+    assert "no interactive terminal" in value["tools"][2]["result"]
+    lines = [json.loads(line) for line in Path(value["record"]).read_text(encoding="ascii").splitlines()]
+    assert [line["facts"]["tool"] for line in lines if line["kind"] == "tool.denied"] == ["Bash", "Write"]
+
+
+@pytest.mark.rule("CLI-6")
+def test_through_a_pipe(folder: Path) -> None:
+    """Lines from a pipe are turns, and slashes are answered; nobody is asked, and a mistyped one is put right."""
+    said = "run echo hi\n/hooks\n/budget\n/audit\n/grants\n/revoke x\n/bugdet\n/help\n/quit\nrun echo unheard\n"
+    told = run(folder, "--hooks", "guards:registry", said=said)
+    assert told.returncode == 0
+    for line in (
+        "  Bash > echo hi\n  | hi\nDone: 1 of 1.",
+        "no_wiping  for Bash",
+        "Hooks have used 0 tokens of 1,000 in the last turn.",
+        "Whole so far: each line holds the hash of the one before.",
+        "tool.done             Bash",
+        "Nothing was allowed or denied for good.",
+        "There is not just one standing answer 'x'",
+        "Did you mean /budget?",
+        "/revoke ID",
+    ):
+        assert line in told.stdout
+    assert "unheard" not in told.stdout
+    assert "The record is" in told.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6", "WIR-11")
+def test_a_token_in_no_pipe(folder: Path) -> None:
+    """Without a terminal the page is named, and its token is in a file of one's own that goes away again."""
+    told = run(folder, "--web", "-p", "run echo hi")
+    assert told.returncode == 0
+    assert "Approvals are at http://127.0.0.1:" in told.stderr
+    assert "#t=" not in told.stderr + told.stdout
+    assert "The token is in" in told.stderr
+    assert not list((folder / ".state" / "amplifier-hooks").glob("gateway-*"))
+
+
+@pytest.mark.rule("CLI-6", "AUD-1")
+async def test_a_record_that_was_changed(tmp_path: Path) -> None:
+    """/audit finds a line that somebody has changed while the chat goes on."""
+    record = tmp_path / "record.jsonl"
+    wishes = Wishes(folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False)
+    async with Room.opened(wishes, Silence()) as room:
+        await room.conversation.turn("run echo hi")
+        assert (await anext(answered(room, "/audit"))).startswith("Whole so far")
+        lines = record.read_bytes().replace(b"tool.done", b"tool.gone", 1)
+        with record.open("r+b") as file:  # in place: the writer has it open
+            file.write(lines)
+        said = [line async for line in answered(room, "/audit")]
+    assert said[0].startswith("tampered: ")
+    assert any("its hash is another" in line for line in said)
+
+
+@pytest.mark.rule("CLI-6", "CLI-3")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--json"], 2, "it needs --prompt"),
+        (["--directory", "nowhere"], 2, "nowhere is no folder"),
+        (["--no-input", "--web"], 2, "a page would ask somebody"),
+        (["--hooks", "nowhere:registry", "-p", "x"], 1, "write MODULE:NAME of a HookRegistry"),
+        (["--rules", "nowhere.yaml", "-p", "x"], 1, "nowhere.yaml"),
+        (["--record", "nowhere/r.jsonl", "-p", "x"], 1, "The chat cannot go on"),
+        (["--provider", "openai", "-p", "x"], 1, "check OPENAI_BASE_URL"),
+    ],
+)
+def test_called_wrongly(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
+) -> None:
+    """A mistake is a sentence on standard error that says what to do, and the exit code says whose it was."""
+    monkeypatch.chdir(folder)
+    nobody = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", "OPENAI_API_KEY": ""}
+    more = environment(folder, OPENAI_BASE_URL="http://127.0.0.1:1/v1", COLUMNS="200", **nobody)
+    told = CliRunner().invoke(app, ["chat", *arguments], env=more)
+    assert told.exit_code == code
+    assert said in told.stderr
+    assert told.stdout == "" or code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6")
+@pytest.mark.parametrize(("variable", "path"), [("ANTHROPIC_BASE_URL", ""), ("OPENAI_BASE_URL", "/v1")])
+async def test_with_a_model(folder: Path, variable: str, path: str) -> None:
+    """With a model's address in the environment the chat talks to it, and the model reads what a hook said."""
+    import asyncio
+
+    async with serving(Use("Bash", {"command": "rm -rf x"}), Say("I could not")) as server:
+        more = {variable: server.url + path}
+        told = await asyncio.to_thread(run, folder, "--hooks", "guards:registry", "-p", "wipe it", **more)
+        assert "not with -rf" in server.read
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.endswith("I could not\n")
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6", "BCK-1")
+def test_at_a_terminal(folder: Path) -> None:
+    """At a terminal one is asked on a card, Ctrl-C ends a turn and not the chat, and Ctrl-D ends it."""
+    child = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], "--hooks", "guards:registry"],
+        cwd=str(folder), env=environment(folder), dimensions=(40, 120), timeout=SOON, encoding="utf-8",
+    )  # fmt: skip
+    child.expect_exact("3 hooks")
+    child.expect_exact("?2004h")
+    child.send("write a.txt hello\r")
+    child.expect_exact("Enter confirms")
+    child.send("a")
+    child.expect_exact("▸ a Allow once")
+    child.expect_exact("Enter confirms")
+    child.send("\r")
+    child.expect_exact("1 finding")
+    child.expect_exact("wrote 6 bytes")
+    child.expect_exact("line 1 is odd")
+    child.expect_exact("?2004h")
+    child.send("run echo begun; sleep 60\r")
+    child.expect("Bash runs, 1 s, 1 lines  begun")
+    child.sendintr()
+    child.expect_exact("Stopped.")
+    child.expect_exact("?2004h")
+    child.send("\x04")
+    child.expect_exact("The record is")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert (folder / "a.txt").read_text() == "hello\n"
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6", "CLI-2")
+def test_over_a_store(folder: Path) -> None:
+    """With --store another command answers, whoever sits here or not."""
+    command = [*COMMAND, "--hooks", "guards:registry", "--no-input", "--store", "s.db", "-p", "write c.txt hello"]
+    chat = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True)
+    approvals = [sys.executable, "-m", "amplifier_hooks", "approvals"]
+
+    def answering(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*approvals, *arguments, "--store", "s.db"],
+            check=False, cwd=folder, env=environment(folder), capture_output=True, text=True,
+        )  # fmt: skip
+
+    end = time.monotonic() + SOON
+    waiting: list[dict[str, str]] = []
+    while not waiting:
+        assert time.monotonic() < end
+        listed = answering("list", "--json")
+        waiting = json.loads(listed.stdout) if listed.returncode == 0 else []
+    assert answering("allow", waiting[0]["id"], "--yes").returncode == 0
+    told, _ = chat.communicate(timeout=SOON)
+    assert chat.returncode == 0
+    assert "wrote 6 bytes to c.txt" in told
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-6", "WIR-11")
+async def test_on_a_page(folder: Path) -> None:
+    """With --web somebody at the page answers, and without a terminal the token is in nobody's output."""
+    import asyncio
+    import re
+
+    child = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], "--hooks", "guards:registry", "--web"],
+        cwd=str(folder), env=environment(folder, COLUMNS="200"), dimensions=(40, 200), timeout=SOON, encoding="utf-8",
+    )  # fmt: skip
+
+    def asks() -> tuple[str, str]:
+        child.expect(re.compile(r"(http://127\.0\.0\.1:\d+/)#t=([\w-]{43})"))
+        found = child.match
+        child.expect_exact("?2004h")
+        child.send("write b.txt hello\r")
+        child.expect_exact("Write this?")
+        assert isinstance(found, re.Match)
+        return found[1], found[2]
+
+    address, token = await asyncio.to_thread(asks)
+    (file,) = (folder / ".state" / "amplifier-hooks").glob("gateway-*.json")
+    assert json.loads(file.read_text()) == {"address": address, "token": token}
+    async with ApprovalsClient(address, token) as client:
+        async for _news in client.news():
+            if client.queue:
+                card = await client.show(client.queue[0].request_id)
+                await client.decide(client.queue[0], card.options[0].option_id)
+                break
+    await asyncio.to_thread(child.expect_exact, "wrote 6 bytes")
+    await asyncio.to_thread(child.expect_exact, "?2004h")
+    child.send("\x04")
+    await asyncio.to_thread(child.expect, pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.rule("CLI-6", "LIB-8")
+async def test_hooks_of_the_folder_are_closed_with_the_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a ready-made hook of the project has opened is closed once the session it hears of has ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".state"))
+    (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\nlibrary:\n  tool_ledger: {store: ':memory:'}\n")
+    hooks = hooks_of_folder(tmp_path, lambda path, found: True)
+    record = tmp_path / "record.jsonl"
+    wishes = Wishes(folder=tmp_path, hooks=hooks, model=ScriptedModel(), record=record, ask=False)
+    async with Room.opened(wishes, Silence()) as room:
+        await room.conversation.turn("run ls")
+        assert hooks.registry.hooks()
+    assert not hooks.registry.hooks()

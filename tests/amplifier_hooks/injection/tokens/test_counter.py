@@ -1,0 +1,280 @@
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+from attrs import evolve
+
+from amplifier_hooks.injection.tokens import TokenCount, count, count_async, counter, counter_for, encodings, fit
+from amplifier_hooks.injection.tokens.encodings import encoding
+from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick
+from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, tokenizer, utf8_size
+
+PROSE = "The quick brown fox jumps over the lazy dog; nobody minds.\n"
+
+
+def bare(text: str, name: str = "o200k_base") -> int:
+    """What tiktoken says."""
+    found = encoding(name)
+    assert isinstance(found, tiktoken.Encoding)
+    return len(found.encode_ordinary(text))
+
+
+@pytest.fixture
+def stretches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every stretch that is given to a tokenizer."""
+    given: list[str] = []
+    original = tokenizer
+
+    def watched(yardstick: Yardstick) -> Tokenizer:
+        by = original(yardstick)
+
+        def tokens(stretch: str) -> int:
+            given.append(stretch)
+            return by.tokens(stretch)
+
+        def reach(stretch: str, room: int) -> int:
+            given.append(stretch)
+            return by.reach(stretch, room)
+
+        return evolve(by, tokens=tokens, reach=reach)
+
+    monkeypatch.setattr(counter, "tokenizer", watched)
+    return given
+
+
+@pytest.fixture
+def tokenize(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], int]], None]:
+    """Puts a tokenizer of the test's own in place."""
+
+    def put(tokens: Callable[[str], int]) -> None:
+        by = Tokenizer(yardstick=Yardstick("test"), tokens=tokens, reach=lambda _stretch, room: room)
+        monkeypatch.setattr(counter, "tokenizer", lambda _yardstick: by)
+
+    return put
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize("text", ["", "a", PROSE, "\0", "\ud800", "a\udfffb \ud83d\ude00", "\ufeffx", "<|endoftext|>"])
+def test_short_texts(text: str) -> None:
+    """A short text has as many tokens as tiktoken gives it; special tokens are ordinary text here."""
+    assert count(text) == TokenCount(tokens=bare(text), exact=True, method="tiktoken:o200k_base")
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize("model", ["o200k_base", "cl100k_base"])
+@pytest.mark.parametrize(
+    "unit", [PROSE, "12 34\t5 \n\n  x\r\n", "漢字かな交じり文。ok ", "it's WE'LL don't 'S\n", "a   \n   b\t\t"]
+)
+def test_pieces_add_up(unit: str, model: str, stretches: list[str]) -> None:
+    """A text that is counted in pieces has exactly as many tokens as counted whole."""
+    text = unit * (100_000 // len(unit))
+    assert count(text, model) == TokenCount(tokens=bare(text, model), exact=True, method=f"tiktoken:{model}")
+    assert len(stretches) > 4
+    assert "".join(stretches) == text
+
+
+@pytest.mark.rule("INJ-4")
+def test_limit() -> None:
+    """A text is over a limit that is less than its tokens, and not over one that equals them."""
+    tokens = bare(PROSE)
+    assert not count(PROSE, limit=tokens).over_limit
+    assert count(PROSE, limit=tokens - 1) == TokenCount(
+        tokens=tokens, exact=True, method="tiktoken:o200k_base", over_limit=True
+    )
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize(("limit", "empty_is_over"), [(0, False), (-1, True), (-(10**30), True)])
+def test_no_room_at_all(limit: int, *, empty_is_over: bool) -> None:
+    """Into a limit of zero goes the empty text; below zero not even that."""
+    assert count("x", limit=limit).over_limit
+    assert count("", limit=limit).over_limit == empty_is_over
+    assert fit(PROSE, limit)[0] == 0
+
+
+@pytest.mark.rule("INJ-4")
+def test_stops_at_the_limit(stretches: list[str]) -> None:
+    """Counting stops once the limit is passed, and says that there may be more."""
+    text = PROSE * 2_000
+    found = count(text, limit=5_000)
+    assert found.over_limit
+    assert not found.exact
+    assert 5_000 < found.tokens < bare(text)
+    assert sum(map(len, stretches)) < 60_000
+
+
+@pytest.mark.rule("INJ-4")
+def test_much_too_long(stretches: list[str]) -> None:
+    """A text of more than 128 characters a token is over the limit without a look."""
+    assert count(PROSE * 200_000, limit=1_000).over_limit
+    assert not stretches
+
+
+CRASHES = {
+    "spaces before a word": '" " * 1_100_000 + "x"',
+    "tabs": '"\\t" * 1_100_000',
+    "wide spaces": '"\\u3000" * 1_100_000 + "x"',
+    "one letter": '"a" * 1_000_000',
+    "dashes": '"-" * 1_000_000',
+    "newlines": '"\\n" * 1_000_000',
+    "Chinese": '"漢字" * 1_000_000',
+}
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, id=name, marks=[] if name == "tabs" else pytest.mark.slow) for name, text in CRASHES.items()],
+)
+def test_hostile_texts(text: str) -> None:
+    """Texts that crash tiktoken or keep it busy are counted as their bytes and said to be, with nothing on stderr."""
+    program = f"""
+from amplifier_hooks.injection.tokens import count, fit
+text = {text}
+for model in ("o200k_base", "cl100k_base", "claude-opus-4-7"):
+    whole = count(text, model)
+    assert whole.tokens == len(text.encode()) and not whole.exact and whole.method.endswith("+bytes"), whole
+    kept, part = fit(text, 1000, model)
+    assert kept and part.tokens <= 1000 and part == count(text[:kept], model, 1000), part
+    kept, part = fit(text, 100_000, model)
+    assert part.tokens <= 100_000 and part == count(text[:kept], model, 100_000), part
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.rule("INJ-4")
+def test_only_a_stretch_without_cuts_is_counted_as_bytes(stretches: list[str]) -> None:
+    """A long run inside a text leaves the rest exact."""
+    run = "word" + " " * 300_000 + "x"
+    text = PROSE * 1_000 + run + PROSE * 1_000
+    found = count(text)
+    assert not found.exact
+    assert len(run) < found.tokens < bare(PROSE) * 2_000 + len(run) + 40_000
+    assert all(len(stretch) <= 262_144 for stretch in stretches)
+
+
+class PanicException(BaseException):
+    """What a panic in Rust looks like."""
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize("error", [PanicException("StackOverflow"), ValueError(), MemoryError()])
+def test_a_failing_tokenizer(error: BaseException, tokenize: Callable[[Callable[[str], int]], None]) -> None:
+    """Where the tokenizer fails, even by a panic, the stretch is counted as its bytes."""
+
+    def fail(_stretch: str) -> int:
+        raise error
+
+    tokenize(fail)
+    assert count("naïve") == TokenCount(tokens=6, exact=False, method="tiktoken:test+bytes")
+    assert fit("naïve", 3)[0] == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_somebody_wants_to_stop(error: type[BaseException], tokenize: Callable[[Callable[[str], int]], None]) -> None:
+    """Ctrl-C is not taken for a panic."""
+
+    def stop(_stretch: str) -> int:
+        raise error
+
+    tokenize(stop)
+    with pytest.raises(error):
+        count("text")
+
+
+def test_a_count_is_an_index() -> None:
+    """A count stands where a whole number is asked for."""
+    assert range(10)[count("a b c")] == bare("a b c")
+
+
+def test_size_in_bytes() -> None:
+    """A lone surrogate has the three bytes of the character that replaces it."""
+    assert [utf8_size(text) for text in ("a", "é", "\ud800", "😀")] == [1, 2, 3, 4]
+
+
+# -- the event loop ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INJ-4")
+async def test_first_use_by_fifty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty tasks that count first load the encoding once, in another thread, and the loop turns meanwhile."""
+    monkeypatch.setattr(encodings, "_settled", {})
+    loaded: list[int] = []
+    original = encodings._load
+    ticking = threading.Event()
+
+    def load(name: str) -> object:
+        loaded.append(threading.get_ident())
+        assert ticking.wait(10)  # were this the loop's thread, nobody would tick
+        return original(name)
+
+    monkeypatch.setattr(encodings, "_load", load)
+    counts = [asyncio.create_task(count_async("hello world")) for _ in range(50)]
+    ticks = 0
+    while not all(task.done() for task in counts):
+        ticks += 1
+        if ticks == 100:
+            ticking.set()
+        await asyncio.sleep(0)
+    assert ticks >= 100
+    assert [task.result().tokens for task in counts] == [2] * 50
+    assert len(loaded) == 1
+    assert loaded[0] != threading.get_ident()
+
+
+@pytest.mark.rule("INJ-4")
+@pytest.mark.parametrize(("text", "here"), [("a" * 65_536, True), ("a" * 65_537, False), ("é" * 32_769, False)])
+async def test_long_texts_leave_the_loop(text: str, *, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 64 kB are counted on the loop, more in a thread, with the same result."""
+    ours = counter_for()
+    expected, fitting = ours.count(text), ours.fit(text, 100)
+    threads: list[int] = []
+    original = counter._walk  # the tokenizer is loaded by now
+
+    def walk(*arguments: Any) -> object:
+        threads.append(threading.get_ident())
+        return original(*arguments)
+
+    monkeypatch.setattr(counter, "_walk", walk)
+    assert await ours.count_async(text) == expected
+    assert await ours.fit_async(text, 100) == fitting
+    assert [thread == threading.get_ident() for thread in threads] == [here, here]
+
+
+# -- offline -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("INJ-4")
+def test_offline_on_a_fresh_machine(tmp_path: Path) -> None:
+    """With sockets forbidden and an empty home, every model is counted, and nothing is written."""
+    program = """
+import sys
+def watch(event, arguments):
+    if event.startswith("socket."):
+        raise SystemExit("a socket was wanted")
+sys.addaudithook(watch)
+sys.modules["ctok"] = None  # as without the extra `claude`
+from amplifier_hooks.injection.tokens import count
+for model in ("gpt-5", "gpt-4", "gpt-oss-20b", "claude-opus-4-7", "gemini-3", "who-knows", None):
+    print(count("hello world", model).tokens, end=" ")
+assert "requests" not in sys.modules
+"""
+    environment = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PATH": ""}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "2 2 2 6 3 3 2 "
+    assert not list(tmp_path.iterdir())
+
+
+def test_front_door_is_light() -> None:
+    """Importing the package loads no tokenizer."""
+    program = (
+        "import amplifier_hooks.injection.tokens, sys\nassert not {'tiktoken', 'ctok', 'regex'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,660 @@
+"""Sessions of other programs: their questions, over a real socket and the real bridge."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from attrs import define, field
+
+from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks import bridge as bridge_module
+from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.errors import InvalidPayload
+from amplifier_hooks.programs.dialect import Dialect
+from amplifier_hooks.programs.program_session import Guest, Outbox
+from amplifier_hooks.programs.question_store import GuestBook
+from amplifier_hooks.programs.session_pool import DIALECTS, Guests
+from amplifier_hooks.server.program_api import create_app
+from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
+from tests.stores import DSN, schema, server, until
+
+BRIDGE = Path(bridge_module.__file__)
+PERSON = Decider(name="ada", channel="test")
+
+
+def asks(event: str, **fields: Any) -> dict[str, Any]:
+    """A question of Claude Code's."""
+    common = {"session_id": "s", "transcript_path": "/tmp/t", "cwd": "/tmp", "hook_event_name": event}
+    return {**common, **fields}
+
+
+def tool(event: str, number: int = 1, **fields: Any) -> dict[str, Any]:
+    """One about a tool call."""
+    call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": f"toolu_{number}"}
+    return asks(event, **call, **fields)
+
+
+def said(ended: Ended) -> dict[str, Any]:
+    """What the program reads."""
+    assert (ended.code, ended.errors) == (0, b"")
+    answer: dict[str, Any] = json.loads(ended.output or b"{}")
+    return answer
+
+
+def decision(ended: Ended) -> str | None:
+    """The permission it was given."""
+    value: str | None = said(ended).get("hookSpecificOutput", {}).get("permissionDecision")
+    return value
+
+
+@pytest.fixture
+def registry() -> HookRegistry:
+    """No hooks yet."""
+    return HookRegistry()
+
+
+async def full_call(guests: Guests, number: int = 1, **result: Any) -> tuple[Ended, Ended]:
+    """A call that is admitted and reported."""
+    before = await guests.answer("claude_code", tool("PreToolUse", number))
+    after = await guests.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
+    return before, after
+
+
+# -- the way of a call -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DIA-2")
+async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookRegistry) -> None:
+    """A call that no hook has anything to say about is neither granted nor refused, and both its ends are on record."""
+    audit = CollectingAudit()
+    guests = Guests(registry, options={"audit": audit})
+    before, after = await full_call(guests)
+    await guests.close()
+    assert (before, after) == (Ended(code=0), Ended(code=0))
+    kinds = [record.kind for record in audit.records]
+    assert "tool.running" in kinds
+    assert "tool.done" in kinds
+
+
+@pytest.mark.rule("DIA-2", "AUD-9")
+async def test_one_session_ends_and_the_others_go_on(
+    registry: HookRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that ends, or makes room for another, leaves the record to the others; its program may come back."""
+    monkeypatch.setattr("amplifier_hooks.programs.session_pool.MOST", 2)
+    async with AuditLog.open(tmp_path / "record.jsonl") as log:
+        guests = Guests(registry, options={"audit": log})
+
+        async def decided(session: str, event: str = "PreToolUse") -> str | None:
+            return decision(await guests.answer("claude_code", {**tool(event), "session_id": session}))
+
+        assert [await decided(session) for session in "ab"] == [None, None]
+        await decided("a", "SessionEnd")
+        assert [await decided(session) for session in "bacda"] == [None] * 5
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-2")
+async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
+    """A gate's denial reaches the program with hook and reason, and the call is never admitted."""
+
+    @registry.gate("tool:pre", match="Bash", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.deny("not on Sundays")
+
+    guests = Guests(registry)
+    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await guests.close()
+    assert answer["permissionDecision"] == "deny"
+    assert "guard" in answer["permissionDecisionReason"]
+    assert "not on Sundays" in answer["permissionDecisionReason"]
+
+
+@pytest.mark.rule("DIA-2")
+@pytest.mark.parametrize(("answer", "expected"), [("Allow", "allow"), ("Deny", "deny")])
+async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str, expected: str) -> None:
+    """What a person decides here, the program is told, and it asks nobody again."""
+
+    @registry.gate("tool:pre")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?")
+
+    guests = Guests(registry, options={"approvals": ScriptedApprover(answer)})
+    before = await guests.answer("claude_code", tool("PreToolUse"))
+    await guests.close()
+    assert decision(before) == expected
+
+
+async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry) -> None:
+    """A changed input that nobody approved is put before the program's own person."""
+
+    @registry.on("tool:pre")
+    async def change(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"tool_input": {"command": "ls -l"}})
+
+    guests = Guests(registry)
+    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await guests.close()
+    assert (answer["permissionDecision"], answer["updatedInput"]) == ("ask", {"command": "ls -l"})
+
+
+@pytest.mark.rule("DIA-2")
+@pytest.mark.parametrize("passing", [False, True])
+async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, registry: HookRegistry) -> None:
+    """An injection after a tool, also for one call only, stands in the answer to its report, the message beside it."""
+
+    @registry.on("tool:post")
+    async def lint(event: str, data: Any) -> HookResult:
+        return HookResult.inject("E501 in line 3", user_message="one lint issue", ephemeral=passing)
+
+    guests = Guests(registry)
+    _, after = await full_call(guests)
+    await guests.close()
+    answer = said(after)
+    assert "E501 in line 3" in answer["hookSpecificOutput"]["additionalContext"]
+    assert "one lint issue" in answer["systemMessage"]
+    assert "one lint issue" not in answer["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
+    """A hook's replacement of a result reaches the program."""
+
+    @registry.on("tool:post")
+    async def redact(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"result": {"stdout": "***"}})
+
+    guests = Guests(registry)
+    _, after = await full_call(guests, stdout="secret")
+    await guests.close()
+    assert said(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
+
+
+async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
+    """A failure the program reports is the tool's own, told to the hooks of tool:error."""
+    told = []
+
+    @registry.on("tool:error")
+    async def hint(event: str, data: Any) -> HookResult:
+        told.append(data["error"]["message"])
+        return HookResult.inject("try again")
+
+    guests = Guests(registry)
+    await guests.answer("claude_code", tool("PreToolUse"))
+    after = await guests.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
+    await guests.close()
+    assert told == ["exit 1"]
+    assert "try again" in said(after)["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
+    """Several calls of one session, reported in another order, keep their own results."""
+    seen = {}
+
+    @registry.on("tool:post")
+    async def note(event: str, data: Any) -> None:
+        seen[data["tool_call_id"]] = data["result"]
+
+    guests = Guests(registry)
+    await asyncio.gather(*(guests.answer("claude_code", tool("PreToolUse", number)) for number in range(20)))
+    for number in reversed(range(20)):
+        await guests.answer("claude_code", tool("PostToolUse", number, tool_response={"n": number}))
+    await guests.close()
+    assert seen == {f"toolu_{number}": {"n": number} for number in range(20)}
+
+
+async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegistry) -> None:
+    """A program that names no calls has its reports matched by tool and input, the oldest first."""
+    guests = Guests(registry, options={"audit": (audit := CollectingAudit())})
+    call = {"session_id": "s", "tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
+    await guests.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
+    await guests.answer("gemini", {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "x"}})
+    await guests.close()
+    assert [record.kind for record in audit.records].count("tool.done") == 1
+
+
+async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> None:
+    """A report about a call we were never asked about is still told to the hooks."""
+    told = []
+    registry.on("tool:post")(lambda event, data: told.append(data["result"]))
+    guests = Guests(registry)
+    await guests.answer("claude_code", tool("PostToolUse", tool_response="late"))
+    await guests.close()
+    assert told == ["late"]
+
+
+async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) -> None:
+    """When the session ends, a call the program never reported has an outcome nobody knows, and is on record so."""
+    audit = CollectingAudit()
+    guests = Guests(registry, options={"audit": audit})
+    await guests.answer("claude_code", tool("PreToolUse"))
+    await guests.answer("claude_code", asks("SessionEnd", reason="other"))
+    assert "tool.cancelled" in [record.kind for record in audit.records]
+    await guests.close()
+
+
+# -- asking a person ---------------------------------------------------------------------------------------------------
+
+
+def asking(registry: HookRegistry) -> None:
+    """Every call is asked about."""
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?")
+
+
+@pytest.mark.rule("DIA-6", "APR-4")
+async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_path: Path) -> None:
+    """A question whose own time ends with the wait has expired; the program reads so, and the same call asks again."""
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?", timeout=0.01)
+
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        for number in (1, 2):
+            answer = await guests.answer("claude_code", tool("PreToolUse", number))
+            assert decision(answer) == "deny"
+            assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
+                "Operation denied by guard: Timeout - denied by default\n"
+                "Not decided yet: no approver answered in time. The same call asks again."
+            )
+        assert [record.status for record in await approvals.broker.store.history()] == ["expired"] * 2
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
+    """A question nobody answers in time is refused for now; approved meanwhile, the same call then runs unasked."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        first = await guests.answer("claude_code", tool("PreToolUse", 1))
+        assert decision(first) == "deny"
+        assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
+            "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
+            "the same call again."
+        )
+        (record,) = await approvals.pending(PERSON)
+        allow = next(option.id for option in record.request.options if option.allows)
+        assert (await approvals.decide(record.id, record.digest, allow, PERSON)).accepted
+        second = await guests.answer("claude_code", tool("PreToolUse", 2))
+        assert decision(second) == "allow"
+        third = await guests.answer("claude_code", tool("PreToolUse", 3))
+        assert decision(third) == "deny", "an approval is for one call"
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+@pytest.mark.parametrize("end", ["closed", "killed"])
+async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: Path, end: str) -> None:
+    """A server that was started again leads the second try to the question that is open, and the third is a new one."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_guests(registry, before) as guests:
+        assert decision(await guests.answer("claude_code", tool("PreToolUse", 1))) == "deny"
+        if end == "closed":
+            await guests.close()
+        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_guests(registry, after) as again:
+            assert decision(await again.answer("claude_code", tool("PreToolUse", 2))) == "deny"
+            (record,) = await after.pending(PERSON)
+            allow = next(option.id for option in record.request.options if option.allows)
+            assert (await after.decide(record.id, record.digest, allow, PERSON)).accepted
+            async with opened_guests(registry, after) as third:
+                assert decision(await third.answer("claude_code", tool("PreToolUse", 3))) == "allow"
+            async with opened_guests(registry, after) as fourth:
+                assert decision(await fourth.answer("claude_code", tool("PreToolUse", 4))) == "deny"
+            assert [one.id for one in await after.pending(PERSON)] != [record.id]
+
+
+@asynccontextmanager
+async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[Guests]:
+    """A server's sessions over this store, as they are after a start."""
+    book = await GuestBook.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # it has one
+    guests = Guests(registry, waits=0.01, options={"approvals": approvals}, book=book)
+    yield guests
+    await guests.close()
+
+
+@pytest.mark.rule("DIA-6")
+async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path) -> None:
+    """Where nothing can be kept for after a restart, the answer stands, and the second try is led there even so."""
+
+    class Lost:
+        async def load(self) -> dict[str, str]:
+            raise StoreUnavailable("gone")
+
+        async def keep(self, content: str, call: str) -> None:
+            raise StoreUnavailable("gone")
+
+        async def forget(self, content: str) -> None:
+            raise StoreUnavailable("gone")
+
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        outbox = Outbox()
+        session = SessionCoordinator(registry, session_id="s", context=outbox, approvals=approvals, approval_wait=0.01)
+        guest = Guest(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
+        for number in (1, 2):
+            assert decision(await guest.answer(tool("PreToolUse", number))) == "deny"
+        assert len(await approvals.pending(PERSON)) == 1
+        await guest.close()
+
+
+# -- deliveries --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DIA-8")
+@pytest.mark.fault("F-WH-13")
+async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_path: Path) -> None:
+    """The second delivery under one id is answered as the first, before and after a restart, and no hook runs again."""
+    ran: list[Any] = []
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        ran.append(data)
+        return HookResult.deny(f"number {len(ran)}")
+
+    def posted(guests: Guests, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
+        question = {**tool("PreToolUse"), "tool_input": {"command": command}}
+        return guests.answer_once(program, question, json.dumps(question).encode(), delivery)
+
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        clock = ManualClock()
+        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        first, second = await asyncio.gather(posted(guests, "msg_1"), posted(guests, "msg_1"))
+        assert first == second == await posted(guests, "msg_1")
+        assert len(ran) == 1
+        with pytest.raises(InvalidPayload, match="another question"):
+            await posted(guests, "msg_1", "rm")
+        await guests.close()
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        assert await posted(guests, "msg_1") == first
+        with pytest.raises(InvalidPayload, match="another question"):
+            await posted(guests, "msg_1", "rm")
+        assert len(ran) == 1
+        assert await posted(guests, "msg_1", program="codex") != first
+        assert await posted(guests, "msg_2") != first
+        assert len(ran) == 3
+        for _ in range(2):
+            await posted(guests, None)
+        assert len(ran) == 5
+        clock.advance(25 * 3600)
+        await posted(guests, "msg_3")
+        assert await posted(guests, "msg_1") != first, "answers are kept for a day"
+        await guests.close()
+
+
+@pytest.mark.rule("DIA-6", "DIA-8")
+@pytest.mark.postgres
+async def test_the_book_in_postgres() -> None:
+    """What is kept in PostgreSQL is found there by another server."""
+    await server()
+    async with schema() as name, PostgresDatabase(DSN, schema=name) as one, PostgresDatabase(DSN, schema=name) as two:
+        books = [await GuestBook.beside(database) for database in (one, two)]
+        ended = Ended(code=2, errors="n\u00f6\0".encode())
+
+        async def answer() -> Ended:
+            return ended
+
+        async def never() -> Ended:
+            raise AssertionError
+
+        assert [await books[0].once("m", b"?", answer), await books[1].once("m", b"?", never)] == [ended, ended]
+        first, second = (book.tries("acme", "codex", "s") for book in books)
+        await first.keep("content", "call_1")
+        await second.keep("content", "call_2")
+        assert await first.load() == {"content": "call_2"}
+        assert await books[0].tries("acme", "codex", "t").load() == {}
+        await first.forget("content")
+        assert await second.load() == {}
+
+
+@pytest.mark.rule("DIA-8")
+@pytest.mark.fault("F-WH-13")
+async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Path) -> None:
+    """A delivery that was never answered is answered the next time it comes, and whoever waited for it is, too."""
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        book, answers = await GuestBook.beside(database), [asyncio.Event(), asyncio.Event()]
+        began: list[int] = []
+
+        async def answer() -> Ended:
+            began.append(len(began))
+            await answers[began[-1]].wait()
+            return Ended(code=0, output=b"{}")
+
+        first = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        await until(lambda: len(began) == 1)
+        second = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        first.cancel()
+        await until(lambda: len(began) == 2)
+        answers[1].set()
+        assert await second == Ended(code=0, output=b"{}")
+        assert await book.once("msg_1", b"?", answer) == await second
+        assert first.cancelled()
+        assert len(began) == 2
+
+
+@pytest.mark.rule("DIA-6")
+async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
+    """With native asking the program's own prompt is used, and what it let through is told to the hooks."""
+    asking(registry)
+    told = []
+    registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
+    guests = Guests(registry, asking="native")
+    before, _ = await full_call(guests)
+    assert decision(before) == "ask"
+    assert told == ["toolu_1"]
+    await guests.close()
+
+
+async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None:
+    """Where a program has no prompt for hooks, a question it would have to ask is a refusal."""
+    asking(registry)
+    guests = Guests(registry, asking="native")
+    answer = said(await guests.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
+    assert answer["permissionDecision"] == "deny"
+    await guests.close()
+
+
+async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_path: Path) -> None:
+    """When the program hangs up while a person is asked, the question is withdrawn."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        guests = Guests(registry, waits=30.0, options={"approvals": approvals})
+        task = asyncio.create_task(guests.answer("claude_code", tool("PreToolUse")))
+        with approvals.broker.watch() as watch:
+            while not await approvals.pending(PERSON):
+                await watch.wait(1.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await approvals.pending(PERSON) == []
+        await guests.close()
+
+
+# -- the rest of a session ---------------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry) -> None:
+    """A prompt may be refused, a stop may be refused with what is to be done, and the turn ends when it is not."""
+    seen: list[str] = []
+    for event in ("prompt:submit", "prompt:complete"):
+        registry.observe(event)(lambda event, data, outcome: seen.append(event))
+    reasons = iter(["tests fail", None])
+
+    @registry.on("agent:stop")
+    async def keep_going(event: str, data: Any) -> HookResult | None:
+        reason = next(reasons)
+        return HookResult.deny(reason) if reason else None
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
+    assert said(await guests.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
+    assert seen == ["prompt:submit"]
+    assert said(await guests.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
+    assert seen == ["prompt:submit", "prompt:complete"]
+    await guests.close()
+
+
+async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> None:
+    """A program whose prompt cannot be replaced does not get the old one past a hook that changed it."""
+
+    @registry.on("prompt:submit")
+    async def change(event: str, data: Any) -> HookResult:
+        return HookResult.modify({"prompt": "other"})
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
+    await guests.close()
+
+
+async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) -> None:
+    """A text for the model that arises where the program takes none is told at the next event that does."""
+
+    @registry.on("context:pre_compact")
+    async def remind(event: str, data: Any) -> HookResult:
+        return HookResult.inject("remember the plan")
+
+    guests = Guests(registry)
+    assert said(await guests.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
+    prompt = said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
+    assert "remember the plan" in prompt["hookSpecificOutput"]["additionalContext"]
+    await guests.close()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values())
+async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistry) -> None:
+    """Every event of every dialect, and one nobody knows, is answered with nothing when there is nothing to say."""
+    guests = Guests(registry)
+    for name in [*(row.theirs for row in dialect.spellings if row.theirs != "SessionEnd"), "SomethingNew"]:
+        question = tool(name, 1, prompt="hi", error="x", tool_response="y")
+        assert await guests.answer(dialect.name, question) == Ended(code=0)
+    await guests.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "question"),
+    [("emacs", asks("Stop")), ("claude_code", {}), ("claude_code", {"session_id": "s"}), ("codex", {"session_id": 1})],
+)
+async def test_a_question_that_is_none_is_refused(program: str, question: Any, registry: HookRegistry) -> None:
+    """A question from a program we do not know, without a session or without an event is refused."""
+    guests = Guests(registry)
+    with pytest.raises(InvalidPayload):
+        await guests.answer(program, question)
+    await guests.close()
+
+
+# -- over the socket ---------------------------------------------------------------------------------------------------
+
+
+@define
+class Serving:
+    """A server on a socket of its own."""
+
+    path: Path
+    registry: HookRegistry = field(factory=HookRegistry)
+
+    async def bridge(self, question: bytes, *arguments: str, path: str = "") -> tuple[int, bytes, bytes]:
+        """Run the real bridge, as a program does."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", os.fspath(BRIDGE), path or os.fspath(self.path), "claude_code", *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, errors = await process.communicate(question)
+        return process.returncode or 0, output, errors
+
+
+@pytest.fixture
+async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
+    """A server that answers."""
+    served = Serving(tmp_path / "hooks.sock")
+    guests = Guests(served.registry)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.fspath(served.path))
+    server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        yield served
+    finally:
+        server.should_exit = True
+        await task
+        await guests.close()
+        listener.close()
+
+
+def denies(registry: HookRegistry) -> None:
+    """Every call is refused."""
+    registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("no"))
+
+
+@pytest.mark.rule("DIA-2")
+async def test_the_bridge_passes_question_and_answer(serving: Serving) -> None:
+    """A question on the bridge's standard input is answered on its standard output, byte for byte."""
+    denies(serving.registry)
+    status, output, errors = await serving.bridge(json.dumps(tool("PreToolUse")).encode())
+    assert (status, errors) == (0, b"")
+    assert json.loads(output)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.rule("DIA-2")
+@pytest.mark.parametrize(
+    ("policy", "status", "output"),
+    [((), 2, b""), (("deny",), 2, b""), (("allow",), 0, b""), (("ask",), 0, bridge_module.ASK.encode())],
+)
+async def test_without_a_server_the_bridge_keeps_to_its_policy(
+    policy: tuple[str, ...], status: int, output: bytes, tmp_path: Path
+) -> None:
+    """When no server answers, the bridge refuses and says how to start one, unless it was told to ask or to allow."""
+    nobody = Serving(tmp_path / "nobody.sock")
+    result = await nobody.bridge(b"{}", *policy)
+    assert result[:2] == (status, output)
+    assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
+
+
+@pytest.mark.parametrize("question", [b"", b"nonsense", b"[]", b"{}", b"[" * 10_000, b'{"session_id": "s"}'])
+async def test_nonsense_over_the_bridge_is_blocked(question: bytes, serving: Serving) -> None:
+    """A question that is none ends with the exit status that blocks, and says why."""
+    status, output, errors = await serving.bridge(question)
+    assert (status, output) == (2, b"")
+    assert errors.startswith(b"amplifier-hooks: ")
+
+
+def half_an_answer(connection: socket.socket) -> None:
+    """A server that dies while it answers."""
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nx-exit-status: 0\r\nx-output-length: 0\r\n\r\n{")
+
+
+@pytest.mark.parametrize("behaves", [half_an_answer, socket.socket.close, lambda peer: peer.sendall(b"\0" * 10)])
+async def test_half_an_answer_is_none(behaves: Callable[[socket.socket], Any], tmp_path: Path) -> None:
+    """An answer that breaks off, or is none, counts as no answer at all."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.fspath(tmp_path / "bad.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        behaves(connection)
+        connection.close()
+
+    thread = asyncio.create_task(asyncio.to_thread(serve))
+    status, output, _ = await Serving(tmp_path / "bad.sock").bridge(b"{}")
+    await thread
+    listener.close()
+    assert (status, output) == (2, b"")

@@ -1,0 +1,151 @@
+"""A log of a hundred lines with anything changed: never intact, and a stranger's verifier says the same."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations, islice, pairwise
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from amplifier_hooks.record.format.hash_chain import Opening, following
+from amplifier_hooks.record.format.line import SEAL, read, seal
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.read.verify import verify
+from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+LINES: Final = hundred().segments[0]
+WHOLE: Final = b"".join(LINES)
+STARTS: Final = [sum(map(len, LINES[:number])) for number in range(len(LINES) + 1)]
+
+Change = tuple[bytes, int | None]
+"""The log as it is then, and the line that is the first wrong one; a cut between lines leaves none."""
+
+
+def refuse(folder: Path, changes: Iterable[Change]) -> int:
+    """Both verifiers refuse every change and name its line. Hands back how many there were."""
+    path, independent, count = folder / "record.jsonl", stranger(), 0
+    for count, (data, line) in enumerate(changes, 1):  # noqa: B007  # counted
+        path.write_bytes(data)
+        report = verify({1: path}, keys=[pinned()])
+        assert report.verdict is not LogVerdict.INTACT
+        named = report.bad
+        assert (named and named.line) == line
+        other = independent(path, KEY.public)
+        assert other != "intact"
+        if named is not None:
+            assert other.startswith(f"wrong: record.jsonl, line {line}: ")
+    return count
+
+
+def line_at(place: int) -> int:
+    """The number of the line in which a byte stands."""
+    return next(number for number, (_, end) in enumerate(pairwise(STARTS), 1) if place < end)
+
+
+def bytes_changed(places: Iterable[int]) -> Iterable[Change]:
+    """At each place another value: a bit flipped, a newline, another digit or letter."""
+    for place in places:
+        there = WHOLE[place]
+        for value in {there ^ 1, 0x0A, 0x30 if there != 0x30 else 0x31} - {there}:
+            yield WHOLE[:place] + bytes([value]) + WHOLE[place + 1 :], line_at(place)
+
+
+def bytes_moved(places: Iterable[int]) -> Iterable[Change]:
+    """At each place a byte taken out, one put in, and one written twice."""
+    for place in places:
+        yield WHOLE[:place] + WHOLE[place + 1 :], line_at(place)
+        yield WHOLE[:place] + b"0" + WHOLE[place:], line_at(place)
+
+
+def cut(places: Iterable[int]) -> Iterable[Change]:
+    """All that stands before each place."""
+    for place in places:
+        yield WHOLE[:place], None if place in STARTS else line_at(place)
+
+
+def lines_moved() -> Iterable[Change]:
+    """Every line left out, written twice, and changed for every other."""
+    for one, line in enumerate(LINES):
+        yield b"".join(LINES[:one] + LINES[one + 1 :]), one + 1 if one < len(LINES) - 1 else None
+        yield b"".join([*LINES[: one + 1], line, *LINES[one + 1 :]]), one + 2
+    for one, other in combinations(range(len(LINES)), 2):
+        moved = LINES.copy()
+        moved[one], moved[other] = moved[other], moved[one]
+        yield b"".join(moved), one + 1
+
+
+def test_as_written(tmp_path: Path) -> None:
+    """Nothing changed: both verifiers call it intact, and say so of no other key."""
+    book = hundred()
+    (file,) = book.files(tmp_path).values()
+    assert verify({1: file}, keys=[pinned()]).verdict is LogVerdict.INTACT
+    assert stranger()(file, KEY.public) == "intact"
+    assert stranger()(file, OTHER_KEY.public).startswith("wrong: record.jsonl, line ")
+    (line,) = Book(None).close().files(tmp_path).values()
+    assert stranger()(line, KEY.public).startswith("not closed: ")
+
+
+EVERY = [pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)], id="all"), pytest.param(211, id="sample")]
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+@pytest.mark.fault("F-AUD-01")
+@pytest.mark.parametrize("step", EVERY)
+def test_bytes_changed(tmp_path: Path, step: int) -> None:
+    """Three values at every byte: never intact, and the line is named."""
+    assert refuse(tmp_path, bytes_changed(range(0, len(WHOLE), step))) > 250
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+@pytest.mark.fault("F-AUD-01")
+@pytest.mark.parametrize("step", EVERY)
+def test_bytes_moved(tmp_path: Path, step: int) -> None:
+    """Every byte left out, and one more before it: never intact, and the line is named."""
+    assert refuse(tmp_path, bytes_moved(range(0, len(WHOLE), step))) > 200
+
+
+@pytest.mark.rule("AUD-2", "AUD-5", "AUD-6")
+@pytest.mark.fault("F-AUD-01")
+@pytest.mark.parametrize("step", EVERY)
+def test_cut(tmp_path: Path, step: int) -> None:
+    """Cut behind every byte, and behind every line: never intact; a torn line is named, a missing one cannot be."""
+    places = sorted({*range(0, len(WHOLE), step), *STARTS[:-1]})
+    assert refuse(tmp_path, cut(places)) == len(places)
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+@pytest.mark.fault("F-AUD-01")
+@pytest.mark.parametrize("step", EVERY)
+def test_lines_moved(tmp_path: Path, step: int) -> None:
+    """Every line left out, written twice, and changed for every other: never intact, and the line is named."""
+    assert refuse(tmp_path, islice(lines_moved(), 0, None, min(step, 17))) > 300
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+@pytest.mark.fault("F-AUD-03")
+def test_made_anew(tmp_path: Path) -> None:
+    """Every line changed, left out or put in, with all hashes behind it made anew: a signature gives it away."""
+    path, independent = tmp_path / "record.jsonl", stranger()
+    bodies = [line[:-SEAL] for line in LINES]
+    first = Opening.of(read(bodies[0]).facts).head()
+    for place in range(1, len(bodies)):
+        other = re.sub(rb'"(outcome|log\.closed)"', b'"other"', bodies[place]).replace(b"8", b"9")
+        for new in ([other], [], [bodies[place], bodies[place]]):
+            path.write_bytes(made_anew([*bodies[:place], *new, *bodies[place + 1 :]], first))
+            assert verify({1: path}, keys=[pinned()]).verdict is not LogVerdict.INTACT
+            assert independent(path, KEY.public) != "intact"
+
+
+def made_anew(bodies: Iterable[bytes], head: bytes) -> bytes:
+    """Lines with these bodies, numbered and chained as they should be."""
+    lines = []
+    for number, body in enumerate(bodies, 1):
+        numbered = re.sub(rb'^\{"seq":\d+', b'{"seq":%d' % number, body)
+        head = following(head, numbered)
+        lines.append(seal(numbered, head))
+    return b"".join(lines)

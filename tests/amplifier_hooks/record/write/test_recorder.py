@@ -1,0 +1,35 @@
+"""The front of a session to its record."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplifier_hooks.record import NoRecord, Recorder, RecordUnavailable
+from amplifier_hooks.testing import CollectingAudit, ManualClock
+
+
+@pytest.mark.rule("AUD-1")
+async def test_recorder() -> None:
+    """Every record says who, when, and in which order."""
+    audit = CollectingAudit()
+    recorder = Recorder(audit, ManualClock(), "s1", "acme")
+    await recorder.write("one", {"x": 1})
+    await recorder.note("two", {})
+    head = {"time": "2026-01-01T12:00:00+00:00", "session": "s1", "tenant": "acme"}
+    assert [dict(record.facts) for record in audit.records] == [{"number": 1, **head, "x": 1}, {"number": 2, **head}]
+    assert [record.durable for record in audit.records] == [True, False]
+
+
+@pytest.mark.rule("AUD-3")
+async def test_recorder_fails() -> None:
+    """What precedes something raises when it cannot be written; what follows something does not."""
+    recorder = Recorder(CollectingAudit(RuntimeError("gone")), ManualClock(), "s1", "")
+    with pytest.raises(RecordUnavailable, match=r"audit_unavailable.*RuntimeError: gone"):
+        await recorder.write("decision", {})
+    await recorder.note("news", {})
+
+
+async def test_no_record() -> None:
+    """A session that keeps no record writes to one that forgets."""
+    record = NoRecord()
+    await record.write("note", {}, durable=True)

@@ -1,0 +1,556 @@
+"""Hooks at the start of a run: what they may answer, and what becomes of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks.runs.run_errors import ParametersRefused, UnknownAgent
+from amplifier_hooks.runs.run_states import Holder
+from tests.runs import agent, agent_hook, house, python_hook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from amplifier_hooks.runs.run_states import RunRecord
+
+AMOUNT = {"type": "object", "required": ["amount"], "properties": {"amount": {"type": "integer"}}}
+FIELDS = {"event_type", "session_id", "run_id", "timestamp", "hook_type", "target_type", "target_name"}
+ENVELOPE = {"type": "object", "required": ["parameters", "agent_name", "session_id", "run_id"]}
+
+
+def answering(answer: Any) -> Callable[..., Any]:
+    """A hook, or an agent, that answers this."""
+    return lambda *_: answer
+
+
+@pytest.mark.rule("RUN-2", "RUN-6", "RUN-7", "RUN-12")
+async def test_a_hook_that_enriches() -> None:
+    """A start hook is given the run, and what it makes of the parameters is what runs; both are kept."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+
+    async def enrich(event: str, data: dict[str, Any]) -> dict[str, Any]:
+        seen.append((event, data))
+        return {"action": "continue", "parameters": {**data["parameters"], "tier": "gold"}}
+
+    async with house(agent(start=python_hook("enrich"), parameters_schema=AMOUNT)) as here:
+        here.functions["enrich"] = enrich
+        queued = await here.runs.submit("writer", {"amount": 1}, tenant="acme")
+        assert queued.status == "queued"
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert (record.status, record.holder) == ("running", "runner")
+        assert (record.parameters, record.effective) == ({"amount": 1}, {"amount": 1, "tier": "gold"})
+        assert seen == [
+            (
+                "run:start",
+                {
+                    "parameters": {"amount": 1},
+                    "agent_name": "writer",
+                    "session_id": record.session,
+                    "run_id": record.id,
+                },
+            )
+        ]
+        start, complete = await here.told(record.id, "hook_")
+        assert set(start) == FIELDS
+        assert set(complete) == FIELDS | {"duration_ms", "action"}
+        assert (start["event_type"], complete["event_type"]) == ("hook_start", "hook_complete")
+        assert (complete["hook_type"], complete["target_type"], complete["target_name"], complete["action"]) == (
+            *("on_run_start", "python", "tests:enrich", "continue"),
+        )
+        assert [event["event_type"] for event in await here.told(record.id)] == [
+            *("run_queued", "run_starting", "hook_start", "hook_complete", "run_running"),
+        ]
+
+
+@pytest.mark.rule("RUN-2", "RUN-6", "RUN-9", "RUN-12")
+async def test_a_hook_that_blocks() -> None:
+    """A blocked run has failed with the hook's reason, and no runner ever sees it."""
+    async with house(agent(start=python_hook())) as here:
+        here.functions["hook"] = answering({"action": "block", "block_reason": "above the limit"})
+        run = (await here.runs.submit("writer", {"amount": 1})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.error, record.blocked, record.handed) == ("failed", "above the limit", True, 0)
+        _, blocked = await here.told(run, "hook_")
+        assert set(blocked) == FIELDS | {"block_reason", "duration_ms"}
+        assert (blocked["event_type"], blocked["block_reason"]) == ("hook_blocked", "above the limit")
+        assert await here.runs.claim("runner") is None
+
+
+WRONG: list[Any] = [
+    None,
+    "continue",
+    [],
+    {},
+    {"action": "allow"},
+    {"action": ["continue"]},
+    {"action": "continue"},
+    {"action": "continue", "parameters": None},
+    {"action": "continue", "parameters": [1]},
+    {"action": "continue", "parameters": {}, "block_reason": "x"},
+    {"action": "continue", "parameters": {"amount": object()}},
+    {"action": "continue", "parameters": {"amount": float("nan")}},
+    {"action": "continue", "parameters": {1: 2}},
+    {"action": "continue", "parameters": {"amount": "x"}},
+    {"action": "continue", "parameters": {"amount": 1, "more": "x" * 1_100_000}},
+    {"action": "modify"},
+    {"action": "modify", "parameters": {"amount": 2}},
+    HookResult.modify({"parameters": {"amount": "x"}}),
+    HookResult.modify({"parameters": {"amount": object()}}),
+]
+
+
+@pytest.mark.rule("RUN-4", "RUN-9", "RUN-12")
+async def test_answers_of_every_wrong_shape() -> None:
+    """What is no answer is a failure of the hook: the run fails with it, or goes on with what it was sent."""
+    block = agent("blocking", start=python_hook(on_error="block"), parameters_schema=AMOUNT)
+    go_on = agent("going-on", start=python_hook(on_error="continue"), parameters_schema=AMOUNT)
+    answers: list[Any] = []
+    async with house(block, go_on) as here:
+        here.functions["hook"] = lambda event, data: answers[-1]
+        for answer in WRONG:
+            answers.append(answer)
+            failing = (await here.runs.submit("blocking", {"amount": 1})).id
+            assert await here.runs.claim("runner") is None
+            failed = await here.until(failing)
+            assert (failed.status, failed.blocked, failed.handed) == ("failed", False, 0), answer
+            assert "the start hook tests:hook failed: " in str(failed.error)
+            _, event = await here.told(failing, "hook_")
+            assert set(event) == FIELDS | {"error", "on_error_behavior", "duration_ms"}
+            assert (event["event_type"], event["on_error_behavior"]) == ("hook_failed", "block")
+            await here.runs.submit("going-on", {"amount": 1})
+            record = await here.runs.claim("runner", wait=60)
+            assert record is not None, answer
+            assert (record.agent, record.effective, record.ran_with) == ("going-on", {"amount": 1}, None)
+            _, event = await here.told(record.id, "hook_")
+            assert (event["event_type"], event["on_error_behavior"]) == ("hook_failed", "continue")
+
+
+REFUSALS: list[tuple[Any, str]] = [
+    (HookResult.deny("never on Fridays"), "never on Fridays"),
+    (HookResult.deny(), "it said no and gave no reason"),
+    (HookResult.deny("no", context_injection="text"), "no"),
+    ({"action": "deny", "reason": "no"}, "no"),
+    ({"action": "deny", "reason": 5}, "it said no and gave no reason"),
+    ({"action": "block"}, "it said no and gave no reason"),
+    ({"action": "block", "block_reason": " "}, "it said no and gave no reason"),
+    ({"action": "block", "block_reason": "no", "parameters": {}}, "no"),
+    (HookResult.ask("Really?"), "there is nobody to answer it"),
+    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is nobody to answer it"),
+    (HookResult.inject("Be careful."), "there is no context for it"),
+    (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
+    (HookResult.modify({"parameters": {"amount": 2}}, context_injection="text"), "there is no context for it"),
+    ({"action": "inject_context"}, "there is no context for it"),
+    (HookResult.modify({"amount": 2}), "something else than the parameters"),
+    (HookResult.modify({"parameters": {"amount": 2}, "agent_name": "other"}), "something else than the parameters"),
+    (HookResult.modify({"parameters": None}), "something else than the parameters"),
+]
+
+
+@pytest.mark.rule("RUN-2", "RUN-9", "RUN-12")
+@pytest.mark.parametrize("on_error", ["block", "continue"])
+async def test_answers_that_keep_a_run_from_starting(on_error: str) -> None:
+    """A denial, and an answer that no run can carry out, blocks the run whatever on_error says."""
+    answers: list[Any] = []
+    async with house(agent(start=python_hook(on_error=on_error), parameters_schema=AMOUNT)) as here:
+        here.functions["hook"] = lambda event, data: answers[-1]
+        for answer, words in REFUSALS:
+            answers.append(answer)
+            run = (await here.runs.submit("writer", {"amount": 1})).id
+            assert await here.runs.claim("runner") is None, answer
+            record = await here.until(run)
+            assert (record.status, record.blocked, record.handed) == ("failed", True, 0), answer
+            assert words in str(record.error)
+            _, blocked = await here.told(run, "hook_")
+            assert (blocked["event_type"], blocked["block_reason"]) == ("hook_blocked", record.error)
+
+
+@pytest.mark.rule("RUN-2")
+@pytest.mark.parametrize(
+    ("answer", "amount"),
+    [
+        (HookResult.proceed(), 1),
+        (HookResult.proceed(user_message="looks good"), 1),
+        (HookResult.modify({"parameters": {"amount": 2}}), 2),
+        ({"action": "modify", "data": {"parameters": {"amount": 2}}}, 2),
+    ],
+)
+async def test_hook_results_that_let_a_run_start(answer: Any, amount: int) -> None:
+    """A HookResult that goes on starts the run with the parameters as they are, or as it has changed them."""
+    async with house(agent(start=python_hook(), parameters_schema=AMOUNT)) as here:
+        here.functions["hook"] = answering(answer)
+        await here.runs.submit("writer", {"amount": 1})
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert record.effective == {"amount": amount}
+        assert [event["event_type"] for event in await here.told(record.id, "hook_")] == ["hook_start", "hook_complete"]
+
+
+@pytest.mark.rule("RUN-2", "RUN-9")
+async def test_an_agent_that_denies() -> None:
+    """The object that a hook's agent answers denies in the words of a HookResult, too."""
+    async with house(agent(start=agent_hook(on_error="continue")), agent("validator")) as here:
+        run = (await here.runs.submit("writer", {})).id
+        await here.work(validator=answering({"action": "deny", "reason": "no budget"}))
+        record = await here.until(run)
+        assert (record.status, record.error, record.blocked) == ("failed", "no budget", True)
+
+
+async def raises(event: str, data: Mapping[str, Any]) -> None:
+    """A hook with a mistake."""
+    raise ZeroDivisionError("division by zero")
+
+
+async def hangs(event: str, data: Mapping[str, Any]) -> None:
+    """A hook that never answers, and does not let itself be cancelled at once."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    await asyncio.Event().wait()
+
+
+async def cancels(event: str, data: Mapping[str, Any]) -> None:
+    """A hook that says it was cancelled, which nobody did."""
+    raise asyncio.CancelledError
+
+
+class Mute(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def raising(problem: BaseException) -> Callable[..., Any]:
+    """A hook that raises this."""
+
+    def hook(event: str, data: Mapping[str, Any]) -> None:
+        raise problem
+
+    return hook
+
+
+async def leaves(event: str, data: Mapping[str, Any]) -> None:
+    """A hook that wants to end the program."""
+    sys.exit(3)
+
+
+@pytest.mark.rule("RUN-4", "RUN-19")
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raising(Mute()), "failed: Mute"),
+        (raising(SystemExit(3)), "it ended with SystemExit"),
+        (leaves, "it ended with SystemExit"),
+        (raising(BaseExceptionGroup("odd", [GeneratorExit()])), "it ended with BaseExceptionGroup"),
+    ],
+    ids=["mute", "exit", "exit-in-a-coroutine", "group"],
+)
+async def test_no_hook_ends_its_coordinator(function: Any, words: str) -> None:
+    """What ends programs, or cannot be put into words, fails a hook like anything else; the run does not hang on it."""
+    async with house(agent(start=python_hook(), finish=python_hook())) as here:
+        here.functions["hook"] = function
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner", wait=0.01) is None
+        assert words in str((await here.until(run)).error)
+
+
+@pytest.mark.rule("RUN-4", "RUN-19")
+@pytest.mark.parametrize(
+    ("entry", "function", "words"),
+    [
+        (python_hook(), raises, "ZeroDivisionError: division by zero"),
+        (python_hook(timeout_seconds=0.02), hangs, "no answer within 0.02 s"),
+        (python_hook(), cancels, "cancelled itself"),
+        (python_hook("nowhere"), raises, "there is no function"),
+        (python_hook("number"), raises, "cannot be called"),
+        (agent_hook("nobody"), raises, "there is no agent 'nobody'"),
+        ({"type": "http", "url": "http://127.0.0.1/", "on_error": "block"}, raises, "scheme"),
+        (
+            {"type": "http", "url": "https://a.example/", "headers": {"x": "${NONE}"}, "on_error": "block"},
+            raises,
+            "${NONE} stands in its headers",
+        ),
+    ],
+)
+async def test_hooks_that_fail(entry: dict[str, Any], function: Any, words: str) -> None:
+    """An error, a time-out, a missing function or agent and a service out of reach fail the hook, and are told."""
+    async with house(agent(start=entry), agent("kind", start={**entry, "on_error": "continue"})) as here:
+        here.functions.update(hook=function, number=5)
+        failing = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner", wait=0.01) is None
+        failed = await here.until(failing)
+        assert failed.status == "failed"
+        assert words in str(failed.error)
+        await here.runs.submit("kind", {"a": 1})
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert record.effective == {"a": 1}
+        events = await here.told(record.id, "hook_")
+        assert [event["event_type"] for event in events] == ["hook_start", "hook_failed"]
+        assert words in events[1]["error"]
+
+
+@pytest.mark.rule("RUN-2")
+async def test_parameters_that_do_not_fit() -> None:
+    """Parameters against the schema are refused as they are submitted, and so is an agent nobody knows."""
+    async with house(agent(parameters_schema=AMOUNT)) as here:
+        for wrong in ({}, {"amount": "x"}, {"amount": 1, "odd": object()}):
+            with pytest.raises(ParametersRefused, match="these are no parameters for 'writer'"):
+                await here.runs.submit("writer", wrong)
+        with pytest.raises(UnknownAgent, match="there are: writer"):
+            await here.runs.submit("painter", {})
+        assert await here.runs.claim("runner") is None
+
+
+@pytest.mark.rule("RUN-2", "RUN-16")
+async def test_a_blueprint_that_changed_meanwhile() -> None:
+    """A run that waited while its agent's schema changed, or its agent went, fails and says so; nobody runs it."""
+    async with house(agent(start=python_hook())) as here:
+        here.functions["hook"] = answering({"action": "continue", "parameters": {}})
+        changed = (await here.runs.submit("writer", {})).id
+        here.runs.agents._known["writer"] = agent(start=python_hook(), parameters_schema=AMOUNT)
+        assert await here.runs.claim("runner") is None
+        assert "these are no parameters" in str((await here.until(changed)).error)
+        here.runs.agents._known = {"other": agent("other")}
+        plain = (await here.runs.submit("other", {})).id
+        here.runs.agents._known = {}
+        assert await here.runs.claim("runner") is None
+        assert "no agent 'other' any more" in str((await here.until(plain)).error)
+
+
+# -- agents as hooks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RUN-5", "RUN-11", "RUN-16")
+async def test_one_runner_and_a_hook_agent() -> None:
+    """A single runner runs the hook's agent while the run it belongs to is starting, and then that run."""
+    validator = agent("validator", parameters_schema=ENVELOPE, start=python_hook("never"))
+    async with house(agent(start=agent_hook()), validator) as here:
+        run = await here.runs.submit("writer", {"amount": 1}, tenant="acme")
+        child = await here.runs.claim("only", tenant="acme", wait=60)
+        assert child is not None
+        assert (child.agent, child.parent, child.parent_session, child.tenant) == (
+            *("validator", run.id, run.session, "acme"),
+        )
+        assert child.session != run.session
+        assert child.parameters["parameters"] == {"amount": 1}
+        assert (await here.runs.get(run.id)).status == "starting"
+        await here.do(child, validator=lambda _: {"action": "continue", "parameters": {"amount": 2}})
+        record = await here.runs.claim("only", tenant="acme", wait=60)
+        assert record is not None
+        assert (record.id, record.effective) == (run.id, {"amount": 2})
+        assert [event["event_type"] for event in await here.told(child.id, "hook_")] == []
+        assert [found.id for found in await here.runs.store.children(run.id)] == [child.id]
+
+
+@pytest.mark.rule("RUN-5", "RUN-9")
+async def test_an_agent_that_answers_in_text() -> None:
+    """The answer of an agent that writes text is the object its text consists of."""
+    validator = agent("validator", type="autonomous")
+    async with house(agent(start=agent_hook()), validator) as here:
+        for text, status in (
+            ('{"action": "block", "block_reason": "no"}', "no"),
+            ("I see no problem.", "the start hook validator failed"),
+            ('{"action": "block"', "the start hook validator failed"),
+        ):
+            run = (await here.runs.submit("writer", {})).id
+            await here.work(validator=answering(text))
+            assert str((await here.until(run)).error).startswith(status)
+
+
+@pytest.mark.rule("RUN-4", "RUN-5")
+async def test_an_agent_that_fails() -> None:
+    """A hook's agent that fails, or is stopped, is a failure of the hook."""
+    async with house(agent(start=agent_hook()), agent("validator")) as here:
+
+        def fails(record: RunRecord) -> Any:
+            raise RuntimeError("no model")
+
+        run = (await here.runs.submit("writer", {})).id
+        await here.work(validator=fails)
+        assert "agent 'validator' failed: no model" in str((await here.until(run)).error)
+        run = (await here.runs.submit("writer", {})).id
+        child = await here.runs.claim("runner", wait=60)
+        assert child is not None
+        assert (await here.runs.stop(child.id)).stopping
+        await here.runs.complete(child.id, Holder("runner", child.attempt), "stopped", error="as told")
+        assert "agent 'validator' stopped: as told" in str((await here.until(run)).error)
+
+
+@pytest.mark.rule("RUN-4", "RUN-5", "RUN-17")
+async def test_an_agent_that_takes_too_long() -> None:
+    """When the time of a hook's agent is up its run is stopped, whether a runner has it or not."""
+    entry = agent_hook(timeout_seconds=0.05)
+    async with house(agent(start=entry), agent("validator")) as here:
+        run = (await here.runs.submit("writer", {})).id
+        child = await here.runs.claim("runner", wait=60)
+        assert child is not None
+        assert "no answer within 0.05 s" in str((await here.until(run)).error)
+        assert (await here.runs.get(child.id)).stopping
+
+
+@pytest.mark.rule("RUN-9")
+async def test_an_agent_that_does_not_take_a_hook() -> None:
+    """Where the hook's input does not fit its agent's schema the run is blocked, whatever on_error says."""
+    picky = agent("validator", parameters_schema=AMOUNT)
+    async with house(agent(start=agent_hook(on_error="continue")), picky) as here:
+        run = (await here.runs.submit("writer", {"amount": 1})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.blocked) == ("failed", True)
+        assert "does not take what this hook is given" in str(record.error)
+        *_, event = await here.told(run, "hook_")
+        assert (event["event_type"], event["block_reason"]) == ("hook_blocked", record.error)
+
+
+# -- hooks of the registry ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RUN-14", "RUN-6")
+async def test_registry_hooks_come_first() -> None:
+    """Hooks of the system, then the tenant's, then the blueprint's: each sees what the one before made."""
+    registry, order = HookRegistry(), []
+
+    def adding(name: str) -> Any:
+        def hook(event: str, data: Any) -> HookResult:
+            order.append((name, sorted(data["parameters"])))
+            return HookResult.modify({"parameters": {**data["parameters"], name: True}})
+
+        return hook
+
+    registry.register("run:start", adding("tenant"), tenant="acme", name="tenant's")
+    registry.register("run:start", adding("system"), name="system's")
+    registry.register("run:start", adding("foreign"), tenant="other", name="foreign")
+
+    def own(event: str, data: Any) -> Any:
+        order.append(("own", sorted(data["parameters"])))
+        return {"action": "continue", "parameters": {**data["parameters"], "own": True}}
+
+    async with house(agent(start=python_hook("own")), agent("plain"), registry=registry) as here:
+        here.functions["own"] = own
+        await here.runs.submit("writer", {}, tenant="acme")
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert order == [("system", []), ("tenant", ["system"]), ("own", ["system", "tenant"])]
+        assert record.effective == {"system": True, "tenant": True, "own": True}
+        told = await here.told(record.id, "hook_")
+        assert [(event["event_type"], event["target_type"], event["target_name"]) for event in told] == [
+            ("hook_start", "registry", "system's"),
+            ("hook_complete", "registry", "system's"),
+            ("hook_start", "registry", "tenant's"),
+            ("hook_complete", "registry", "tenant's"),
+            ("hook_start", "python", "tests:own"),
+            ("hook_complete", "python", "tests:own"),
+        ]
+        await here.runs.submit("plain", {})
+        plain = await here.runs.claim("runner", wait=60)
+        assert plain is not None
+        assert (plain.effective, plain.hooked) == ({"system": True}, True)
+
+
+@pytest.mark.rule("RUN-14", "RUN-9")
+async def test_a_registry_hook_that_denies() -> None:
+    """A denial of the registry blocks the run with its reason; the blueprint's own hook is not asked."""
+    registry = HookRegistry()
+
+    @registry.gate("run:start", name="quota")
+    def quota(event: str, data: Any) -> HookResult:
+        return HookResult.deny("no runs today")
+
+    async with house(agent(start=python_hook("never")), registry=registry) as here:
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.error, record.blocked) == ("failed", "no runs today", True)
+        assert [(event["event_type"], event["target_name"]) for event in await here.told(run, "hook_")] == [
+            ("hook_start", "quota"),
+            ("hook_blocked", "quota"),
+        ]
+
+
+@pytest.mark.rule("RUN-14")
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (HookResult.ask("Run this?", default="allow"), "there is nobody to answer it"),
+        (HookResult.inject("Be careful."), "there is no context for it"),
+        (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
+    ],
+)
+async def test_a_registry_hook_that_asks_or_injects(answer: HookResult, words: str) -> None:
+    """Before a run there is neither a person to ask nor a context: a question or a text blocks it, as a denial does."""
+    registry = HookRegistry()
+
+    @registry.gate("run:start", name="careful")
+    def careful(event: str, data: Any) -> HookResult:
+        return answer
+
+    async with house(agent(), registry=registry) as here:
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.blocked, record.handed) == ("failed", True, 0)
+        assert words in str(record.error)
+        assert [event["event_type"] for event in await here.told(run, "hook_")] == ["hook_start", "hook_blocked"]
+
+
+@pytest.mark.rule("RUN-14", "RUN-4")
+async def test_a_hook_whose_time_is_up() -> None:
+    """The registry is told of a hook that took too long, with the run it belongs to."""
+    registry, heard = HookRegistry(), []
+
+    @registry.observe("run:timeout")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        heard.append((data["run_id"], data["error"]))
+
+    slow = python_hook(timeout_seconds=0.02, on_error="continue")
+    async with house(agent(start=slow, finish=slow), registry=registry) as here:
+        here.functions["hook"] = hangs
+        run = (await here.runs.submit("writer", {})).id
+        await here.work()
+        await here.until(run)
+        assert heard == [(run, "no answer within 0.02 s")] * 2
+
+
+@pytest.mark.rule("RUN-14", "RUN-2")
+@pytest.mark.parametrize("made", [{"amount": "x"}, None, [1], {"amount": object()}])
+async def test_what_registry_hooks_make_has_to_fit(made: Any) -> None:
+    """Parameters of the registry's hooks that are none, or break the schema, fail the run before its own hook."""
+    registry = HookRegistry()
+    registry.register("run:start", lambda event, data: HookResult.modify({"parameters": made}), name="odd")
+    async with house(agent(parameters_schema=AMOUNT, start=python_hook("never")), registry=registry) as here:
+        run = (await here.runs.submit("writer", {"amount": 1})).id
+        assert await here.runs.claim("runner") is None
+        record = await here.until(run)
+        assert (record.status, record.handed) == ("failed", 0)
+        assert "hooks of the registry made parameters that do not fit" in str(record.error)
+
+
+@pytest.mark.rule("RUN-6", "RUN-12", "RUN-14")
+async def test_observers_hear_of_the_hooks_of_runs() -> None:
+    """Whoever watches hooks in the registry is told of those of runs, with the same fields."""
+    registry, heard = HookRegistry(), []
+
+    @registry.observe("hook:*")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        heard.append((event, data["hook_type"], data["target_name"], data["run_id"]))
+
+    async with house(agent(start=python_hook(), finish=python_hook("finish")), registry=registry) as here:
+        here.functions["hook"] = answering({"action": "continue", "parameters": {}})
+        here.functions["finish"] = answering({})
+        run = (await here.runs.submit("writer", {})).id
+        await here.work()
+        await here.until(run)
+        assert heard == [
+            ("hook:start", "on_run_start", "tests:hook", run),
+            ("hook:complete", "on_run_start", "tests:hook", run),
+            ("hook:start", "on_run_finish", "tests:finish", run),
+            ("hook:complete", "on_run_finish", "tests:finish", run),
+        ]

@@ -1,0 +1,452 @@
+"""Runs over HTTP: queueing and looking, claiming and completing, and the runner that does it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve, frozen
+
+from amplifier_hooks.runs.run_events import RunEvent
+from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
+from amplifier_hooks.server.api import create_api
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
+from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.runs.client_presence import while_there
+from amplifier_hooks.server.runs.event_stream import as_stream
+from amplifier_hooks.server.runs.run_routes import runs_router
+from amplifier_hooks.storage.memory import MemoryDatabase
+from tests.api import knocking
+from tests.runs import House, agent, agent_hook, house, python_hook
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx2
+    from fastapi import FastAPI
+
+    from amplifier_hooks.runs.blueprint import Blueprint
+
+SCOPES = ("runs:read", "runs:create", "runs:claim")
+FIELDS = {"event_type", "session_id", "run_id", "timestamp", "hook_type", "target_type", "target_name"}
+
+
+@frozen
+class Site:
+    """An application with runs, and its clients."""
+
+    app: FastAPI
+    house: House
+    tokens: AccessTokens
+
+    async def secret(self, tenant: str = "acme", scopes: tuple[str, ...] = SCOPES) -> str:
+        """A token."""
+        return (await self.tokens.create("ada", scopes=scopes, tenant=tenant))[1]
+
+    async def client(self, tenant: str = "acme", scopes: tuple[str, ...] = SCOPES) -> httpx2.AsyncClient:
+        """Somebody with a token."""
+        return knocking(self.app, await self.secret(tenant, scopes))
+
+
+@asynccontextmanager
+async def site(*blueprints: Blueprint, **options: Any) -> AsyncIterator[Site]:
+    """An application over stores in memory."""
+    async with house(*blueprints, **options) as inside, MemoryDatabase(ACCESS_TABLES) as database:
+        tokens = AccessTokens(database)
+        yield Site(create_api(Admission(tokens), runs_router(inside.runs)), inside, tokens)
+
+
+def held(claimed: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """What a runner says of a run it has."""
+    return {"runner": claimed["runner"], "attempt": claimed["attempt"], **fields}
+
+
+def events_in(stream: str) -> list[tuple[int, str, dict[str, Any]]]:
+    """The events of a stream: number, type, and what they say."""
+    found = []
+    for block in stream.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if "data" in fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+@pytest.mark.rule("RUN-7", "RUN-10", "RUN-13", "RUN-20")
+async def test_a_run_over_http() -> None:
+    """A run is queued, claimed, given its result and completed over HTTP; then it shows all that happened."""
+    enriching = agent(start=python_hook(), finish=agent_hook("audit"), parameters_schema={"required": ["amount"]})
+    async with site(enriching, agent("audit")) as here, await here.client() as client:
+        here.house.functions["hook"] = lambda event, data: {
+            "action": "continue",
+            "parameters": {"amount": 2, "tier": "gold"},
+        }
+        queued = await client.post("/runs", json={"agent_name": "writer", "parameters": {"amount": 1, "old": True}})
+        assert (queued.status_code, queued.json()["status"]) == (201, "queued")
+        run = queued.json()["run_id"]
+        claimed = (await client.get("/runner/runs", params={"runner": "r1", "wait": 30})).json()
+        assert (claimed["run_id"], claimed["parameters"], claimed["agent"]["name"]) == (
+            *(run, {"amount": 2, "tier": "gold"}, "writer"),
+        )
+        assert (await client.get("/runner/runs", params={"runner": "r2"})).status_code == 204
+        renewed = await client.post(f"/runner/runs/{run}/renew", json=held(claimed))
+        assert renewed.json() == {"stop": False, "lease_seconds": 60.0}
+        early = await client.post(f"/runner/runs/{run}/completed", json=held(claimed, status="completed"))
+        assert (early.status_code, early.json()["code"]) == (409, "run_moved")
+        wrong = await client.post(f"/runner/runs/{run}/result", json=held(claimed, result_text="text"))
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "result_refused")
+        assert (await client.post(f"/runner/runs/{run}/result", json=held(claimed, result_data=[1]))).is_success
+        done = await client.post(f"/runner/runs/{run}/completed", json=held(claimed, status="completed"))
+        assert done.json()["status"] == "completed"
+        again = await client.post(f"/runner/runs/{run}/completed", json=held(claimed, status="completed"))
+        assert (again.status_code, again.json()["ended_at"]) == (200, done.json()["ended_at"])
+        other = await client.post(f"/runner/runs/{run}/completed", json=held(claimed, status="failed"))
+        assert (other.status_code, other.json()["run_status"]) == (409, "completed")
+        await here.house.until(run)
+        shown = (await client.get(f"/runs/{run}")).json()
+        assert (shown["parameters"], shown["parameters_as_run"]) == (
+            *({"amount": 1, "old": True}, {"amount": 2, "tier": "gold"}),
+        )
+        assert [(one["path"], one["kind"]) for one in shown["parameter_changes"]] == [
+            *(("$.amount", "changed"), ("$.old", "removed"), ("$.tier", "added")),
+        ]
+        assert (shown["result_data"], shown["result_text"], shown["parameters_changed"]) == ([1], None, 3)
+        assert [(hook["hook_type"], hook["target_name"], hook["outcome"]) for hook in shown["hooks"]] == [
+            ("on_run_start", "tests:hook", "complete"),
+            ("on_run_finish", "audit", "complete"),
+        ]
+        told = [step["name"] for step in shown["timeline"]]
+        assert [name for name in told if name != "ready"] == [  # it is ready for a while if the runner lost patience
+            *("queued", "starting", "hook", "running", "result", "completed", "hook", "child"),
+        ]
+        assert all(step["duration_ms"] is not None for step in shown["timeline"] if step["name"] in ("hook", "running"))
+        (child,) = shown["children"]
+        assert (child["agent_name"], child["is_hook_agent"], child["parent_run_id"]) == ("audit", True, run)
+        parent = (await client.get(f"/runs/{child['run_id']}")).json()["parent"]
+        assert parent["run_id"] == run
+
+
+@pytest.mark.rule("RUN-13", "RUN-6", "RUN-12")
+async def test_the_stream_of_a_run() -> None:
+    """The events of a run are a stream that can be taken up where it broke; a blocked one says why."""
+    async with site(agent(start=python_hook())) as here, await here.client() as client:
+        here.house.functions["hook"] = lambda event, data: {"action": "block", "block_reason": "no\nmore"}
+        run = (await client.post("/runs", json={"agent_name": "writer"})).json()["run_id"]
+        assert (await client.get("/runner/runs", params={"runner": "r"})).status_code == 204
+        await here.house.until(run)
+        answer = await client.get(f"/runs/{run}/events")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = events_in(answer.text)
+        assert [kind for _, kind, _ in events] == [
+            *("run_queued", "run_starting", "hook_start", "hook_blocked", "run_failed"),
+        ]
+        assert set(events[3][2]) == FIELDS | {"block_reason", "duration_ms"}
+        assert events[4][2]["block_reason"] == "no\nmore"
+        rest = await client.get(f"/runs/{run}/events", headers={"last-event-id": "3"})
+        assert [number for number, _, _ in events_in(rest.text)] == [4, 5]
+        for odd in ("-1", "x", "9" * 40):
+            whole = await client.get(f"/runs/{run}/events", headers={"last-event-id": odd})
+            assert len(events_in(whole.text)) == 5
+        assert (await client.get(f"/runs/{run}/events", headers={"last-event-id": "5"})).status_code == 204
+        shown = (await client.get(f"/runs/{run}")).json()
+        assert (shown["status"], shown["blocked"], shown["block_reason"], shown["error"]) == (
+            *("failed", True, "no\nmore", "no\nmore"),
+        )
+        assert shown["hooks"][0]["outcome"] == "blocked"
+
+
+@pytest.mark.rule("RUN-13")
+async def test_a_quiet_stream() -> None:
+    """While nothing happens a stream says that it is still there; closing it ends what it waits for."""
+    waited = asyncio.Event()
+
+    async def silence() -> AsyncIterator[RunEvent]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            waited.set()
+        yield RunEvent("run_0", 1, datetime.now(UTC), "run_queued", {})
+
+    stream = as_stream(silence(), quiet=0.01)
+    assert [await anext(stream) for _ in range(3)] == ["retry: 1000\n\n", ": still here\n\n", ": still here\n\n"]
+    await stream.aclose()
+    assert waited.is_set()
+
+
+@pytest.mark.rule("RUN-13")
+async def test_the_list_of_runs() -> None:
+    """Runs are listed newest first, a page at a time, and by what matters: hooks, blocked, status, agent, parent."""
+    async with site(agent(), agent("hooked", start=python_hook())) as here, await here.client() as client:
+        here.house.functions["hook"] = lambda event, data: {"action": "block", "block_reason": "no"}
+        for name in ("writer", "hooked", "writer", "hooked"):
+            assert (await client.post("/runs", json={"agent_name": name})).status_code == 201
+        first = (await client.get("/runs", params={"limit": 3})).json()
+        rest = (await client.get("/runs", params={"limit": 3, "cursor": first["next"]})).json()
+        assert [run["agent_name"] for run in first["runs"] + rest["runs"]] == ["hooked", "writer", "hooked", "writer"]
+        assert rest["next"] is None
+        claimed = (await client.get("/runner/runs", params={"runner": "r", "agents": ["writer"]})).json()
+        await client.get("/runner/runs", params={"runner": "r", "agents": ["hooked"], "wait": 0.05})
+
+        async def found(**query: Any) -> list[str]:
+            page = (await client.get("/runs", params=query)).json()
+            return [run["agent_name"] for run in page["runs"]]
+
+        assert await found(has_hooks=True) == ["hooked", "hooked"]
+        assert set(await found(blocked=True)) == {"hooked"}
+        assert await found(status="running") == ["writer"]
+        assert await found(agent_name="nobody\0") == []
+        assert await found(session_id=claimed["session_id"]) == ["writer"]
+        for wrong in ({"cursor": "x"}, {"cursor": "9" * 30 + ".x"}, {"limit": 0}, {"status": "odd"}):
+            assert (await client.get("/runs", params=wrong)).status_code in (400, 422)
+
+
+@pytest.mark.rule("RUN-13", "API-7")
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"agent_name": "nobody"}, "unknown_agent"),
+        ({"agent_name": "writer", "parameters": {"amount": "x"}}, "parameters_refused"),
+        ({"agent_name": "writer", "parameters": {"amount": 1}, "session_id": "ses_none"}, "unknown_session"),
+        ({"agent_name": "writer", "parameters": [1]}, "invalid"),
+        ({"agent_name": "writer", "parameters": {"amount": 1}, "tenant_id": "other"}, "invalid"),
+        ({"agent_name": 5}, "invalid"),
+    ],
+)
+async def test_runs_nobody_can_queue(body: dict[str, Any], code: str) -> None:
+    """What cannot be a run is refused as a problem with a code; nothing is queued."""
+    schema = {"required": ["amount"], "properties": {"amount": {"type": "integer"}}}
+    async with site(agent(parameters_schema=schema)) as here, await here.client() as client:
+        answer = await client.post("/runs", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, code)
+        missing = await client.post("/runs", json={**body, "agent_name": "writer", "parent_run_id": "run_00000000"})
+        assert missing.status_code in (404, 422)
+        assert (await client.get("/runs")).json()["runs"] == []
+
+
+@pytest.mark.rule("RUN-18")
+async def test_too_deep_over_http() -> None:
+    """A cycle of agents that start agents ends as a problem that names the chain."""
+    async with site(agent("a"), max_depth=1) as here, await here.client() as client:
+        parent: str | None = None
+        for _ in range(2):
+            answer = await client.post("/runs", json={"agent_name": "a", "parent_run_id": parent})
+            parent = answer.json()["run_id"]
+        answer = await client.post("/runs", json={"agent_name": "a", "parent_run_id": parent})
+        assert answer.status_code == 409
+        assert (answer.json()["code"], "a → a → a" in answer.json()["detail"]) == ("agents_too_deep", True)
+
+
+@pytest.mark.rule("RUN-13", "TEN-1", "API-6")
+async def test_tenants_and_scopes() -> None:
+    """A tenant's runs are there for nobody else, and each route wants its scope."""
+    async with site(agent()) as here, await here.client() as mine, await here.client("other") as other:
+        run = (await mine.post("/runs", json={"agent_name": "writer"})).json()["run_id"]
+        assert (await other.get("/runs")).json()["runs"] == []
+        for method, path in (("GET", f"/runs/{run}"), ("GET", f"/runs/{run}/events"), ("POST", f"/runs/{run}/stop")):
+            assert (await other.request(method, path)).status_code == 404
+        assert (await other.post("/runs", json={"agent_name": "writer", "parent_run_id": run})).status_code == 404
+        assert (await other.get("/runner/runs", params={"runner": "r"})).status_code == 204
+        claimed = (await mine.get("/runner/runs", params={"runner": "r"})).json()
+        for what, more in (("renew", {}), ("result", {"result_data": 1}), ("completed", {"status": "failed"})):
+            assert (await other.post(f"/runner/runs/{run}/{what}", json=held(claimed, **more))).status_code == 404
+        async with await here.client(scopes=("runs:read",)) as reader:
+            assert (await reader.get("/runs")).is_success
+            assert (await reader.post("/runs", json={"agent_name": "writer"})).status_code == 403
+            assert (await reader.get("/runner/runs", params={"runner": "r"})).status_code == 403
+            assert (await reader.post(f"/runs/{run}/stop")).status_code == 403
+        async with knocking(here.app) as nobody:
+            assert (await nobody.get("/runs")).status_code == 401
+        async with await here.client("") as system:
+            assert (await system.get(f"/runs/{run}")).status_code == 404
+            assert (await system.post(f"/runner/runs/{run}/renew", json=held(claimed))).is_success
+
+
+@pytest.mark.rule("RUN-17")
+async def test_stopping_over_http() -> None:
+    """A queued run is stopped at once; the runner of another is told when it renews."""
+    async with site(agent()) as here, await here.client() as client:
+        one, two = [(await client.post("/runs", json={"agent_name": "writer"})).json()["run_id"] for _ in range(2)]
+        claimed = (await client.get("/runner/runs", params={"runner": "r"})).json()
+        assert claimed["run_id"] in (one, two)
+        waiting = two if claimed["run_id"] == one else one
+        assert (await client.post(f"/runs/{waiting}/stop")).json()["status"] == "stopped"
+        asked = await client.post(f"/runs/{claimed['run_id']}/stop", json={"reason": "enough"})
+        assert (asked.json()["status"], asked.json()["stop_requested"]) == ("running", True)
+        assert (await client.post(f"/runner/runs/{claimed['run_id']}/renew", json=held(claimed))).json()["stop"]
+        ended = held(claimed, status="stopped", error="as told")
+        assert (await client.post(f"/runner/runs/{claimed['run_id']}/completed", json=ended)).json()[
+            "status"
+        ] == "stopped"
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_runner_that_hung_up() -> None:
+    """A claim whose runner has hung up takes nothing, and what it was about to take is there for the next one."""
+    async with site(agent()) as here:
+        secret = await here.secret()
+        gone, sent = asyncio.Event(), list[Any]()
+
+        async def receive() -> dict[str, Any]:
+            if not sent:
+                sent.append(None)
+                return {"type": "http.request", "body": b"", "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": "/runner/runs",
+            "raw_path": b"/runner/runs",
+            "query_string": b"runner=r1&wait=60",
+            "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {secret}".encode())],
+        }
+        asking = asyncio.ensure_future(here.app(scope, receive, send))
+        async with asyncio.timeout(60):
+            while not here.house.runs._pollers:  # noqa: ASYNC110  # it sets no event
+                await asyncio.sleep(0)
+            gone.set()
+            await asking
+        assert sent[1]["status"] == 204
+        assert not here.house.runs._pollers
+        run = (await here.house.runs.submit("writer", {}, tenant="acme")).id
+        record = await here.house.runs.claim("r2")
+        assert record is not None
+        assert (record.id, record.handed) == (run, 1)
+
+
+@pytest.mark.rule("RUN-22")
+async def test_a_run_that_came_as_the_runner_hung_up() -> None:
+    """What came at the very moment in which the other side hung up is undone."""
+    undone: list[int] = []
+
+    async def undo(found: int) -> None:
+        undone.append(found)
+
+    async def work() -> int:
+        return 5
+
+    class Gone:
+        async def receive(self) -> dict[str, str]:
+            return {"type": "http.disconnect"}
+
+    request: Any = Gone()
+    assert await while_there(request, work(), undo) is None
+    assert undone == [5]
+
+
+# -- the runner --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def runner_of(here: Site, agents: dict[str, Any], **options: Any) -> AsyncIterator[Runner]:
+    """A runner of this application."""
+    async with (
+        knocking(here.app) as client,
+        Runner("http://127.0.0.1", await here.secret(), agents, client=client, name="r1", wait=1.0, **options) as made,
+    ):
+        yield made
+
+
+@pytest.mark.rule("RUN-7", "RUN-10", "RUN-11")
+async def test_a_runner_serves() -> None:
+    """One runner does whatever it is given: a run, the agent of its start hook, and its finish agent."""
+    blueprints = (
+        agent(type="autonomous", start=agent_hook("validator"), finish=agent_hook("audit")),
+        agent("validator"),
+        agent("audit"),
+    )
+    audited = asyncio.Event()
+
+    async def audit(task: RunnerTask) -> dict[str, Any]:
+        assert task.parameters["result_text"] == "Invoice over 2"
+        audited.set()
+        return {}
+
+    def validate(task: RunnerTask) -> dict[str, Any]:
+        return {"action": "continue", "parameters": {"amount": task.parameters["parameters"]["amount"] + 1}}
+
+    agents = {"writer": lambda task: f"Invoice over {task.parameters['amount']}", "validator": validate, "audit": audit}
+    async with site(*blueprints) as here, runner_of(here, agents) as runner:
+        serving = asyncio.ensure_future(runner.serve())
+        run = await runner.submit("writer", {"amount": 1})
+        await audited.wait()
+        await here.house.until(run)
+        serving.cancel()
+        await asyncio.wait({serving})
+        shown = await runner.get(run)
+        assert (shown["status"], shown["result_text"], shown["runner"]) == ("completed", "Invoice over 2", "r1")
+
+
+@pytest.mark.rule("RUN-10", "RUN-16", "RUN-17")
+async def test_a_runner_says_how_it_ended() -> None:
+    """What an agent raises fails its run, and so does a result of the wrong kind; one told to stop is cancelled."""
+    cancelled = asyncio.Event()
+
+    async def endless(task: RunnerTask) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def broken(task: RunnerTask) -> Any:
+        raise ZeroDivisionError("by zero")
+
+    blueprints = (agent("broken"), agent("wrong", output_schema={"type": "object"}), agent("endless"))
+    agents = {"broken": broken, "wrong": lambda _: 5, "endless": endless}
+    async with site(*blueprints) as here, runner_of(here, agents) as runner:
+        for name, words in (("broken", "ZeroDivisionError: by zero"), ("wrong", "result_refused")):
+            run = await runner.submit(name, {})
+            task = await runner.claim()
+            assert task is not None
+            await runner.do(task)
+            record = await here.house.runs.get(run)
+            assert (record.status, words in str(record.error)) == ("failed", True)
+        run = await runner.submit("endless", {})
+        task = await runner.claim()
+        assert task is not None
+        await here.house.runs.stop(run)
+        await runner.do(evolve(task, lease=0.01))
+        await cancelled.wait()
+        assert (await here.house.runs.get(run)).status == "stopped"
+
+
+@pytest.mark.rule("RUN-16")
+async def test_a_runner_that_was_overtaken() -> None:
+    """A runner whose run is somebody else's by now gives it up, and what it says changes nothing."""
+    async with site(agent()) as here, runner_of(here, {"writer": lambda _: 1}) as runner:
+        run = await runner.submit("writer", {})
+        task = await runner.claim()
+        assert task is not None
+        await here.house.runs.store.database.fetch("UPDATE {schema}.run SET held_until = 0")
+        await here.house.runs.store.recover()
+        other = await here.house.runs.claim("other")
+        assert other is not None
+        await runner.do(task)
+        record = await here.house.runs.get(run)
+        assert (record.status, record.holder) == ("running", "other")
+
+
+@pytest.mark.rule("RUN-7")
+async def test_a_runner_that_is_not_let_in() -> None:
+    """A runner without a token that counts ends with what the server says; a server that is not there is told apart."""
+    async with (
+        site(agent()) as here,
+        knocking(here.app) as client,
+        Runner("http://127.0.0.1", "no", client=client) as one,
+    ):
+        with pytest.raises(RunnerRefused, match="401 unauthorized"):
+            await one.serve()
+    async with Runner("http://127.0.0.1:9", "token", wait=0) as lost:
+        with pytest.raises(RunnerUnavailable, match="cannot be reached"):
+            await lost.claim()

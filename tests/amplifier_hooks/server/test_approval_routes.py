@@ -1,0 +1,144 @@
+"""Questions over HTTP: who sees them, and which answers count."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from amplifier_hooks.ports import Assessment, Question
+from amplifier_hooks.server.pagination import cursor_of
+from approval_backends.testing import a_request
+from tests.api import Office, office
+
+
+@pytest.fixture
+async def there() -> AsyncIterator[Office]:
+    """The API."""
+    async with office() as made:
+        yield made
+
+
+async def a_question(there: Office, number: int = 1, **fields: Any) -> dict[str, Any]:
+    """A question of tenant acme, as a viewer sees it."""
+    request = evolve(a_request(number), **{"tenant": "acme", **fields})
+    await there.broker.submit(request)
+    viewer = await there.client("approvals:view", tenant=request.tenant)
+    question: dict[str, Any] = (await viewer.get(f"/v1/approvals/{request.id}")).json()
+    return question
+
+
+def answer(question: dict[str, Any], kind: str = "allow_once", **fields: Any) -> dict[str, Any]:
+    """The body of an answer."""
+    option = next(one["id"] for one in question["options"] if one["kind"] == kind)
+    return {"digest": question["digest"], "option": option, **fields}
+
+
+@pytest.mark.rule("API-13", "API-1", "BCK-5")
+async def test_a_question_is_listed_and_answered(there: Office) -> None:
+    """A question shows exactly what would run; the first answer counts, by the name of the token, and is on record."""
+    question = await a_question(there)
+    client = await there.client("approvals:decide")
+    assert (await client.get("/v1/approvals")).json() == {"approvals": [question], "next": None}
+    assert (question["status"], question["tenant"], question["decision"]) == ("pending", "acme", None)
+    place = f"/v1/approvals/{question['id']}/decision"
+    decided = await client.post(place, json=answer(question, decision_id="mine"))
+    assert decided.status_code == 200
+    body = decided.json()
+    assert (body["status"], body["decision"]["by"], body["decision"]["channel"]) == ("approved", "ada", "api")
+    assert (await client.post(place, json=answer(question, decision_id="mine"))).status_code == 200
+    late = await client.post(place, json=answer(question))
+    assert (late.status_code, late.json()["code"], late.json()["became"]) == (409, "already_resolved", "approved")
+    assert (await client.get("/v1/approvals")).json() == {"approvals": [], "next": None}
+    ended = (await client.get("/v1/approvals", params={"status": "ended"})).json()["approvals"]
+    assert [one["id"] for one in ended] == [question["id"]]
+    assert there.audit.facts("approval.answered")[0]["by"] == "ada"
+
+
+@pytest.mark.rule("API-13", "APR-13", "APR-5")
+async def test_why_the_risk_is_high_and_what_always_covers(there: Office) -> None:
+    """A question has the risk with every reason for it, and for each hook what an "always" would cover."""
+    said = (Assessment(by="egress", risk="high", reason="a new host"), Assessment(by="lint", risk="low", reason="text"))
+    asks = (Question(hook="egress", prompt="Send it?"), Question(hook="rule:push", prompt="Push?", scope="action"))
+    question = await a_question(there, risk="high", assessments=said, questions=asks)
+    assert (question["risk"], question["risk_reasons"]) == ("high", [{"by": "egress", "reason": "a new host"}])
+    scopes = [one["scope"] for one in question["questions"]]
+    assert scopes == ["prompt:Send it?", f"action:{question['digest']}"]
+
+
+@pytest.mark.rule("API-13")
+async def test_pages_of_questions(there: Office) -> None:
+    """A list goes on where its last page ended; a cursor is for its own tenant, filters and calendar."""
+    ids = [(await a_question(there, number, id=f"request-{number} é"))["id"] for number in range(3)]
+    client, other = await there.client("approvals:view"), await there.client("approvals:view", tenant="b")
+    found, cursor = [], None
+    while True:
+        page = (await client.get("/v1/approvals", params={"limit": 1, **({"cursor": cursor} if cursor else {})})).json()
+        found += [one["id"] for one in page["approvals"]]
+        if page["next"] is None:
+            break
+        cursor = page["next"]
+    assert sorted(found) == sorted(ids)
+    assert (await other.get("/v1/approvals", params={"cursor": cursor})).status_code == 404
+    assert (await client.get("/v1/approvals", params={"cursor": cursor, "status": "ended"})).status_code == 400
+    never = cursor_of("acme", ["approvals", "pending"], 2**62, "x")
+    for wrong in ("nonsense", never):
+        assert (await client.get("/v1/approvals", params={"cursor": wrong})).json()["code"] == "bad_cursor"
+
+
+@pytest.mark.rule("API-13", "APR-6")
+async def test_answers_that_do_not_count(there: Office) -> None:
+    """Another digest is 412, an option nobody offered 422, a question nobody asked 404; it stays pending."""
+    question = await a_question(there)
+    client = await there.client("approvals:decide")
+    place = f"/v1/approvals/{question['id']}/decision"
+    wrong = await client.post(place, json={**answer(question), "digest": "0" * 64})
+    assert (wrong.status_code, wrong.json()["code"]) == (412, "wrong_digest")
+    assert (await client.post(place, json={**answer(question), "option": "maybe"})).status_code == 422
+    assert (await client.post(place, json={"option": "x"})).status_code == 422
+    for nobody in ("nobody", "%00", "a" * 5_000, "%ED%A0%80"):
+        assert (await client.post(f"/v1/approvals/{nobody}/decision", json=answer(question))).status_code == 404
+    assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
+    uncounted = there.audit.facts("approval.uncounted")
+    assert [facts["reason"] for facts in uncounted] == ["wrong_digest", "not_offered"]
+    assert {facts["bearer"][:4] for facts in uncounted} == {"tok_"}
+
+
+@pytest.mark.fault("F-API-01")
+@pytest.mark.rule("API-13", "TEN-1")
+async def test_whose_questions(there: Office) -> None:
+    """A tenant's token has the tenant's questions and no others; the system's has all; seeing is not deciding."""
+    question = await a_question(there)
+    other = await there.client("approvals:decide", tenant="b")
+    assert (await other.get("/v1/approvals")).json()["approvals"] == []
+    place = f"/v1/approvals/{question['id']}"
+    assert (await other.get(place)).status_code == 404
+    assert (await other.post(f"{place}/decision", json=answer(question))).status_code == 404
+    viewer, system = await there.client("approvals:view"), await there.client("approvals:decide", tenant="")
+    assert (await viewer.post(f"{place}/decision", json=answer(question))).status_code == 403
+    denied = await system.post(f"{place}/decision", json=answer(question, "reject_once", message="not today"))
+    assert (denied.json()["status"], denied.json()["decision"]["message"]) == ("denied", "not today")
+
+
+@pytest.mark.fault("F-API-12")
+@pytest.mark.rule("API-12", "API-13")
+async def test_an_answer_is_on_record_first(there: Office) -> None:
+    """While the record cannot be written nobody answers anything."""
+    question = await a_question(there)
+    client = await there.client("approvals:decide")
+    there.audit.error = OSError("full")
+    refused = await client.post(f"/v1/approvals/{question['id']}/decision", json=answer(question))
+    assert (refused.status_code, refused.json()["code"]) == (503, "audit_unavailable")
+    there.audit.error = None
+    assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
+
+
+@pytest.mark.rule("API-13")
+async def test_of_answers_at_once_one_counts(there: Office) -> None:
+    """Of ten answers at the same time one is the decision, and the others are told so."""
+    question = await a_question(there)
+    client = await there.client("approvals:decide")
+    place = f"/v1/approvals/{question['id']}/decision"
+    answers = await asyncio.gather(*(client.post(place, json=answer(question)) for _ in range(10)))
+    assert sorted(one.status_code for one in answers) == [200] + [409] * 9

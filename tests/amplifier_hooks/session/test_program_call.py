@@ -1,0 +1,124 @@
+"""Calls that their program carries out itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.session.program_call import GuestCall, GuestModelCall
+from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
+
+GIVEN = {"path": "notes"}
+
+
+@pytest.mark.rule("DIA-7")
+async def test_it_runs_between_the_decision_and_the_report() -> None:
+    """The program is given what the hooks left, and what it reports passes the hooks behind the tool."""
+    hooks, audit = HookRegistry(), CollectingAudit()
+    hooks.gate("tool:pre", name="pre")(lambda event, data: HookResult.modify({"tool_input": {"path": "safe"}}))
+    hooks.on("tool:post", name="post")(lambda event, data: HookResult.modify({"result": f"{data['result']}, masked"}))
+    async with SessionCoordinator(hooks=hooks, audit=audit) as session:
+        call = GuestCall(session, "write", GIVEN)
+        assert await call.admitted()
+        assert await call.admitted()
+        assert call.input == {"path": "safe"}
+        assert "tool.done" not in audit.kinds
+        outcome = await call.returned("wrote")
+    assert (outcome.value, call.outcome) == ("wrote, masked", outcome)
+    assert audit.kinds.count("tool.running") == audit.kinds.count("tool.done") == 1
+
+
+@pytest.mark.rule("DIA-7")
+async def test_a_denied_call_says_why() -> None:
+    """A call that is denied is not admitted, and its outcome has the reason."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("not here"))
+    async with SessionCoordinator(hooks=hooks) as session:
+        call = GuestCall(session, "write", GIVEN)
+        assert not await call.admitted()
+    assert call.outcome is not None
+    assert "not here" in (call.outcome.reason or "")
+
+
+@pytest.mark.rule("DIA-7")
+async def test_what_nobody_reports_is_on_record_as_cancelled() -> None:
+    """A call whose end nobody tells is on record as cancelled, once."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        call = GuestCall(session, "write", GIVEN)
+        assert await call.admitted()
+        await call.given_up()
+        await call.given_up()
+    assert audit.kinds.count("tool.cancelled") == 1
+
+
+@pytest.mark.rule("DIA-7")
+async def test_cancelling_the_question_takes_it_back() -> None:
+    """A program that gives up while a person is asked leaves no open question behind."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?"))
+    approver = ScriptedApprover(HANG)
+    async with SessionCoordinator(hooks=hooks, approvals=approver) as session:
+        waiting = asyncio.create_task(GuestCall(session, "write", GIVEN).admitted())
+        await approver.asked.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert approver.did == ["request", "withdraw"]
+
+
+@pytest.mark.rule("DIA-7")
+async def test_cancelling_the_report_ends_the_call() -> None:
+    """A program that is cancelled while hooks look at the result waits for its call to be over."""
+    hooks, audit, seen = HookRegistry(), CollectingAudit(), asyncio.Event()
+
+    @hooks.on("tool:post", name="slow")
+    async def slow(event: str, data: Any) -> None:
+        seen.set()
+        await asyncio.Event().wait()
+
+    async with SessionCoordinator(hooks=hooks, audit=audit) as session:
+        call = GuestCall(session, "write", GIVEN)
+        assert await call.admitted()
+        reporting = asyncio.create_task(call.returned("wrote"))
+        await seen.wait()
+        reporting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reporting
+    assert "tool.done" in audit.kinds
+
+
+@pytest.mark.rule("DIA-7")
+async def test_nothing_is_reported_that_was_not_asked_about() -> None:
+    """A report about a call that nobody was asked about is an error."""
+    async with SessionCoordinator() as session:
+        with pytest.raises(RuntimeError, match="nobody has asked"):
+            await GuestCall(session, "write", GIVEN).returned("wrote")
+
+
+@pytest.mark.rule("DIA-7")
+async def test_a_tool_that_failed_is_an_error() -> None:
+    """What the program reports as a failure is the outcome's error."""
+    async with SessionCoordinator() as session:
+        call = GuestCall(session, "write", GIVEN)
+        assert await call.admitted()
+        outcome = await call.raised(OSError("the disk is full"))
+    assert isinstance(outcome.error, OSError)
+
+
+@pytest.mark.rule("DIA-3")
+async def test_a_model_call_passes_its_hooks() -> None:
+    """A model is asked with what the hooks left of the messages, and its answer passes the hooks, too."""
+    hooks = HookRegistry()
+    hooks.gate("llm:pre", name="pre")(lambda event, data: HookResult.modify({"messages": [*data["messages"], "more"]}))
+    hooks.gate("llm:post", name="post")(lambda event, data: HookResult.deny("not that"))
+    async with SessionCoordinator(hooks=hooks) as session:
+        call = GuestModelCall(session, ["hello"])
+        assert await call.admitted()
+        assert call.input == ["hello", "more"]
+        outcome = await call.returned("an answer")
+    assert outcome.denied
+    assert "not that" in (outcome.reason or "")

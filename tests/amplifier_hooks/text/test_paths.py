@@ -1,0 +1,104 @@
+"""Where the paths in a call lead."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifier_hooks.text.paths import Whereabouts, _compiled, as_paths, matches, patched_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENTS_PATCH = """*** Begin Patch
+*** Add File: notes.md
++hello
+*** Update File: src/a.py
+*** Move to: config/live.yaml
+@@
+-x
+*** Delete File: old.py
+*** End Patch
+"""
+GIT_PATCH = """diff --git a/src/a.py b/config/live.yaml
+similarity index 100%
+rename from src/a.py
+rename to config/live.yaml
+--- a/src/a.py\t2026-01-01
++++ b/config/live.yaml
+@@ -1 +1 @@
+"""
+
+
+def caught(folder: Path, pattern: str, **arguments: Any) -> str | None:
+    """The path that a pattern catches."""
+    found = Whereabouts(arguments, str(folder)).caught(as_paths(pattern))
+    return None if found is None else found.text
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+def test_patches() -> None:
+    """The files that a patch names are known, in the way of coding agents and in that of git; other texts name none."""
+    assert patched_in(AGENTS_PATCH) == [
+        name for name in ("notes.md", "src/a.py", "config/live.yaml", "old.py") for _ in range(2)
+    ]
+    assert {"src/a.py", "config/live.yaml"} <= set(patched_in(GIT_PATCH))
+    assert patched_in("# Title\n---\n*** Add File: x is how it begins\n") == []
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize("patch", [AGENTS_PATCH, GIT_PATCH], ids=["agents", "git"])
+def test_patched(tmp_path: Path, patch: str) -> None:
+    """A pattern catches a file that is only named inside a patch, whatever the argument is called."""
+    assert caught(tmp_path, "config/**", input=patch) == "config/live.yaml"
+    assert caught(tmp_path, "config/**", deep=[{"patch": patch}]) == "config/live.yaml"
+    assert caught(tmp_path, "elsewhere/**", input=patch) is None
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        "config/live.yaml",
+        "./src/../config//live.yaml",
+        "CONFIG/Live.YAML",
+        "link/live.yaml",
+        "config%2Flive.yaml",
+        "config%252Flive.yaml",
+        "%63%6F%6E%66%69%67/live.yaml",
+        "file:config/live.yaml",
+        "config/live.yaml/",
+    ],
+)
+def test_disguises(tmp_path: Path, spelt: str) -> None:
+    """A path is caught however it is spelt."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "config")
+    assert caught(tmp_path, "config/live.yaml", file_path=spelt) is not None
+    assert caught(tmp_path, f"{tmp_path}/config/live.yaml", file_path=spelt) is not None
+
+
+NAMES = st.sampled_from(["a", "b", "ab", ".env", "x[y", "a-b", "Ä", "a\u0308"])
+PARTS = st.sampled_from(["a", "*", "**", "?b", "a*", "*.e*v", "[ab]", "[!a]*", ".env", "a-b", "Ä"])
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@given(st.lists(PARTS, min_size=1, max_size=4), st.lists(NAMES, max_size=5))
+def test_quick_look(parts: list[str], names: list[str]) -> None:
+    """The quick look at what stands in every match passes over no match."""
+    pattern, path = "/" + "/".join(parts), "/" + "/".join(names)
+    assert matches([pattern], [path]) == bool(_compiled(pattern).fullmatch(path))
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_accents(tmp_path: Path, form: str) -> None:
+    """One spelling of an accent is as good as the other."""
+    name = unicodedata.normalize(form, "Bürö/Größe.txt")  # type: ignore[arg-type]
+    assert caught(tmp_path, "büro/**", file_path=name) is None
+    assert caught(tmp_path, unicodedata.normalize("NFC", "bürö/**"), file_path=name) == name
+    assert caught(tmp_path, unicodedata.normalize("NFD", "bürö/**"), file_path=name) == name

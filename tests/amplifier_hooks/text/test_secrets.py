@@ -1,0 +1,159 @@
+"""Where secrets are in a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amplifier_hooks.text.secret_patterns import PRIVATE_KEY, SHAPES
+from amplifier_hooks.text.secrets import Secrets, is_secret_name
+from tests.secrets_to_find import FOUND, INNOCENT, PEM, VALUE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRETS = Secrets(known=["correct horse battery"], environment={"MY_TOKEN": "swordfish-42", "HOME": "/home/someone"})
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize(("text", "kind", "secret"), FOUND, ids=lambda value: value[:12])
+@pytest.mark.parametrize("before", ["", "word\n" * 600, "é " * 9_000], ids=len)
+def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
+    """What is found of a secret is the secret alone, all of it, wherever it stands."""
+    text = f"{before}{text} after"
+    spans = SECRETS.spans(text)
+    assert [(text[start:end], kind) for start, end, kind in spans] == [(secret, kind)]
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize("text", INNOCENT)
+@pytest.mark.parametrize("beside", ["", f"ghp_{VALUE}"], ids=["alone", "beside one"])
+def test_innocent(text: str, beside: str) -> None:
+    """Code, variables, types and masks that stand where a password would are none, also beside a secret."""
+    whole = f"{text}\n{beside}"
+    assert "".join(whole[start:end] for start, end, _ in SECRETS.spans(whole)) == beside
+
+
+@pytest.mark.rule("LIB-5")
+def test_environment(tmp_path: Path) -> None:
+    """The working folder, and the path of a file that is there, are no secrets, whatever their variable is called."""
+    file = tmp_path / "key.json"
+    file.touch()
+    environment = {
+        "PWD": "/some/where",
+        "OLDPWD": "/else/where",
+        "MY_CREDENTIALS": str(file),
+        "MY_KEY_TOKEN": "/a1B2c3D4",
+    }
+    found = Secrets(environment=environment)
+    assert not found.spans(f"/some/where/x /else/where {file}")
+    assert len(found.spans("it is /a1B2c3D4")) == 1
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize("name", ["pаssword", "ｐａｓｓｗｏｒｄ", "pass\u200bword", "ТOKEN", "АPI_КEY"])
+def test_lookalikes(name: str) -> None:
+    """A name that looks like a secret's is taken for one, whatever its letters are."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.rule("LIB-5")
+def test_beside_a_key() -> None:
+    """Nothing that stands beside a private key is lost, and another secret there is found for itself."""
+    text = f"before {PEM} and ghp_{VALUE} after"
+    assert [text[start:end] for start, end, _ in SECRETS.spans(text)] == [PEM, f"ghp_{VALUE}"]
+
+
+@pytest.mark.rule("LIB-5")
+def test_two_in_one() -> None:
+    """What is a secret for two reasons is one secret."""
+    [(start, end, _)] = SECRETS.spans("export MY_PASSWORD=swordfish-42-and-more now")
+    assert "export MY_PASSWORD=swordfish-42-and-more now"[start:end] == "swordfish-42-and-more"
+
+
+@pytest.mark.rule("LIB-5")
+def test_known_over_each_other() -> None:
+    """Known secrets are found in their order, and those that share letters are one."""
+    known = Secrets(known=["swordfish", "fishermen", "much-longer-one"], environment={})
+    assert [span[:2] for span in known.spans("swordfishermen fishermen much-longer-one")] == [
+        (0, 14),
+        (15, 24),
+        (25, 40),
+    ]
+
+
+@pytest.mark.rule("LIB-5")
+def test_every_shape_is_found() -> None:
+    """There is an example for every shape there is."""
+    assert {shape.kind for shape in (*SHAPES, PRIVATE_KEY)} == {kind for _, kind, _ in FOUND} - {"known secret"}
+
+
+@pytest.mark.rule("LIB-5")
+@settings(max_examples=40)
+@given(st.lists(st.one_of(st.sampled_from([text for text, _, _ in FOUND]), st.text(max_size=90)), max_size=40))
+def test_nothing_left(parts: list[str]) -> None:
+    """With what was found taken out, no secret is suspected any more; and what was found is in order."""
+    text = "\n".join(parts).encode("utf-8", "replace").decode()
+    left, place = [], 0
+    for start, end, _ in SECRETS.spans(text):
+        assert place <= start < end <= len(text)
+        left.append(text[place:start])
+        place = end
+    assert not SECRETS.suspects(" ".join([*left, text[place:]]))
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize(
+    "tricky",
+    [
+        f"password-ghp_{VALUE}",
+        f"eyJabcdefgh-ghp_{VALUE}",
+        f"eyJabcdefgh-ghp_{VALUE} and sk-{VALUE}",
+        f"\ud800 ghp_{VALUE}",
+    ],
+    ids=["name", "jwt", "two", "half"],
+)
+def test_within(tricky: str) -> None:
+    """A secret that something else was about to swallow, or beside half a character, is found all the same."""
+    text = f"{'before ' * 300}\n{tricky}\n{'after ' * 300}"
+    left, place = "", 0
+    for start, end, _ in SECRETS.spans(text):
+        left, place = left + text[place:start], end
+    left += text[place:]
+    assert VALUE not in left
+    assert left.startswith("before before")
+    assert left.endswith("after after ")
+
+
+@pytest.mark.rule("LIB-5")
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "-eyJabcdefgh",
+        "password",
+        "password  ",
+        "password\\\\",
+        "password=a.",
+        "password value",
+        "--secret-",
+        "cookie:a=",
+        'password"= ',
+        "pwd>a",
+        "password=$A",
+        "password=self.a",
+        "LS0tLS1CRUdJTiB",
+        "://a:",
+        "-----BEGIN ",
+        "-----BEGIN PRIVATE KEY ",
+        "authorization: ",
+        "sk-a ",
+        " ",
+    ],
+)
+def test_hostile(hostile: str) -> None:
+    """A text made of beginnings of secrets does not make the search slow, and hides no secret that comes after it."""
+    text = hostile * (200_000 // len(hostile)) + f" ghp_{VALUE}"
+    assert SECRETS.spans(text)[-1][1] == len(text)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from approval_backends.card.file_diff import ChangeLine, change, compare
+
+texts = st.lists(st.sampled_from(["a", "b", "c", "", "a\r"]), max_size=14).map("\n".join)
+
+
+def shown(arguments: dict[str, Any]) -> list[str]:
+    """The lines of a change, each after a sign for its kind."""
+    told = change(arguments)
+    assert told is not None
+    signs = {"same": " ", "add": "+", "del": "-", "skip": "~", "part": "#"}
+    return [signs[line.kind] + line.text for line in told.lines]
+
+
+@pytest.mark.rule("BCK-3")
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"file_path": "f", "old_string": "a\nb", "new_string": "a\nc"}, [" a", "-b", "+c"]),
+        ({"path": "f", "old_str": "a", "new_str": "a\n"}, [" a", "+"]),
+        ({"file_path": "f", "content": "a\nb\n"}, ["+a", "+b"]),
+        ({"path": "f", "content": "a"}, ["+a", "#No newline at the end"]),
+        (
+            {"path": "f", "edits": [{"oldText": "a", "newText": "b"}, {"oldText": "c", "newText": ""}]},
+            ["#Edit 1 of 2", "-a", "+b", "#Edit 2 of 2", "-c", "+"],
+        ),
+    ],
+)
+def test_change(arguments: dict[str, Any], lines: list[str]) -> None:
+    """The spellings of the usual tools: one pair, several, and a whole file; a newline at the end is not lost."""
+    assert shown(arguments) == lines
+
+
+@pytest.mark.rule("BCK-3")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "ls"},
+        {"file_path": 7, "content": "x"},
+        {"content": "x"},
+        {"file_path": "f", "edits": []},
+        {"file_path": "f", "edits": [{"old_string": "a", "new_string": "b", "line": 4}]},
+    ],
+)
+def test_no_change_is_told(arguments: dict[str, Any]) -> None:
+    """What is not known in every part is not told in part."""
+    assert change(arguments) is None
+
+
+@pytest.mark.rule("BCK-3")
+def test_change_says_what_it_does_not_tell() -> None:
+    """Arguments beside the change are named as not used, so that a card can show them."""
+    told = change({"file_path": "f", "path": "other", "content": "x", "mode": "append"})
+    assert told is not None
+    assert (told.path, told.used) == ("f", frozenset({"file_path", "content"}))
+
+
+@pytest.mark.rule("BCK-3")
+@given(texts, texts)
+def test_compare_tells_both_texts(old: str, new: str) -> None:
+    """From what is shown and the numbers of what is left out, both texts can be put together again."""
+    before, after = old.split("\n"), new.split("\n")
+    lines = list(compare(old, new))
+    left, right = rebuilt(lines, before, after)
+    assert (left, right) == (before, after)
+    assert any(line.kind in ("add", "del") for line in lines) == (old != new)
+
+
+def rebuilt(lines: list[ChangeLine], before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """Both sides; only lines that are equal on both may be left out."""
+    left: list[str] = []
+    right: list[str] = []
+    for line in lines:
+        if line.kind == "skip":
+            count = int(line.text.partition(" ")[0])
+            gone, come = before[len(left) :][:count], after[len(right) :][:count]
+            assert gone == come
+            left, right = [*left, *gone], [*right, *come]
+        if line.kind in ("same", "del"):
+            left.append(line.text)
+            assert line.old == len(left)
+        if line.kind in ("same", "add"):
+            right.append(line.text)
+            assert line.new == len(right)
+    return left, right
+
+
+@pytest.mark.rule("BCK-3")
+def test_large_texts_are_not_compared_line_by_line() -> None:
+    """Two texts too large to compare are shown whole, but for what they begin and end with together."""
+    lines = list(compare("a\n" * 3_000 + "end", "b\nc\n" * 1_500 + "end"))
+    assert [line.kind for line in lines] == ["del"] * 3_000 + ["add"] * 3_000 + ["same"]

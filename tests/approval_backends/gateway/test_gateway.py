@@ -1,0 +1,354 @@
+"""A gateway and its clients: the queue, the card, deciding, grants, history, the tail."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from approval_backends.broker import Broker
+from approval_backends.gateway import Approver, Gateway
+from approval_backends.stores.memory import MemoryStore
+from approval_backends.testing import MovableClock, a_request
+from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+
+pytestmark = pytest.mark.rule("BCK-2")
+
+
+@pytest.fixture
+async def one() -> AsyncIterator[Gateway]:
+    """A gateway."""
+    async with gateway() as there:
+        yield there
+
+
+def ids(rows: list[dict[str, Any]]) -> list[str]:
+    """The requests of these rows."""
+    return [row["requestId"] for row in rows]
+
+
+@pytest.mark.rule("WIR-2", "WIR-4", "WIR-6")
+async def test_whole_way(one: Gateway) -> None:
+    """Attach, see what waits, look at it, decide, and be told what came of it: like everybody else."""
+    first, second = asked(1), asked(2)
+    await served(one).submit(first)
+    async with Caller(one) as mara, Caller(one, WATCHER) as ines:
+        queue = await mara.attach()
+        assert queue["you"] == {"name": "Mara", "channel": "web", "mayDecide": True}
+        assert ids(queue["queue"]) == [first.id]
+        assert not (await ines.attach())["you"]["mayDecide"]
+        await served(one).submit(second)
+        for caller in (mara, ines):
+            assert (await caller.note("added"))["row"]["requestId"] == second.id
+        card = await mara.call("show", requestId=first.id)
+        assert card["row"]["digest"] == first.digest
+        waiter = asyncio.ensure_future(served(one).wait(first.id))
+        answer = await mara.decide(first, "deny", message="not today")
+        assert answer["accepted"]
+        assert (answer["ending"]["by"], answer["ending"]["message"]) == ("Mara", "not today")
+        for caller in (mara, ines):
+            told = await caller.note("resolved")
+            assert (told["requestId"], told["ending"]["status"]) == (first.id, "denied")
+        record = await waiter
+        assert record.decision is not None
+        assert (record.decision.by, record.decision.channel, record.decision.message) == ("Mara", "web", "not today")
+        assert ids((await mara.call("attach"))["queue"]) == [second.id]
+
+
+@pytest.mark.rule("WIR-2", "BCK-4")
+async def test_token_as_first_message(one: Gateway) -> None:
+    """The page connects without a token and sends it; until then it is told nothing."""
+    await served(one).submit(asked())
+    origin = one.address.rstrip("/")
+    async with Caller(one, None, origin=origin) as page:
+        assert (await page.ask("_amplifier-hooks/attach"))["error"]["code"] == -32000
+        await page.greet()
+        for method in ("_amplifier-hooks/attach", "_amplifier-hooks/ping", "session/list", "no/method"):
+            assert (await page.ask(method))["error"]["code"] == -32000
+        assert not page.heard
+        meta = {"amplifier-hooks": {"token": MARA.token}}
+        assert (await page.ask("authenticate", methodId="token", _meta=meta))["result"] == {}
+        assert len((await page.call("attach"))["queue"]) == 1
+        assert (await page.ask("authenticate", methodId="token", _meta=meta))["result"] == {}
+        other = {"amplifier-hooks": {"token": WATCHER.token}}
+        assert (await page.ask("authenticate", methodId="token", _meta=other))["error"]["code"] == -32600
+        assert (await page.ask("initialize", protocolVersion=1))["error"]["code"] == -32600
+
+
+@pytest.mark.rule("WIR-4")
+@pytest.mark.fault("F-WS-10")
+async def test_replay(one: Gateway) -> None:
+    """However often somebody connects, each pending request is listed once, oldest first, and nothing is missed."""
+    requests = [asked(number) for number in range(12)]
+    for number, request in enumerate(requests):
+        await served(one).submit(request)
+        async with Caller(one) as caller:
+            assert ids((await caller.attach())["queue"]) == [earlier.id for earlier in requests[: number + 1]]
+            await caller.call("ping")
+            assert not caller.heard
+
+
+@pytest.mark.rule("APR-6", "WIR-6")
+@pytest.mark.fault("F-WS-11")
+async def test_two_decide_at_once(one: Gateway) -> None:
+    """Of two who answer together one wins, and the other is told who did and what."""
+    for number in range(20):
+        request = asked(number)
+        await served(one).submit(request)
+        async with Caller(one) as mara, Caller(one) as other:
+            await asyncio.gather(mara.attach(), other.attach())
+            answers = await asyncio.gather(mara.decide(request, "allow"), other.decide(request, "deny"))
+        assert sorted(answer["accepted"] for answer in answers) == [False, True]
+        winner, loser = sorted(answers, key=lambda answer: not answer["accepted"])
+        assert loser["refusal"]["code"] == "already_resolved"
+        assert loser["ending"] == winner["ending"]
+
+
+@pytest.mark.rule("APR-6", "WIR-6")
+async def test_same_decision_twice(one: Gateway) -> None:
+    """A decision whose confirmation was lost can be sent again."""
+    request = asked()
+    await served(one).submit(request)
+    async with Caller(one) as mara:
+        await mara.attach()
+        answers = [await mara.decide(request, "allow", decisionId="the-same-one") for _ in range(2)]
+        assert [answer["accepted"] for answer in answers] == [True, True]
+
+
+class Book:
+    """A record in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """One more line."""
+        self.lines.append((kind, facts))
+
+
+@pytest.mark.rule("APR-6", "AUD-1", "BCK-4", "WIR-6")
+@pytest.mark.fault("F-WS-12")
+async def test_answers_that_do_not_count() -> None:
+    """Late, foreign, forged and unoffered answers are refused, told apart, and put on the gateway's own record."""
+    book = Book()
+    bounded = Approver(name="Kim", tenant="other")
+    clock = MovableClock()
+    broker = Broker(MemoryStore(clock=clock))
+    request, over = a_request(1), a_request(2)
+    async with gateway(broker, approvers=[MARA, WATCHER, bounded], audit=book) as one:
+        await broker.submit(request)
+        await broker.submit(over)
+        codes = []
+        async with Caller(one) as mara, Caller(one, WATCHER) as ines, Caller(one, bounded) as kim:
+            for caller in (mara, ines, kim):
+                await caller.attach()
+            codes.append((await ines.decide(request, "allow"))["refusal"]["code"])
+            codes.append((await kim.decide(request, "allow"))["refusal"]["code"])
+            codes.append((await mara.decide(request, "allow", digest="0" * 64))["refusal"]["code"])
+            codes.append((await mara.decide(request, "maybe"))["refusal"]["code"])
+            codes.append((await mara.decide(request, "allow", requestId="guessed"))["refusal"]["code"])
+            assert (await mara.call("show", requestId=request.id))["status"] == "pending"
+            assert (await mara.decide(request, "allow"))["accepted"]
+            codes.append((await mara.decide(request, "deny"))["refusal"]["code"])
+            await clock.advance(61)
+            late = await mara.decide(over, "allow")
+            codes.append(late["refusal"]["code"])
+            assert late["ending"]["status"] == "expired"
+            bad = await mara.ask(
+                "_amplifier-hooks/decide",
+                requestId=over.id,
+                digest=over.digest,
+                optionId="allow",
+                decisionId="12345678",
+                arguments="[1]",
+            )
+            assert bad["error"] == {"code": -32602, "message": "Invalid params: arguments: a JSON object"}
+    refusals = ["not_allowed", "unknown_request", "wrong_digest", "not_offered", "unknown_request"]
+    assert codes == [*refusals, "already_resolved", "expired"]
+    assert [facts["code"] for _, facts in book.lines] == codes
+    assert {kind for kind, _ in book.lines[:5]} == {"approval.refused"}
+    assert {kind for kind, _ in book.lines[5:]} == {"approval.late_decision"}
+    assert [facts["by"] for _, facts in book.lines[:3]] == ["Ines", "Kim", "Mara"]
+
+
+@pytest.mark.rule("APR-7", "WIR-6")
+async def test_edited_arguments(one: Gateway) -> None:
+    """Somebody who allows may write other arguments; they are kept exactly."""
+    request = asked(arguments={"command": "npm test; npm publish", "n": 1})
+    await served(one).submit(request)
+    async with Caller(one) as mara:
+        await mara.attach()
+        raw = (await mara.call("show", requestId=request.id))["views"][-1]["text"]
+        edited = raw.replace("; npm publish", "").replace("1", "123456789012345678901234567890")
+        answer = await mara.decide(request, "allow", arguments=edited)
+    assert answer["ending"]["edited"]
+    record = await served(one).wait(request.id)
+    assert record.decision is not None
+    assert record.decision.arguments == {"command": "npm test", "n": 123456789012345678901234567890}
+    assert record.digest != request.digest
+
+
+@pytest.mark.rule("APR-5", "WIR-8")
+async def test_grants_and_history(one: Gateway) -> None:
+    """An "always" makes a grant that everybody hears of, can list, and, with the right to decide, end at once."""
+    request = asked()
+    await served(one).submit(request)
+    async with Caller(one) as mara, Caller(one, WATCHER) as ines:
+        await mara.attach()
+        await ines.attach()
+        covers = (await mara.call("show", requestId=request.id))["always"]["covers"]
+        assert (await mara.decide(request, "always"))["accepted"]
+        await ines.note("grants_changed")
+        (grant,) = (await ines.call("grants"))["grants"]
+        assert ([grant["covers"]], grant["by"], grant["allows"]) == (covers, "Mara", True)
+        refusal = await ines.ask("_amplifier-hooks/revoke", grantId=grant["grantId"])
+        assert refusal["error"]["code"] == -32001
+        assert (await mara.call("revoke", grantId=grant["grantId"]))["revoked"]
+        await ines.note("grants_changed")
+        assert not (await mara.call("revoke", grantId=grant["grantId"]))["revoked"]
+        assert (await ines.call("grants"))["grants"] == []
+        (entry,) = (await ines.call("history", limit=10))["entries"]
+        assert (entry["row"]["requestId"], entry["ending"]["by"]) == (request.id, "Mara")
+        assert (await mara.call("attach"))["recent"] == [entry]
+
+
+@pytest.mark.rule("APR-4", "WIR-4")
+async def test_expiry() -> None:
+    """What nobody answers is expired by the gateway, though whoever asked is gone, and everybody is told."""
+    async with gateway() as one, Caller(one) as mara:
+        await mara.attach()
+        request = asked(lifetime=0.05)
+        await served(one).submit(request)
+        told = await mara.note("resolved")
+        assert (told["requestId"], told["ending"]["status"], told["ending"]["allowed"]) == (
+            request.id,
+            "expired",
+            False,
+        )
+        assert "by" not in told["ending"]
+
+
+@pytest.mark.rule("WIR-4")
+async def test_what_becomes_of_it(one: Gateway) -> None:
+    """After an approval, running and ending are told as well."""
+    request = asked()
+    await served(one).submit(request)
+    async with Caller(one) as mara:
+        await mara.attach()
+        await mara.decide(request, "allow")
+        await mara.note("resolved")
+        await served(one).claim(request.id, request.digest)
+        assert (await mara.note("changed"))["status"] == "claimed"
+        await served(one).settle(request.id, "done")
+        assert (await mara.note("changed"))["status"] == "done"
+
+
+@pytest.mark.rule("TEN-1", "BCK-4")
+async def test_what_may_not_be_seen() -> None:
+    """Somebody who is bound to a tenant or to sessions sees nothing else, and cannot tell that there is more."""
+    bound = [Approver(name="T", tenant="acme"), Approver(name="S", sessions=["mine"])]
+    here, there = asked(1, tenant="acme", session="mine"), asked(2, tenant="other", session="theirs")
+    async with gateway(approvers=bound) as one:
+        await served(one).submit(there)
+        for approver in bound:
+            async with Caller(one, approver) as caller:
+                assert (await caller.attach())["queue"] == []
+                await served(one).submit(asked(4, tenant="other", session="theirs"))
+                await caller.call("ping")
+                await served(one).submit(here)
+                assert (await caller.note("added"))["row"]["requestId"] == here.id
+                unseen, nothing = [
+                    await caller.ask("_amplifier-hooks/show", requestId=name) for name in (there.id, "nothing")
+                ]
+                assert unseen["error"] == nothing["error"]
+                refused = await caller.decide(there, "allow")
+                assert (refused["refusal"]["code"], "ending" in refused) == ("unknown_request", False)
+                await served(one).withdraw(here.id, "enough")
+                assert (await caller.note("resolved"))["requestId"] == here.id
+                seen = ids([entry["row"] for entry in (await caller.call("history"))["entries"]])
+                assert here.id in seen
+                assert there.id not in seen
+                here = asked(3, tenant="acme", session="mine")
+
+
+@pytest.mark.rule("WIR-5")
+async def test_long_view_in_parts(one: Gateway) -> None:
+    """A view that is longer than a message goes on where it ended."""
+    request = asked(arguments={"command": "x" * 70_000})
+    await served(one).submit(request)
+    async with Caller(one) as mara:
+        await mara.attach()
+        view = (await mara.call("show", requestId=request.id))["views"][0]
+        text = view["text"]
+        while "next" in view:
+            view = await mara.call("more", requestId=request.id, view="Command", start=view["next"])
+            text += view["text"]
+        assert text == "x" * 70_000
+        wrong = await mara.ask("_amplifier-hooks/more", requestId=request.id, view="Nothing", start=0)
+        assert wrong["error"]["code"] == -32002
+
+
+@pytest.mark.rule("WIR-9")
+async def test_tail() -> None:
+    """Who looks on at a session is shown what was written to its record; others, and other sessions, are not."""
+    async with gateway() as one, Caller(one) as mara, Caller(one) as other:
+        assert not (await mara.attach())["features"]["tail"]
+        book = Book()
+        record = one.watched(book)
+        assert (await mara.call("attach"))["features"]["tail"]
+        await other.attach()
+        facts = {
+            "tenant": "",
+            "session": "s",
+            "time": "2026-01-01T12:00:00+00:00",
+            "tool": "Ba\u202esh",
+            "arguments": 1,
+        }
+        await record.write("tool.running", facts)
+        await record.write("tool.running", {**facts, "session": "t"})
+        (line,) = (await mara.call("tail", sessionId="s"))["lines"]
+        assert (line["kind"], line["text"], line["at"]) == ("tool.running", "Ba\\u{202E}sh", facts["time"])
+        await record.write("tool.ran", {**facts, "session": "t"})
+        await record.write("tool.ran", {**facts, "hooks": ["a", "b"]})
+        told = await mara.note("line")
+        assert (told["sessionId"], told["line"]["text"]) == ("s", "a, b · Ba\\u{202E}sh")
+        assert (await mara.call("tail", sessionId="s", on=False))["lines"] == []
+        await record.write("tool.ran", facts)
+        await mara.call("ping")
+        await other.call("ping")
+        assert not mara.heard
+        assert not other.heard
+        assert len(book.lines) == 5
+
+
+@pytest.mark.rule("WIR-10")
+async def test_stopping() -> None:
+    """A gateway that stops says so to everybody, and is gone in time, though a client does not let go."""
+    async with gateway() as one:
+        async with Caller(one) as mara, Caller(one, ping_interval=None) as stubborn:
+            await mara.attach()
+            stubborn.connection.transport.pause_reading()
+            begun = asyncio.get_running_loop().time()
+            await asyncio.gather(one.stop(), one.stop())
+            assert asyncio.get_running_loop().time() - begun < 2 * one.bounds.stop_within
+            with pytest.raises(Exception, match="1012"):
+                await mara.read()
+            stubborn.connection.transport.resume_reading()
+        with pytest.raises(OSError, match="Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", one.port)
+
+
+@pytest.mark.rule("WIR-10")
+async def test_starting_twice_and_on_a_taken_address() -> None:
+    """Starting twice is one start; an address that is taken is said, and nothing is left running."""
+    async with gateway() as one:
+        assert await one.start() is one
+        other = Gateway(Broker(MemoryStore()), port=one.port)
+        with pytest.raises(OSError, match="in use"):
+            await other.start()
+        await other.stop()

@@ -1,0 +1,69 @@
+"""What a gateway does for the page: its files, and a look at what edited arguments would make of a request."""
+
+from __future__ import annotations
+
+import gzip
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.gateways import Caller, asked, gateway, http, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from approval_backends.gateway import Gateway
+
+PAGE = files("approval_backends.web").joinpath("page.js").read_bytes()
+
+
+@pytest.fixture
+async def one() -> AsyncIterator[Gateway]:
+    """A gateway."""
+    async with gateway() as there:
+        yield there
+
+
+@pytest.mark.rule("WIR-1", "BCK-3")
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("", None),
+        ("br", None),
+        ("gzip, br", "gzip"),
+        ("br;q=1.0, GZIP;q=0.8", "gzip"),
+        ("deflate\nAccept-Encoding: gzip", "gzip"),
+    ],
+)
+async def test_files_are_packed(one: Gateway, accepted: str, encoding: str | None) -> None:
+    """A browser that accepts gzip gets it, any other the file as it is; the same tag stands for both."""
+    lines = f"GET /assets/page.js HTTP/1.1\nHost: 127.0.0.1:{one.port}\nAccept-Encoding: {accepted}\n"
+    status, headers, body = await http(one.port, f"{lines}\n")
+    assert (status, headers.get("content-encoding"), headers["vary"]) == (200, encoding, "Accept-Encoding")
+    assert int(headers["content-length"]) == len(body)
+    assert (gzip.decompress(body) if encoding else body) == PAGE
+    again = await http(one.port, f"{lines}If-None-Match: {headers['etag']}\nIf-None-Match: x\n\n")
+    assert (again[0], again[2]) == (304, b"")
+
+
+@pytest.mark.rule("WIR-6", "BCK-3")
+async def test_preview(one: Gateway) -> None:
+    """The digest of a preview is the one that is decided, and the refused text is told why."""
+    request = asked(arguments={"command": "make", "n": 1})
+    await served(one).submit(request)
+    async with Caller(one) as mara:
+        await mara.attach()
+        text = '{"command": "make test", "n": 1}'
+        seen = await mara.call("preview", requestId=request.id, digest=request.digest, arguments=text)
+        assert [line["kind"] for line in seen["lines"]] == ["del", "add", "same"]
+        assert seen["lines"][1]["pieces"] == ['"command": "make', " test", '"']
+        for digest, wrong, said in (
+            (request.digest, '{"n": 1, "n": 2}', '"n" is there twice.'),
+            ("another", text, "this is another action"),
+        ):
+            answer = await mara.ask("_amplifier-hooks/preview", requestId=request.id, digest=digest, arguments=wrong)
+            assert answer["error"]["code"] == -32602
+            assert said in answer["error"]["message"]
+        await mara.decide(request, "allow", arguments=text)
+    assert (await served(one).wait(request.id)).digest == seen["digest"]

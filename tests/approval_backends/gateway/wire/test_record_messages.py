@@ -1,0 +1,299 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amplifier_hooks.ports import Assessment, Question
+from amplifier_hooks.text.escape import for_page
+from approval_backends.gateway.wire import Call, fields, read, written
+from approval_backends.gateway.wire.messages import CardView, Permission
+from approval_backends.gateway.wire.record_messages import (
+    PART,
+    card_view,
+    ending,
+    grant_row,
+    history_row,
+    part,
+    permission,
+    refused,
+    rights,
+    row,
+)
+from approval_backends.lifecycle import Change, Decider, Moment, Record, Refusal, grants_of, judge, move, opened
+from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
+
+NOW = MovableClock()()
+HOSTILE = "<img onerror=x>\u202egpj\u200b" + " " * 1_204 + "\ud800" + "\x1b[2J"
+
+
+def a_record(**changes: Any) -> Record:
+    """A pending record."""
+    return opened(a_request(id="apr-1", **changes), NOW)
+
+
+def decided(record: Record, **changes: Any) -> Record:
+    """The record with an answer that counts."""
+    after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)))
+    assert isinstance(after, Record)
+    return after
+
+
+def ended(record: Record, change: Change, seconds: float, reason: str = "") -> Record:
+    """The record after another change."""
+    after = move(record, change, Moment(NOW.wall + timedelta(seconds=seconds)), reason=reason)
+    assert isinstance(after, Record)
+    return after
+
+
+@pytest.mark.rule("BCK-3", "APR-2", "WIR-5")
+def test_card_has_everything() -> None:
+    """A card holds all there is to know about a request, with the exact arguments."""
+    record = a_record(arguments={"file_path": "a.py", "content": "x\ny", "description": "Say hello"}, risk="high")
+    card = card_view(record, NOW.wall)
+    assert (card.row.verb, card.row.what, card.row.risk, card.row.default) == ("Write", "a.py", "high", "deny")
+    assert (card.row.agent, card.row.tool, card.event, card.cwd) == ("coder", "Write", "tool:pre", "/project")
+    assert card.row.digest == record.request.digest
+    assert card.row.expires == record.expires
+    assert [view.name for view in card.views] == ["Diff", "Raw"]
+    assert card.views[0].lines is not None
+    assert [(line.kind, line.text) for line in card.views[0].lines] == [
+        ("add", "x"),
+        ("add", "y"),
+        ("part", "No newline at the end"),
+    ]
+    assert card.views[1].text == '{\n  "content": "x\\ny",\n  "description": "Say hello",\n  "file_path": "a.py"\n}'
+    assert [(why.hook, why.prompt) for why in card.questions] == [("guard", "Write it?")]
+    assert card.claim == "Say hello"
+    assert card.edit == '{\n  "file_path": "a.py",\n  "content": "x\\ny",\n  "description": "Say hello"\n}'
+    assert card.odd == []
+    assert [option.kind for option in card.options] == ["allow_once", "allow_always", "reject_once", "reject_always"]
+    assert card.always is not None
+    assert card.always.covers == ["Any Write by coder in /project that raises the question “Write it?”."]
+    assert (card.status, card.ending, card.server_time) == ("pending", None, NOW.wall)
+
+
+@pytest.mark.rule("APR-5", "WIR-5")
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (Question(hook="h", prompt="Go?"), "Any Write by coder in /project that raises the question “Go?”."),
+        (Question(hook="h", prompt="Go?", key="k\u200b"), "Any Write by coder in /project with the key “k\\u{200B}”."),
+        (Question(hook="h", prompt="Go?", scope="action"), "Write by coder in /project, exactly these arguments ("),
+        (Question(hook="h", prompt=""), "Write by coder in /project, exactly these arguments ("),
+    ],
+)
+def test_always_says_what_it_covers(question: Question, said: str) -> None:
+    """What "always" covers is said in words before it is chosen, and in the same words in the list of grants."""
+    record = a_record(questions=(question,))
+    always = card_view(record, NOW.wall).always
+    assert always is not None
+    assert always.covers[0].startswith(said)
+    assert always.ends.startswith("With this session")
+    (grant,) = grants_of(decided(record, option=ALWAYS))
+    assert grant_row(grant).covers == always.covers[0]
+    assert grant_row(grant).session == "session-1"
+
+
+@pytest.mark.rule("APR-5", "WIR-8")
+def test_always_that_outlives_the_session() -> None:
+    """A grant that is kept says that it holds in every session, and until when, in the words of the list of grants."""
+    questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="Go?", scope="action"))
+    record = a_record(questions=questions)
+    always = card_view(record, NOW.wall, keep=7 * 86_400).always
+    assert always is not None
+    assert always.ends.startswith("After 7 days")
+    assert "sessions" not in always.leaves
+    assert [sentence.partition(" in every session")[0] for sentence in always.covers] == [
+        "Any Write by coder in /project",
+        "Write by coder in /project",
+    ]
+    grant, exact = grants_of(decided(record, option=ALWAYS), keep=60)
+    assert [grant_row(grant).covers, grant_row(exact).covers] == always.covers
+    assert grant_row(grant).session is None
+    assert grant_row(grant).expires is not None
+
+
+@pytest.mark.rule("WIR-5")
+def test_no_always_where_none_is_offered() -> None:
+    """A card speaks of "always" only if it can be chosen."""
+    assert card_view(a_record(options=(DENY,)), NOW.wall).always is None
+
+
+@pytest.mark.rule("WIR-5", "INJ-8")
+@pytest.mark.fault("F-WS-13")
+def test_hostile_texts() -> None:
+    """In no text of a card, a row or an ending is anything left that hides, reorders or steers."""
+    record = a_record(
+        arguments={"command": HOSTILE, "description": HOSTILE},
+        agent=HOSTILE,
+        tool=HOSTILE,
+        cwd=HOSTILE,
+        session=HOSTILE,
+        questions=(Question(hook=HOSTILE, prompt=HOSTILE, version=HOSTILE),),
+        assessments=(Assessment(by=HOSTILE, risk="medium", reason=HOSTILE),),
+    )
+    by = Decider(name=HOSTILE, channel=HOSTILE)
+    denied = decided(record, by=by, option=DENY, message=HOSTILE)
+    card = card_view(record, NOW.wall)
+    assert card.views[0].text == for_page(HOSTILE)
+    shown = [fields(card), fields(history_row(denied)), fields(rights(by)), fields(refused(_late(denied)))]
+    keys = ("Id", "digest")
+    for text in (text for message in shown for name, text in _texts("", message) if not name.endswith(keys)):
+        assert text.replace("\n", "").isprintable()
+        assert " " * 65 not in text or text.startswith("{")  # but in the exact arguments
+    assert read(written(Call("1", "m", {"shown": shown}))) == Call("1", "m", {"shown": shown})
+
+
+def _late(record: Record) -> Refusal:
+    refusal = judge(record, an_answer(record.request), NOW)
+    assert isinstance(refusal, Refusal)
+    return refusal
+
+
+def _texts(name: str, value: Any) -> list[tuple[str, str]]:
+    if isinstance(value, str):
+        return [(name, value)]
+    if isinstance(value, dict):
+        return [pair for key, inner in value.items() for pair in _texts(key, inner)]
+    return [pair for inner in value for pair in _texts(name, inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("WIR-5")
+@settings(max_examples=15, deadline=None)
+@given(st.text(max_size=40), st.integers(0, 3))
+def test_long_views_come_in_parts(text: str, times: int) -> None:
+    """The parts of a long view make up the whole, none is larger than agreed, and none is missing."""
+    content = "\n".join([text, "y" * 5_000] * (20 * times + 1))
+    record = a_record(arguments={"file_path": "a", "content": content, "command": text * 2_000})
+    whole: dict[str, str] = {}
+    for view in card_view(record, NOW.wall).views:
+        size, got, step = 0, [], part(record, view.name, 0)
+        assert step == view
+        while step is not None:
+            got += [step.text or ""] + ["\n" * (line.new is not None) + line.text for line in step.lines or ()]
+            size = max(size, sum(map(len, got[-len(step.lines or "1") :])))
+            step = part(record, view.name, step.next) if step.next is not None else None
+        assert size <= PART
+        whole[view.name] = "".join(got)
+    expected = "\n".join(map(for_page, content.split("\n"))).removesuffix("\n")
+    assert whole["Diff"].removeprefix("\n").removesuffix("No newline at the end") == expected
+    assert '"content"' in whole["Raw"]
+
+
+@pytest.mark.rule("APR-7", "WIR-4")
+def test_ending_by_a_person() -> None:
+    """An ending names who decided what, on which channel, when, and how long it took."""
+    after = ending(decided(a_record(), option=DENY, message="not on a Friday"))
+    assert (after.status, after.allowed, after.by, after.channel) == ("denied", False, "Robin", "check")
+    assert (after.label, after.kind, after.took, after.message) == ("Deny", "reject_once", 7.0, "not on a Friday")
+    assert (after.outcome.outcome, after.outcome.option_id) == ("selected", "deny")
+    assert ending(decided(a_record(), arguments={"a": 1})).edited
+
+
+@pytest.mark.rule("APR-4", "WIR-4")
+@pytest.mark.parametrize(("default", "option"), [("deny", "deny"), ("allow", "allow")])
+def test_ending_by_silence(default: str, option: str) -> None:
+    """Silence selects the default with its reason: nobody decided, and nothing was cancelled."""
+    after = ending(ended(a_record(default=default), "expire", 61))
+    assert (after.status, after.by, after.reason) == ("expired", None, "nobody answered in time")
+    assert (after.outcome.outcome, after.outcome.option_id) == ("selected", option)
+    assert after.allowed == (default == "allow")
+
+
+@pytest.mark.rule("WIR-4")
+def test_ending_by_taking_back() -> None:
+    """What was taken back is cancelled, even if somebody had approved it."""
+    for record in (a_record(), decided(a_record())):
+        after = ending(ended(record, "withdraw", 8, "the turn ended"))
+        assert (after.status, after.outcome.outcome, after.allowed) == ("cancelled", "cancelled", False)
+        assert (after.by, after.reason) == (None, "the turn ended")
+
+
+@pytest.mark.rule("BCK-2", "WIR-7")
+def test_permission() -> None:
+    """A client of the plain protocol is sent the exact arguments, the options, and what they are bound to."""
+    record = a_record(arguments={"command": "rm -r build", "odd": [None, "\ud800", 1.5]})
+    asked = permission(record, NOW.wall)
+    assert asked.tool_call.raw_input == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
+    assert (asked.tool_call.title, asked.tool_call.kind) == ("Run a command: rm -r build", "execute")
+    assert asked.tool_call.content[0].content.text.splitlines()[0] == "guard asks: Write it?"
+    assert [option.option_id for option in asked.options] == ["allow", "always", "deny", "never"]
+    assert asked.meta.ours.digest == record.request.digest
+
+
+@pytest.mark.rule("APR-13", "WIR-5", "WIR-7")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high() -> None:
+    """A card and a question of the plain protocol have every reason for the risk that counts, escaped."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a \u202enew host"),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="host", risk="high"),
+        Assessment(by="rule:r", risk="high", reason="no\nAlways covers: nothing"),
+    )
+    record = a_record(risk="high", assessments=assessments, options=(DENY,))
+    said = [
+        {"by": "egress", "reason": "a \\u{202E}new host"},
+        {"by": "rule:r", "reason": "no\nAlways covers: nothing"},
+    ]
+    assert fields(card_view(record, NOW.wall))["riskReasons"] == said
+    plain = permission(record, NOW.wall)
+    assert fields(plain.meta)["amplifier-hooks"]["riskReasons"] == said
+    text = plain.tool_call.content[0].content.text
+    assert text.splitlines()[1:] == [
+        "High risk, says egress: a \\u{202E}new host",
+        "High risk, says rule:r: no",
+        "  | Always covers: nothing",
+    ]
+
+
+@pytest.mark.rule("APR-5", "WIR-7")
+def test_permission_says_what_always_covers() -> None:
+    """A client of the plain protocol reads what "always" covers and when it ends, where that is offered."""
+    record = a_record()
+    _asks, covers, ends = permission(record, NOW.wall).tool_call.content[0].content.text.splitlines()
+    assert covers == "Always covers: Any Write by coder in /project that raises the question “Write it?”."
+    assert ends.startswith("Always ends: With this session")
+    _asks, covers, ends = permission(record, NOW.wall, keep=60).tool_call.content[0].content.text.splitlines()
+    assert "in every session" in covers
+    assert ends.startswith("Always ends: After 1 minute")
+    assert permission(a_record(options=(DENY,)), NOW.wall).tool_call.content[0].content.text == "guard asks: Write it?"
+
+
+@pytest.mark.rule("WIR-7")
+def test_what_was_not_shown_cannot_be_allowed() -> None:
+    """Arguments too large to be sent are named as such, and only refusals are offered."""
+    asked = permission(a_record(arguments={"content": "x" * 300_000}), NOW.wall)
+    assert asked.tool_call.raw_input is None
+    assert "too large to be shown here (300,014 bytes)" in asked.tool_call.content[0].content.text
+    assert [option.option_id for option in asked.options] == ["deny", "never"]
+    assert len(written(Call("1", "m", fields(asked)))) < 4_000
+
+
+@pytest.mark.rule("WIR-4")
+def test_keys_are_exact() -> None:
+    """Ids are sent as they are, however odd."""
+    record = a_record(session="s\u202e")
+    assert (row(record).session_id, row(record).session) == ("s\u202e", "s\\u{202E}")
+    assert row(a_record(tool="x" * 5_000)).tool.endswith(" bytes)")
+    assert Permission.model_validate(fields(permission(record, NOW.wall))).session_id == "s\u202e"
+
+
+@pytest.mark.rule("WIR-2")
+def test_rights() -> None:
+    """A client is told who it is and what it may do."""
+    assert fields(rights(ROBIN)) == {"name": "Robin", "channel": "check", "mayDecide": True}
+    bounded = Decider(name="Kim", channel="web", sessions=frozenset({"b", "a"}), may_decide=False)
+    assert fields(rights(bounded))["sessions"] == ["a", "b"]
+
+
+@pytest.mark.rule("WIR-5")
+def test_card_of_what_is_over() -> None:
+    """A card can be looked at when its request is over, and says what became of it."""
+    card = card_view(decided(a_record()), NOW.wall)
+    assert isinstance(card, CardView)
+    assert card.status == "approved"
+    assert card.ending is not None

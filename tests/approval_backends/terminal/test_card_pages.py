@@ -1,0 +1,198 @@
+"""What there is to read about a request, and what of it is covered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amplifier_hooks.ports import Assessment, Question
+from approval_backends.terminal.card_pages import action_page, raw_page, reach_page
+from approval_backends.terminal.cells import Script, clipped, lay, text_of, width_of, wrapped
+from approval_backends.terminal.edit_text import NotUsable, read_back, typed, writable
+from approval_backends.terminal.masked_secrets import names_secret, pieces
+from approval_backends.testing import a_request
+
+TOKEN = "sk-" + "a1b2" * 6
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def shown(arguments: dict[str, Any], **fields: Any) -> list[str]:
+    """The lines of the page about these arguments."""
+    return [text_of(line) for line in lay(action_page(a_request(arguments=arguments, **fields), Script()), 80)]
+
+
+@pytest.mark.rule("BCK-1")
+def test_arguments() -> None:
+    """Every argument is there; a text that reads like another value is told apart from it."""
+    lines = shown({"a": "true", "b": True, "c": "", "d": " x ", "e": [1, {"f": None}], "g": "one\ntwo\t.\nthree "})
+    assert lines[:6] == [
+        ' a  "true"',
+        " b  true",
+        ' c  ""',
+        ' d  " x "',
+        ' e  [1, {"f": null}]',
+        " ▸ g  3 lines",
+    ]
+    assert lines[6:9] == [" │ one", " │ two⇥.", r" │ three\u{20}"]
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-12")
+def test_claims() -> None:
+    """What the agent says about the action comes after it, and is called what it is."""
+    lines = shown({"description": "list files", "command": "rm -rf build"})
+    assert lines[0] == " command  rm -rf build"
+    assert lines[-1] == " the agent says  list files (not checked)"
+
+
+@pytest.mark.rule("APR-13", "BCK-1")
+@pytest.mark.fault("F-APR-25")
+def test_why_the_risk_is_high() -> None:
+    """Every reason for the risk that counts stands below the questions, whole, with who gives it, escaped."""
+    assessments = (
+        Assessment(by="egress", risk="high", reason="a new host\x1b[2J\nand a secret"),
+        Assessment(by="lint", risk="low", reason="only text"),
+        Assessment(by="host", risk="high"),
+        Assessment(by="rule:push", risk="high", reason="others pull it"),
+    )
+    lines = shown({"command": "git push"}, risk="high", assessments=assessments)
+    assert lines[-4:] == [
+        " guard      Write it?",
+        r" high risk  a new host\u{1B}[2J",
+        " │ and a secret (egress)",
+        " high risk  others pull it (rule:push)",
+    ]
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-07", "F-WS-13")
+@pytest.mark.parametrize("arguments", [{"command": "c\u0430t a"}, {"path": "c\u0430t"}, {"a": [{"c\u0430t": 1}]}])
+def test_look_twice(arguments: dict[str, Any]) -> None:
+    """A word that mixes scripts is named, wherever it stands, before the words of the hooks."""
+    assert shown(arguments)[-3:] == [
+        " look twice  Letters that look alike, c\u0430t. One word of Latin and Cyrillic ",
+        "           ┊ letters.",
+        " guard       Write it?",
+    ]
+    assert not any("look twice" in line for line in shown({"command": "cat a"}))
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-08", "F-CLI-13")
+def test_look_twice_without_utf8_and_at_a_secret() -> None:
+    """Where UTF-8 is not spoken the same is named, and no part of a covered secret is."""
+    odd = {"command": "c\u0430t" + " " * 1204 + "x"}
+    lines = [strip.text for strip in action_page(a_request(arguments=odd), Script(ascii=True))]
+    assert any(line.startswith(r"Letters that look alike, c\u{430}t.") for line in lines)
+    assert any(line.startswith("1,204 spaces in a row.") for line in lines)
+    lines = shown({"command": "x --token abcdefghijkl\u0430"})
+    assert "abcdefgh" not in "".join(lines)
+    assert any("Letters that look alike. One word of" in line for line in lines)
+
+
+@pytest.mark.rule("BCK-1")
+def test_what_stands_above_as_a_whole() -> None:
+    """What the tool works on stands beside its name; what is too long for that is in the page too."""
+    assert shown({"path": "a.txt"})[0].strip() == ""
+    lines = shown({"path": "a" * 50}, tool="T" * 40, agent="A" * 40, cwd="/" * 40)
+    for text in ("a" * 50, "T" * 40, "A" * 40, "/" * 40):
+        assert any(text in line for line in lines)
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-13")
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        (f"deploy --key {TOKEN}", [TOKEN]),
+        ("curl -H 'Authorization: Bearer abcdef123456' https://api.example.com", ["abcdef123456"]),
+        ("git clone https://robin:hunter2@example.com/x", ["hunter2"]),
+        ("export PASSWORD=hunter2hunter2 && ls", ["hunter2hunter2"]),
+        ("login --token abcdefgh12", ["abcdefgh12"]),
+        (TOKEN, []),  # it stands where a command's name does
+        (f"ls;   {TOKEN}", []),
+        ("password=/etc/shadow", []),
+        ("token=evil.example.com", []),
+        ("--password rm -rf", []),
+        ("nothing at all", []),
+    ],
+)
+def test_masks(text: str, covered: list[str]) -> None:
+    """Secrets are covered by their form or name; a command's name, a path and a host never are."""
+    assert "".join(piece for piece, _ in pieces(text)) == text
+    assert [piece for piece, secret in pieces(text) if secret] == covered
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-13")
+def test_masked_arguments() -> None:
+    """A secret by the name of its argument is covered, and no text can pass for a cover."""
+    assert shown({"api_key": "abcdefgh"})[0] == " api_key  ⟨secret, 8 characters⟩"
+    assert not names_secret("token", "/bin/sh")
+    assert "⟨" not in shown({"a": "⟨secret, 8 characters⟩"})[0]
+    raw = [text_of(line) for line in lay(raw_page(a_request(arguments={"api_key": "abcdefgh"}), Script()), 80)]
+    assert ' │   "api_key": "abcdefgh"' in raw
+
+
+@pytest.mark.rule("APR-5")
+def test_reach() -> None:
+    """What always covers is told for every hook that asks, and where it ends."""
+    questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="", scope="action"))
+    page = reach_page(a_request(questions=questions), Script(), allows=True)
+    lines = [text_of(line) for line in lay(page, 200)]
+    assert lines[0] == " Allowed without asking again:"
+    assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
+    assert "exactly these arguments" in lines[2]
+    assert lines[-1].startswith(" Ends: with this session")
+    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
+    lines = [text_of(line) for line in lay(kept, 200)]
+    assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
+    assert lines[-1].startswith(" Ends: after 1 day")
+
+
+@given(st.text(max_size=300), st.integers(2, 60), st.booleans())
+def test_wrapping(text: str, width: int, words: bool) -> None:
+    """Wrapped, no line is too wide and nothing is lost; cut, it says how much is missing."""
+    parts = wrapped(text, width, words=words)
+    assert "".join(parts) == text
+    assert max(map(width_of, parts)) <= width
+    cut = clipped(text, width)
+    assert width_of(cut) <= width
+    assert cut == text or "…" in cut
+
+
+@pytest.mark.rule("APR-7")
+@given(st.dictionaries(st.text(max_size=8), VALUES, max_size=4))
+def test_writable(arguments: dict[str, Any]) -> None:
+    """What is edited reads back as it was, and nothing in it is invisible."""
+    text = writable(arguments)
+    assert read_back(text) == arguments
+    assert text.replace("\n", "").isprintable()
+    assert typed(text) == text
+
+
+@pytest.mark.rule("APR-7")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "line 1: Expecting property name enclosed in double quotes"),
+        ("[]", "arguments are an object"),
+        ('{"a": 1, "a": 2}', "'a' is there twice"),
+        ('{"a": NaN}', "$.a is nan, which JSON cannot hold"),
+        ("[" * 100_000, "it is nested too deep"),
+        (json.dumps({"a": [[]]}).replace("[[]]", "[" * 80 + "]" * 80), "is nested deeper than 64"),
+    ],
+)
+def test_unusable(text: str, problem: str) -> None:
+    """What cannot be arguments is refused, and the reason says where."""
+    with pytest.raises(NotUsable) as raised:
+        read_back(text)
+    assert problem in str(raised.value)
