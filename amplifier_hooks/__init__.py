@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
-    from amplifier_hooks.record import AuditLog
+    from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.registry.handler_shapes import HookMatcher
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import ContextInjection, HookResult, Outcome

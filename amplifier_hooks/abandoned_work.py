@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["GRACE", "LEFT_BEHIND", "cancel_all", "keep_alive", "keep_until_done"]
 
 GRACE: Final = 0.1
 """Seconds cancelled work is given to clean up before it is left behind."""

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from time import time_ns
 from typing import Any, Final
 
-__all__ = ["SystemClock", "stamp"]
-
 SECOND: Final = 1_000_000_000
 
 _latest = (-1, "")

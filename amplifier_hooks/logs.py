@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Logger", "get_logger"]
 
 logging.getLogger("amplifier_hooks").addHandler(logging.NullHandler())
 

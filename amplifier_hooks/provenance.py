@@ -10,7 +10,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SOURCE", "STANDINGS", "Provenance", "Voice", "VoiceStanding", "is_injected", "tag"]
 
 SOURCE: Final = "hook"
 

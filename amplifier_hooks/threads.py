@@ -22,7 +22,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DaemonPool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

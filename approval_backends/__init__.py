@@ -24,14 +24,14 @@ from approval_backends.in_process import InProcessBackend
 if TYPE_CHECKING:
     from approval_backends.broker import Broker
     from approval_backends.deferred import DeferredApprovals
-    from approval_backends.gateway import WebSocketApprovals
+    from approval_backends.gateway.websocket_approvals import WebSocketApprovals
     from approval_backends.lifecycle import Decider
     from approval_backends.race import RacingApprovals
-    from approval_backends.rules import Rules
+    from approval_backends.rules.policy import Rules
     from approval_backends.stores.memory import MemoryStore
     from approval_backends.stores.postgres import PostgresStore
     from approval_backends.stores.sqlite import SqliteStore
-    from approval_backends.terminal import TerminalApprovals
+    from approval_backends.terminal.terminal_approvals import TerminalApprovals
 
 __all__ = [
     "BackendUnavailable",

@@ -16,10 +16,11 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.approvals.grants import standing
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.storage import StoreClosed, StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
-from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees, standing
+from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Change, Grant
     from approval_backends.stores.approval_store import ApprovalStore, Event, Place, TakenOver
 
-__all__ = ["Broker", "Resolution"]
 
 RECHECK: Final = 5.0
 """Seconds after which a waiter reads again, woken or not."""

@@ -20,21 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
-from approval_backends.gateway.wire import (
+from approval_backends.gateway.wire.frames import Call, Failure, Malformed, Note, Result, read, written
+from approval_backends.gateway.wire.messages import (
     ACP_VERSION,
     META,
-    OURS,
-    Call,
-    Failure,
-    Malformed,
-    Note,
-    Result,
-    accept,
-    read,
-    written,
-)
-from approval_backends.gateway.wire.messages import (
     NOTES,
+    OURS,
     Added,
     Attached,
     CardView,
@@ -48,6 +39,7 @@ from approval_backends.gateway.wire.messages import (
     Tailed,
     ViewPart,
     Wire,
+    accept,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +48,6 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["ApprovalsClient", "Disconnected"]
 
 UNKNOWN_TOKEN: Final = 4401
 UNAUTHORIZED: Final = 401

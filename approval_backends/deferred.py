@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Decider, Grant, Record
     from approval_backends.stores.approval_store import ApprovalStore, TakenOver
 
-__all__ = ["DeferredApprovals"]
-
 
 class DeferredApprovals(Opened, RacingApprovals):
     """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""

@@ -28,18 +28,6 @@ from amplifier_hooks.errors import ApprovalMismatch, HookError, HookUsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "AlreadyRun",
-    "BackendUnavailable",
-    "InvalidRules",
-    "RequestMismatch",
-    "RequestSkipped",
-    "RequestWithdrawn",
-    "RulesUnreadable",
-    "SessionTakenOver",
-    "TooManyRequests",
-    "UnknownStore",
-]
 
 SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
 """What became of a call, where that is known."""

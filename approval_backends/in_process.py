@@ -12,8 +12,6 @@ from approval_backends.upstream import AsUpstream
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
 
-__all__ = ["InProcessBackend"]
-
 
 class InProcessBackend(AsUpstream, ABC):
     """A backend whose requests live and die with the process. Subclasses only ask."""

@@ -20,43 +20,13 @@ import msgspec
 from attrs import evolve, frozen
 
 from amplifier_hooks.approvals.claims import answered_digest
-from amplifier_hooks.approvals.grants import grant_keys, granted, kept_keys, standing
+from amplifier_hooks.approvals.grants import granted
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey, Option, StandingAnswer
+from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CLAIM_WITHIN",
-    "FINAL",
-    "STATUSES",
-    "TABLE",
-    "Answer",
-    "Change",
-    "Decider",
-    "Grant",
-    "GrantKey",
-    "Moment",
-    "Move",
-    "Record",
-    "Refusal",
-    "RefusalCode",
-    "Status",
-    "decision_of",
-    "follow",
-    "grant_keys",
-    "grants_of",
-    "is_over",
-    "judge",
-    "kept_keys",
-    "move",
-    "opened",
-    "outcomes",
-    "seconds_left",
-    "sees",
-    "standing",
-]
 
 Status = Literal[
     "pending", "approved", "claimed", "done", "failed", "unknown", "denied", "expired", "cancelled", "superseded"

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Settlement, Standing
     from approval_backends.lifecycle import Grant
 
-__all__ = ["RacingApprovals"]
 
 CARE: Final = 5.0
 """Seconds for taking a question back, whoever cancels meanwhile."""

@@ -21,9 +21,10 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.approvals.grants import standing
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode, standing
+from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, Place
 
 if TYPE_CHECKING:

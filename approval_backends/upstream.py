@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalBackend, Decision
 
-__all__ = ["AsUpstream"]
 
 SESSION: Final = "upstream"
 """Their questions say neither whose session it is nor which tool is meant."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
-from approval_backends.gateway import Gateway
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore
 from benchmarks.options import parser

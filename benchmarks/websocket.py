@@ -26,10 +26,11 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
-from approval_backends.gateway import Approver, Bounds, Gateway
+from approval_backends.gateway.approvers import Approver
+from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.gateway.page_files import TYPES, Asset, Assets
-from approval_backends.gateway.wire import told
-from approval_backends.gateway.wire.messages import Added
+from approval_backends.gateway.wire.messages import Added, told
 from approval_backends.gateway.wire.record_messages import row as row_of
 from approval_backends.lifecycle import Moment, opened
 from approval_backends.stores.approval_store import Limits

@@ -19,7 +19,7 @@ from typing import Any
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import WebSocketApprovals
 from approval_backends.client import ApprovalsClient
-from approval_backends.gateway import Approver
+from approval_backends.gateway.approvers import Approver
 
 registry = HookRegistry()
 

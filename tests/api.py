@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from amplifier_hooks.storage import Database
+    from amplifier_hooks.storage.database import Database
 
 
 def knocking(app: FastAPI, secret: str = "", address: str = "http://127.0.0.1", **headers: str) -> httpx2.AsyncClient:

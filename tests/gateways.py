@@ -13,7 +13,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
-from approval_backends.gateway import Approver, Gateway
+from approval_backends.gateway.approvers import Approver
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import a_request
 

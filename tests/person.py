@@ -25,7 +25,7 @@ import asyncio, json, sys
 from datetime import UTC, datetime, timedelta
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.ports import Option, Question
-from approval_backends.terminal import TerminalPrompt
+from approval_backends.terminal.prompt import TerminalPrompt
 from approval_backends.testing import a_request
 
 given = json.loads(sys.argv[1])

@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from amplifier_hooks.cli import app
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.runs.blueprint import read_blueprint
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

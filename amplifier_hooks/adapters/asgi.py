@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
     Pairs = Iterable[tuple[bytes, bytes]]
 
-__all__ = ["HooksMiddleware", "tenant_of_user"]
 
 OPERATION: Final = "request"
 HIDDEN: Final = "(hidden)"

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.session.coordinator import Turn
     from amplifier_hooks.session.model_call import ModelOutcome
 
-__all__ = ["answer_of", "begun", "out_of_reach"]
-
 
 def begun(turn: Turn) -> Turn:
     """The turn. Raises `HookAbortError` when a hook has denied its prompt."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
-__all__ = ["at_end"]
-
 
 def at_end(session: SessionCoordinator, adapter: str, tidy: Callable[[], Awaitable[Any]]) -> None:
     """Have this done once, when the session ends; its record is still open then.

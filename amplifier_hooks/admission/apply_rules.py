@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ActionFacts, RulePolicy
     from amplifier_hooks.result import Outcome
 
-__all__ = ["Rules", "applied", "verdict_facts"]
 
 PATIENCE: Final = 5.0
 """Seconds rules may take."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
 
-__all__ = ["EVENT_OF", "Approval", "Ending", "about", "asking", "decided", "described", "event_data", "late_answer"]
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
 

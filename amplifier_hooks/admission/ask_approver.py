@@ -32,17 +32,16 @@ from amplifier_hooks.errors import ApprovalMismatch, ApprovalPending, ApprovalTi
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Decision
-from amplifier_hooks.record import RecordUnavailable
+from amplifier_hooks.record.record_errors import RecordUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.act import Action
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Clock, GrantStore, Settlement
-    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.result import Outcome
 
-__all__ = ["Approver"]
 
 SLACK: Final = 1.0
 """Seconds a durable backend has to let go of a question after the inline wait; then it is cancelled."""

@@ -15,9 +15,8 @@ from amplifier_hooks.result import UserMessage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.record.write.recorder import Recorder
 
-__all__ = ["CARE", "Lease"]
 
 CARE: Final = 5.0
 """Seconds a backend has for what needs no person."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.act import Action
     from amplifier_hooks.result import Default, Outcome, Risk
 
-__all__ = ["UNASSESSED", "Origin", "build", "request_id"]
 
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
 

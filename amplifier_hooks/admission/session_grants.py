@@ -10,8 +10,6 @@ from amplifier_hooks.ports import GrantStore
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Standing, StandingAnswer
 
-__all__ = ["SessionGrants", "kept_by"]
-
 
 class SessionGrants:
     """What somebody allowed or denied for good, until the session ends. Implements `GrantStore`."""

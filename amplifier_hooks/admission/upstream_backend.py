@@ -14,7 +14,6 @@ from amplifier_hooks.threads import DaemonPool
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Settlement
 
-__all__ = ["UpstreamApprovals", "as_backend"]
 
 THEIR_TIMEOUT: Final = "ApprovalTimeoutError"
 """Told by its name: their package need not be there."""

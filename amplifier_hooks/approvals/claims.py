@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Decision
 
-__all__ = ["Claims", "answered_digest"]
-
 
 def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
     """The digest of what would run: the action as it was shown, or with the arguments of the approver.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Decision, Question
 
-__all__ = ["grant_keys", "granted", "kept_keys", "standing"]
-
 
 def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
     """One key for each hook that asked; together they are what a grant has to cover."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Ask
 
-__all__ = ["KNOWN_LABELS", "as_options", "offered", "with_refusal"]
 
 KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
     "allow": "allow_once",

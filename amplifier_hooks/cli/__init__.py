@@ -19,7 +19,6 @@ from amplifier_hooks.errors import MissingExtra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["main"]
 
 HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and what it does.
 

@@ -11,7 +11,6 @@ from amplifier_hooks.text.escape import for_log, for_terminal
 if TYPE_CHECKING:
     from amplifier_hooks.library.tool_ledger import CallStatus, LedgerEntry
 
-__all__ = ["LEDGER", "ledger"]
 
 LEDGER: Final = """List the calls that the hook tool_ledger has kept, the latest last. Secrets are not in it.
 
@@ -66,8 +65,8 @@ def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
     from typing import cast
 
     from amplifier_hooks.library.tool_ledger import LEDGER_FILE, ToolLedger
-    from amplifier_hooks.storage import StoreUnavailable
     from amplifier_hooks.storage.state_folder import state_folder
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
 
     there = Path(store).expanduser() if store else state_folder() / LEDGER_FILE
     if "://" not in store and not there.exists():  # reading makes none

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.server.edge.access_tokens import AccessToken, AccessTokens
 
-__all__ = ["token_app"]
 
 T = TypeVar("T")
 
@@ -150,10 +149,11 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, re
     """
     import asyncio
 
-    from amplifier_hooks.record import AuditLog, LogUnavailable, RecordUnavailable
+    from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
+    from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-    from amplifier_hooks.storage import StoreUnavailable
     from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 

@@ -14,22 +14,13 @@ from attrs import frozen
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.result import Action, Status
-from amplifier_hooks.storage import Migrations, Script, Statement
+from amplifier_hooks.storage.database import Migrations, Script, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from amplifier_hooks.storage import Database, Row
+    from amplifier_hooks.storage.database import Database, Row
 
-__all__ = [
-    "EXECUTION_TABLES",
-    "ExecutionStore",
-    "HookExecutionLog",
-    "HookRun",
-    "HookStatistics",
-    "LogPlace",
-    "new_log_id",
-]
 
 MOST_ENTRIES: Final = 10_000
 """Entries of one tenant; the oldest go first, and nobody's push out another's."""

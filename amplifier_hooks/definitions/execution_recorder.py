@@ -19,7 +19,7 @@ from amplifier_hooks.definitions.execution_log import HookExecutionLog, HookRun,
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.format.json_values import Tamer, TooMuch
 from amplifier_hooks.record.format.redact import Redactor
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Answer, Outcome
 
-__all__ = ["ExecutionRecorder", "run_of"]
 
 log = get_logger(__name__)
 

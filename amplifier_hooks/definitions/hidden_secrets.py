@@ -13,7 +13,6 @@ from amplifier_hooks.text.secrets import is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["HIDDEN", "hidden", "kept", "left_hidden"]
 
 HIDDEN: Final = "(hidden)"
 """What is shown in the place of a secret."""

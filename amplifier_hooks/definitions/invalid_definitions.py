@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = ["Flaw", "InvalidDefinitions", "Spot", "meant", "said_of"]
-
 
 @frozen(order=True)
 class Spot:

@@ -41,18 +41,6 @@ from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
 from amplifier_hooks.text.matching import compile_matcher
 
-__all__ = [
-    "EXTERNAL_KINDS",
-    "HookChanges",
-    "HookDefinition",
-    "Kind",
-    "NewHook",
-    "event_name",
-    "likeness",
-    "new_hook_id",
-    "tenant_id_or_error",
-]
-
 Kind = Literal["python", "command", "http", "agent"]
 """How a hook is carried out."""
 

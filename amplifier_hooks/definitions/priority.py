@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-__all__ = ["BANDS", "Band", "FailMode", "band_of"]
-
 FailMode = Literal["open", "closed"]
 """Whether a failure of a hook is skipped or denies."""
 

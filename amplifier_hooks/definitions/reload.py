@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Replaced
     from amplifier_hooks.ports import Clock
 
-__all__ = ["ReloadState", "Trusted", "WatchedFiles", "trusted_part"]
 
 EVERY: Final = 1.0
 """Seconds between two looks at the files."""

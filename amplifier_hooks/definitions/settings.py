@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = ["DefinitionSettings", "setting_problem"]
 
 PREFIX: Final = "AMPLIFIER_"
 WORDS: Final = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

@@ -14,24 +14,15 @@ from pydantic import ValidationError
 
 from amplifier_hooks.definitions.model import HookDefinition, likeness
 from amplifier_hooks.errors import HookError, HookRefused
-from amplifier_hooks.storage import CorruptStore, Migrations, Script, Statement, Wake
+from amplifier_hooks.storage.database import Migrations, Script, Statement, Wake
+from amplifier_hooks.storage.store_errors import CorruptStore
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.storage import Database, Row
     from amplifier_hooks.storage.change_signal import Watch
+    from amplifier_hooks.storage.database import Database, Row
 
-__all__ = [
-    "DEFINITION_TABLES",
-    "MOST_DEFINITIONS",
-    "ChangedMeanwhile",
-    "DefinitionStore",
-    "ListPlace",
-    "NameTaken",
-    "StoredHook",
-    "TooManyDefinitions",
-]
 
 MOST_DEFINITIONS: Final = 100
 """Definitions of one tenant."""

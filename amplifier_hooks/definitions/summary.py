@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.files.load_files import DefinitionSet
     from amplifier_hooks.definitions.model import HookDefinition
 
-__all__ = ["definition_row"]
-
 
 def definition_row(definition: HookDefinition, found: DefinitionSet) -> dict[str, Any]:
     """What a definition comes to, with what it did not say filled in, as plain JSON and without secrets."""

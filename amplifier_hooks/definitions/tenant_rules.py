@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.model import NewHook
 
-__all__ = ["TENANT_HANDLERS", "check_tenant_hook", "is_tenant_allowed"]
 
 TENANT_HANDLERS: Final = frozenset({"http"})
 """What carries out a tenant's hooks, unless the operator names more: entry points, or kinds."""

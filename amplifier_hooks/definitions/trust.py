@@ -26,7 +26,6 @@ from amplifier_hooks.storage.state_folder import state_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["TrustStore", "digest_of", "files_of", "words_of"]
 
 DOMAIN: Final = b"amplifier-hooks/trusted-hook/1\n"
 LARGEST: Final = 16 * 1024 * 1024

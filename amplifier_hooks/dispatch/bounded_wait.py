@@ -12,7 +12,6 @@ from amplifier_hooks.dispatch.captured_output import outside
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
-__all__ = ["TooLate", "result_of", "underway", "within"]
 
 T = TypeVar("T")
 

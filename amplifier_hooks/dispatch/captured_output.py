@@ -35,7 +35,6 @@ from amplifier_hooks.dispatch.run_hooks import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-__all__ = ["KEPT", "Output", "captured", "keep", "outside"]
 
 KEPT: Final = 64 * 1024
 """Bytes of a hook's output that are kept; of the rest it is said how much it was."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.hook import Hook
 
-__all__ = ["Chain", "Selection", "reached", "whose"]
 
 MIN_TICK: Final = 0.001
 MAX_TICK: Final = 0.05

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["DataView"]
-
 
 class DataView(dict[str, Any]):
     """A read-only dict. `copy()`, `|`, `copy.copy`, `copy.deepcopy` and pickling give plain dicts to work on.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Risk
     from amplifier_hooks.text.matching import Matcher
 
-__all__ = ["DEFAULT_TIMEOUT", "TENANTS_ALLOWED", "Hook", "Intent", "OnError", "SharedTime", "Source", "Tier"]
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
 OnError = Literal["continue", "deny"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Action, Answer, Assessment, Cause, ContextInjection, Status
 
-__all__ = ["CAUSES", "PRECEDENCE", "merge", "refusal", "stricter"]
 
 PRECEDENCE: Final[tuple[Action, ...]] = ("deny", "ask_user", "inject_context", "modify", "continue")
 """From the strictest to the mildest."""

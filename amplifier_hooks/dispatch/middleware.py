@@ -32,21 +32,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.hook import Hook
 
-__all__ = [
-    "OPERATIONS",
-    "AgentContext",
-    "HookContext",
-    "MemoryContext",
-    "ModelContext",
-    "Operation",
-    "RequestContext",
-    "ToolContext",
-    "WorkflowContext",
-    "layer_call",
-    "operation_of",
-    "run_around",
-]
-
 
 _fixed: Final = setters.frozen
 """For what the operation is about: a layer can read it and not change it."""

@@ -29,8 +29,6 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
 from amplifier_hooks.text.matching import MatchTimedOut
 
-__all__ = ["CURRENT", "Run"]
-
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
 """The run around the running code; an emit made by a hook finds the depth it is at here."""
 

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.hook import Hook
     from amplifier_hooks.result import Outcome
 
-__all__ = [
-    "THROUGH",
-    "Chained",
-    "Wait",
-    "Watchdog",
-    "cancelled_itself",
-    "pending",
-    "running_task",
-]
 
 THROUGH: Final = object()
 

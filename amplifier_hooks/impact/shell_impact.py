@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.impact.shell_parser import ShellReader, ShellReading
 
-__all__ = ["EFFECTS", "Effect", "Foreseen", "foresee"]
 
 DEEPEST: Final = 4
 """Commands within the arguments of others."""

@@ -16,7 +16,6 @@ from amplifier_hooks.errors import MissingExtra
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Redirect", "ShellReader", "ShellReading", "SimpleCommand", "Word"]
 
 LONGEST: Final = 16_384
 """Characters of a command that is read, besides the documents in it (`<<EOF`)."""

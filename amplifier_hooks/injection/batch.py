@@ -33,10 +33,9 @@ from amplifier_hooks.provenance import Voice
 from amplifier_hooks.text.escape import marker
 
 if TYPE_CHECKING:
-    from amplifier_hooks.injection.tokens import TokenCount
+    from amplifier_hooks.injection.tokens.counter import TokenCount
     from amplifier_hooks.result import ContextInjection, Role
 
-__all__ = ["Block", "Counting", "Cut", "Fitted", "Layout", "counted", "fitting", "quoted", "together"]
 
 HOST: Final = Voice()
 

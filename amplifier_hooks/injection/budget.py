@@ -15,8 +15,6 @@ from attrs import define, field, frozen
 
 from amplifier_hooks.errors import InvalidLimit
 
-__all__ = ["INJECTION_BUDGET_PER_TURN", "MAX_INJECTIONS_PER_TURN", "MAX_INJECTION_SIZE", "Budget", "Grant", "Limits"]
-
 Overflow = Literal["trim", "reject", "warn"]
 
 MAX_INJECTION_SIZE: Final = 10_240

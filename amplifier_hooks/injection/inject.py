@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.injection.batch import Counting, Layout
     from amplifier_hooks.injection.budget import Budget
-    from amplifier_hooks.injection.tokens import TokenCount
+    from amplifier_hooks.injection.tokens.counter import TokenCount
     from amplifier_hooks.ports import Clock, ContextManager
-    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.result import ContextInjection, Role
 
-__all__ = ["Injected", "Injector", "Place"]
 
 Place = Literal["context", "tool result", "next call", "denial", "nowhere"]
 Why = Literal["size", "standing", "items", "budget"]

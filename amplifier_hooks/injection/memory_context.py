@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.injection.provider_messages import Message
     from amplifier_hooks.result import Role
 
-__all__ = ["InMemoryContext"]
 
 WAITING: Final = 64
 """Messages that may wait for a model call."""

@@ -39,7 +39,6 @@ from amplifier_hooks.text.escape import marker
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["NO_RESULT", "to_anthropic", "to_openai"]
 
 Message = dict[str, Any]
 

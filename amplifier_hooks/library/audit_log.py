@@ -36,7 +36,7 @@ from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable
 from amplifier_hooks.events import SESSION_END, TOOL_PRE
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.result import CONTINUE
 from amplifier_hooks.session.session import outcome_facts
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.result import HookResult, Outcome
 
-__all__ = ["AuditLogHook", "AuditLogSettings"]
 
 LAST: Final = 499
 """The last of all that have a say: it sees the input as the others left it."""

@@ -32,15 +32,14 @@ from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyM
 from amplifier_hooks.library.parts.session_memory import Once, PerSession
 from amplifier_hooks.library.parts.token_usage import tokens_of
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.storage import Database, Migrations
+    from amplifier_hooks.storage.database import Database, Migrations
 
-__all__ = ["CostGuard", "CostGuardSettings", "Price", "Usage"]
 
 BEFORE: Final = 95
 AFTER: Final = 500

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import Clock
 
-__all__ = ["DateTime", "DateTimeSettings"]
 
 PRIORITY: Final = 420
 

@@ -37,7 +37,6 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GitStatus", "GitStatusSettings"]
 
 PRIORITY: Final = 410
 

@@ -37,7 +37,6 @@ from amplifier_hooks.text.paths import TooManyParts, texts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["InjectionScan", "InjectionScanSettings"]
 
 PRIORITY: Final = 30
 

@@ -36,16 +36,16 @@ from amplifier_hooks.library.parts.response_text import text_of
 from amplifier_hooks.library.parts.session_memory import PerSession
 from amplifier_hooks.record.format.redact import Redactor
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.storage import Database, Row
+    from amplifier_hooks.storage.database import Database, Row
 
-__all__ = ["AgentCheckpoint", "KeepGoing", "KeepGoingSettings"]
 
 PRIORITY: Final = 410
 LONGEST_RESPONSE: Final = 4_000

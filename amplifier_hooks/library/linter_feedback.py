@@ -32,8 +32,6 @@ from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LinterFeedback", "LinterFeedbackSettings"]
-
 
 class LinterFeedbackSettings(FeedbackSettings):
     """Which linter, after which write."""

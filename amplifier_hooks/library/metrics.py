@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.library.parts.metric_table import Measure
     from amplifier_hooks.result import Outcome
 
-__all__ = ["Metrics", "MetricsSettings"]
 
 PRIORITY: Final = 600
 

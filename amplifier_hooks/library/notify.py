@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.allowed_urls import Reach
     from amplifier_hooks.result import HookResult, Outcome
 
-__all__ = ["Desktop", "Notify", "NotifySettings"]
 
 log = get_logger(__name__)
 

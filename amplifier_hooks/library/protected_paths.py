@@ -34,8 +34,6 @@ from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
 
-__all__ = ["ProtectedPaths", "ProtectedPathsSettings"]
-
 PRIORITY: Final = 10
 
 SHOWN: Final = 120

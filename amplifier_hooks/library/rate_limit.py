@@ -33,7 +33,6 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["RateLimit", "RateLimitSettings"]
 
 PRIORITY: Final = 90
 

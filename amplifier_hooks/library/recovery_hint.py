@@ -30,8 +30,6 @@ from amplifier_hooks.library.parts.session_memory import PerSession
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.text.matching import compile_matcher
 
-__all__ = ["Hint", "RecoveryHint", "RecoveryHintSettings"]
-
 PRIORITY: Final = 320
 
 FAILURES_KEPT: Final = 256

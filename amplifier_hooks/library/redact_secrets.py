@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.middleware import ToolContext
 
-__all__ = ["RedactSecrets", "RedactSecretsSettings"]
 
 PRIORITY: Final = 20
 

@@ -30,7 +30,6 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SchemaGuard", "SchemaGuardSettings"]
 
 PRIORITY: Final = 110
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.library.parts.tool_schemas import Shape
     from amplifier_hooks.text.json_schema import Wrong
 
-__all__ = ["SchemaNudge", "SchemaNudgeSettings"]
 
 PRIORITY: Final = 310
 

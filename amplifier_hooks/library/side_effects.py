@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.impact.shell_impact import Foreseen
 
-__all__ = ["SideEffects", "SideEffectsSettings"]
 
 PRIORITY: Final = 240
 MOST_NAMED: Final = 12

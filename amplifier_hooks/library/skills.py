@@ -40,7 +40,6 @@ from amplifier_hooks.result import HookResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Skill", "Skills", "SkillsSettings"]
 
 PRIORITY: Final = 150
 

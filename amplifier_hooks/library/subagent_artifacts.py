@@ -36,7 +36,6 @@ from amplifier_hooks.result import HookResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SubagentArtifacts", "SubagentArtifactsSettings"]
 
 PRIORITY: Final = 420
 AGENTS_KEPT: Final = 1_000

@@ -30,8 +30,6 @@ from pydantic import Field, field_validator
 
 from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 
-__all__ = ["TestFeedback", "TestFeedbackSettings"]
-
 MOST_TESTS: Final = 20
 """Test files that are run for one file that was written."""
 

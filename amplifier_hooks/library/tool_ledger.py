@@ -41,7 +41,8 @@ from amplifier_hooks.library.parts.session_memory import Once, PerSession
 from amplifier_hooks.record.format.json_values import Tamer, TooMuch, omitted
 from amplifier_hooks.record.format.redact import Redactor
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.matching import compile_matcher
 
@@ -51,9 +52,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.middleware import ToolContext
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.result import Outcome
-    from amplifier_hooks.storage import Database, Row
+    from amplifier_hooks.storage.database import Database, Row
 
-__all__ = ["LEDGER_FILE", "CallStatus", "LedgerEntry", "ToolLedger", "ToolLedgerSettings"]
 
 CallStatus = Literal["ok", "failed", "denied", "pending", "begun", "repeated"]
 """What became of a call. `begun`: it was on its way, and nobody has seen its end. `repeated`: it did not run, and was

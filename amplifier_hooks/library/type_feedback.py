@@ -32,8 +32,6 @@ from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TypeFeedback", "TypeFeedbackSettings"]
-
 
 class TypeFeedbackSettings(FeedbackSettings):
     """Which type checker, after which write."""

@@ -14,8 +14,6 @@ from amplifier_hooks.programs.dialect import Spelling, Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Parts", "split", "take", "written"]
-
 
 @frozen(kw_only=True)
 class Parts:

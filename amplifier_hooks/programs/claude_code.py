@@ -12,8 +12,6 @@ from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, V
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.event_codec import Ended
 
-__all__ = ["CLAUDE_CODE"]
-
 
 def error_text(error: Any) -> str:
     """An error of ours in their one line."""

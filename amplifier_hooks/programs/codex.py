@@ -16,7 +16,6 @@ from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, V
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CODEX"]
 
 NAMES: Final = frozenset(
     {"SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse", "PreCompact",

@@ -23,7 +23,6 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ABSENT", "Dialect", "DialectCodec", "Field", "Spelling", "Verdict", "as_hook_result"]
 
 log = get_logger(__name__)
 

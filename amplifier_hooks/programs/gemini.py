@@ -12,7 +12,6 @@ from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, V
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.event_codec import Ended
 
-__all__ = ["GEMINI"]
 
 TOOL: Final = (Field("tool_name"), Field("tool_input", default={}))
 

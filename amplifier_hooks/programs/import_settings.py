@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.programs.dialect import Dialect, Spelling
     from amplifier_hooks.registry.decorators import Registrar
 
-__all__ = ["ImportedHook", "Settings", "Skipped", "compile_their_matcher", "read_settings"]
 
 BOTH: Final = frozenset({"type", "timeout", "once", "if", "onFailure", "statusMessage"})
 KNOWN: Final[Mapping[str, frozenset[str]]] = {

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.programs.dialect import Dialect, Spelling
 
-__all__ = ["Bridge", "has_bridge", "is_ours", "with_bridge", "without_bridge"]
 
 WhenDown = Literal["deny", "ask", "allow"]
 

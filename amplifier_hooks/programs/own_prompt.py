@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
 
-__all__ = ["AskedElsewhere"]
-
 
 class AskedElsewhere:
     """Every question stays open here, for good. Nothing is approved, so there is never anything to claim."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
-__all__ = ["Asking", "Guest", "News", "Outbox", "Tries"]
 
 Asking = Literal["inbox", "native", "both", "defer"]
 """Where a person decides: in our inbox, at that program's own prompt, or there when nobody did in the inbox.

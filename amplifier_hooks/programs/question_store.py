@@ -15,15 +15,14 @@ from attrs import define, field, frozen
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.event_codec import Ended
 from amplifier_hooks.errors import InvalidPayload
-from amplifier_hooks.storage import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.storage import Database, Script
+    from amplifier_hooks.storage.database import Database, Script
 
-__all__ = ["GUESTBOOK", "GuestBook", "KeptTries"]
 
 GUESTBOOK: Final = Migrations(
     component="guestbook",

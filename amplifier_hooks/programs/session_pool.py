@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.programs.question_store import GuestBook
     from amplifier_hooks.registry.registry import HookRegistry
 
-__all__ = ["DIALECTS", "Guests"]
 
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, GEMINI)}
 

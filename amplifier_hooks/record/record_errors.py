@@ -20,22 +20,6 @@ from __future__ import annotations
 
 from amplifier_hooks.errors import HookError
 
-__all__ = [
-    "BadNote",
-    "HeadConflict",
-    "LogClosed",
-    "LogCut",
-    "LogForked",
-    "LogHangs",
-    "LogInUse",
-    "LogUnavailable",
-    "MalformedLine",
-    "RecordUnavailable",
-    "StoreReplaced",
-    "TornLine",
-    "UnsafeLog",
-]
-
 
 class RecordUnavailable(HookError):
     """The record could not be written, so what it was to precede does not happen. Never leaves the session."""

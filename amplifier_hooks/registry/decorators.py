@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.events import Event
     from amplifier_hooks.registry.hook_table import Roster
 
-__all__ = ["Registrar", "Undo"]
 
 Undo = Callable[[], None]
 H = TypeVar("H", bound=Handler)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.registry.plugin_registry import RegistryScope
 
-__all__ = ["GROUP", "OURS", "Discovered", "discover", "installed"]
 
 GROUP: Final = "amplifier_hooks.hooks"
 OURS: Final = "amplifier-hooks"

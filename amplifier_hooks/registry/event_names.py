@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.payloads import Payload
 
-__all__ = ["EVERYTHING", "Vocabulary", "applies", "is_pattern"]
 
 EVERYTHING: Final = "*"
 

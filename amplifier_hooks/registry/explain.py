@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.events import Event
     from amplifier_hooks.result import Cause
 
-__all__ = ["Explained", "Explanation", "explain"]
-
 
 @frozen(kw_only=True)
 class Explained:

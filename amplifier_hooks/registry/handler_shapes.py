@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.events import Event
     from amplifier_hooks.text.matching import Matcher
 
-__all__ = ["EventContext", "HookMatcher", "HookObject", "LoopContext", "hooks_of", "loop_handler", "object_handler"]
 
 CallNext = Callable[..., Awaitable[Any]]
 

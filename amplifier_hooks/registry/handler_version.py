@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(handler: object) -> str:
     """The version of a handler: what it says itself in `hook_version`, or a digest of its code.

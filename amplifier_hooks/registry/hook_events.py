@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Answer
 
-__all__ = ["reports"]
-
 
 def reports(
     event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.hook import Hook
     from amplifier_hooks.events import Event
 
-__all__ = ["Change", "Roster", "joins"]
-
 
 @frozen(kw_only=True)
 class Change:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.hook import Intent, Tier
     from amplifier_hooks.events import Event
 
-__all__ = ["BUILT_IN", "PRIVILEGED_HOOKS", "Scope", "check_access", "check_operation", "check_tenant", "may_change"]
 
 PRIVILEGED_HOOKS: Final = "privileged_hooks"
 """The permission to take part where the model's input and output pass by."""

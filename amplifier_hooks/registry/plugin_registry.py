@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.permissions import Scope
     from amplifier_hooks.registry.registration import Handler
 
-__all__ = ["RegistryScope"]
-
 
 class Enter(Protocol):
     """How a registry lets somebody's hook in."""

@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.permissions import Scope
     from amplifier_hooks.result import Risk
 
-__all__ = [
-    "DEFINITION_BUDGET",
-    "DEFINITION_PRIORITIES",
-    "Handler",
-    "Seen",
-    "awaits",
-    "check_arguments",
-    "make_hook",
-    "name_of",
-    "seconds",
-]
 
 Handler = Callable[..., Any]
 

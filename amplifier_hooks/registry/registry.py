@@ -35,7 +35,6 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import STANDINGS, Voice
 from amplifier_hooks.registry.decorators import Registrar, Undo
 from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
-from amplifier_hooks.registry.handler_shapes import HookMatcher
 from amplifier_hooks.registry.handler_version import fingerprint
 from amplifier_hooks.registry.hook_events import reports
 from amplifier_hooks.registry.hook_table import Change, Roster
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.explain import Explanation
     from amplifier_hooks.result import Cause
 
-__all__ = ["Change", "HookMatcher", "HookRegistry", "RegistryScope"]
 
 NAMES_KEPT: Final = 4096
 """Chains kept by event name; whoever emits made-up names must not fill the memory."""

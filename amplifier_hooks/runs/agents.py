@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.blueprint import Blueprint
 
-__all__ = ["NAMED_HOOKS", "Agents", "load_agents"]
 
 NAMED_HOOKS: Final = "hooks.json"
 """The file among the blueprints that holds no blueprint but the hooks they refer to."""

@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = [
-    "LARGEST_BLUEPRINT",
-    "AgentType",
-    "Blueprint",
-    "FinishEntry",
-    "HookEntry",
-    "HookTarget",
-    "StartEntry",
-    "read_blueprint",
-    "read_entries",
-]
 
 AgentType = Literal["autonomous", "procedural"]
 HookTarget = Literal["agent", "http", "python"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["Lane"]
 
 MOST: Final = 64
 """Of one go."""

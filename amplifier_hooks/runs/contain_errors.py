@@ -11,8 +11,6 @@ from amplifier_hooks.errors import HookFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["contained", "in_words"]
-
 
 @contextmanager
 def contained() -> Iterator[None]:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_states import RunRecord
     from amplifier_hooks.storage.change_signal import Watch
 
-__all__ = ["Poller"]
-
 
 class Poller:
     """A runner that waits. One run at most is promised to it, and while one is it asks for no other.

@@ -36,7 +36,7 @@ from amplifier_hooks.runs.run_errors import (
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunEnding, RunRecord, RunRefusal
 from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Passed, RunFilter, Wanted
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import RunEvent
     from amplifier_hooks.runs.store.run_store import RunStore
 
-__all__ = ["COORDINATOR_LEASE", "DEEPEST_RUN", "RUNNER_LEASE", "Leases", "RunCoordinator"]
 
 RUNNER_LEASE: Final = 60.0
 COORDINATOR_LEASE: Final = 30.0

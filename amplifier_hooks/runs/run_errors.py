@@ -23,18 +23,6 @@ from amplifier_hooks.errors import HookError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "AgentsTooDeep",
-    "BlueprintError",
-    "ParametersRefused",
-    "ResultRefused",
-    "RunMoved",
-    "RunRefused",
-    "UnknownAgent",
-    "UnknownRun",
-    "UnknownSession",
-]
-
 
 class BlueprintError(HookError, ValueError):
     """A blueprint nobody could run. `problems` are all its mistakes, each with where it stands."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.run_states import RunRecord
 
-__all__ = ["HOOK_EVENTS", "HookPoint", "RunEvent", "RunEventType", "Told", "event_body"]
 
 HookPoint = Literal["on_run_start", "on_run_finish"]
 RunEventType = Literal[

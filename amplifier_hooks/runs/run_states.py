@@ -22,27 +22,6 @@ import msgspec
 from attrs import frozen
 from msgspec.structs import replace
 
-__all__ = [
-    "ENDED",
-    "ENDINGS",
-    "END_OF",
-    "MOST_ATTEMPTS",
-    "MOST_STARTS",
-    "MOVES",
-    "STAGES",
-    "STATUS_OF",
-    "Holder",
-    "RunEnding",
-    "RunMove",
-    "RunRecord",
-    "RunRefusal",
-    "RunStatus",
-    "Stage",
-    "held",
-    "is_over",
-    "moved",
-]
-
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
 RunStatus = Literal["queued", "starting", "running", "completed", "failed", "stopped"]
 RunEnding = Literal["completed", "failed", "stopped"]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_states import Holder
     from amplifier_hooks.runs.store.run_queries import Concluded
 
-__all__ = ["RunWrite", "concluded_as", "ended_told", "handed_back", "handed_to", "result_told", "sure", "taken_back"]
 
 RunWrite = tuple[RunRecord, RunRecord, "Sequence[Told]"]
 """A run as it was read, what it has become, and what is told of that."""

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["RunLost", "Runner", "RunnerRefused", "RunnerTask", "RunnerUnavailable"]
 
 WAIT: Final = 30.0
 """Seconds one claim waits for a run."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.server.edge.authentication import Admission
 
-__all__ = ["create_api", "documented"]
 
 DESCRIPTION: Final = """Hooks as data, what they did, and what waits for an answer.
 

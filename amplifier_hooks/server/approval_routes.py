@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from amplifier_hooks.approvals.grants import grant_keys, kept_keys
 from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
@@ -19,7 +20,7 @@ from amplifier_hooks.server.edge.authentication import Caller, admitted
 from amplifier_hooks.server.hooks.hook_bodies import Next
 from amplifier_hooks.server.pagination import Cursor, Limit, cursor_of, place_in
 from amplifier_hooks.server.problem_details import Problem
-from approval_backends.lifecycle import Decider, Status, grant_keys, kept_keys
+from approval_backends.lifecycle import Decider, Status
 from approval_backends.stores.approval_store import Place
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from approval_backends.broker import Broker
     from approval_backends.lifecycle import Record, RefusalCode
 
-__all__ = ["AnswerBody", "ApprovalBody", "ApprovalPage", "approvals_router", "void_questions"]
 
 Viewing = Annotated[Caller, Depends(admitted("approvals:view"))]
 Deciding = Annotated[Caller, Depends(admitted("approvals:decide"))]

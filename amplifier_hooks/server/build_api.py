@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.server.edge.host_check import Bounds
-    from amplifier_hooks.storage import Database
+    from amplifier_hooks.storage.database import Database
     from approval_backends.broker import Broker
 
-__all__ = ["API_TABLES", "Managed", "managed"]
 
 API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
 """What the database has to have."""

@@ -18,7 +18,6 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["Health", "HealthBody"]
 
 State = Literal["ok", "down"]
 

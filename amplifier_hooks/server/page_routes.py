@@ -13,7 +13,6 @@ from approval_backends.gateway.page_files import HEADERS, Assets
 if TYPE_CHECKING:
     from approval_backends.gateway.page_files import Asset
 
-__all__ = ["pages"]
 
 OURS: Final = "/pages/"
 SHARED: Final = "/assets/"

@@ -12,18 +12,6 @@ from fastapi import Query
 from amplifier_hooks.events import canonical
 from amplifier_hooks.server.problem_details import Problem
 
-__all__ = [
-    "Cursor",
-    "EventFilter",
-    "Limit",
-    "NameFilter",
-    "TenantFilter",
-    "cursor_of",
-    "place_in",
-    "storable",
-    "wanted_event",
-]
-
 LONGEST: Final = 512
 
 Cursor = Annotated[

@@ -20,13 +20,12 @@ from amplifier_hooks.definitions.store import ChangedMeanwhile, NameTaken, TooMa
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks, UnknownEvent
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["PROBLEM", "Mistake", "Problem", "ProblemDetails", "problem", "speak_of_problems"]
 
 PROBLEM: Final = "application/problem+json"
 

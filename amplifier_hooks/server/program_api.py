@@ -19,14 +19,13 @@ from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD
 from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.programs.session_pool import Guests
 
-__all__ = ["create_app"]
 
 DELIVERY: Final = "webhook-id"
 """Whoever sends a question again after no answer came names it by this header, as Standard Webhooks has it."""

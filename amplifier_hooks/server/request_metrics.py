@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Measured", "Meter", "metrics_router"]
 
 Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
 

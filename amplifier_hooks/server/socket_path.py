@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["default_socket"]
-
 
 def default_socket() -> Path:
     """The socket in the folder that is this user's alone, `AMPLIFIER_HOOKS_SOCKET` if that is set.

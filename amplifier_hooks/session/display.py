@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import DisplaySystem
     from amplifier_hooks.result import Level, Outcome, UserMessage
 
-__all__ = ["CollectingDisplay", "LogDisplay", "TerminalDisplay", "show", "transcript"]
 
 DEADLINE: Final = 1.0
 """Seconds an async display may take for a message."""

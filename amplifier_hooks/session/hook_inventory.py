@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.dispatch.hook import Hook
-    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.registry.hook_table import Change
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Outcome
 
-__all__ = ["Inventory"]
 
 MOST_HOOKS: Final = 200
 """Hooks in one record; more of them are in the records behind it."""

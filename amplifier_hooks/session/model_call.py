@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Outcome
     from amplifier_hooks.session.session import Session
 
-__all__ = ["ModelCall", "ModelOutcome", "ModelStream"]
 
 END: Final = object()
 

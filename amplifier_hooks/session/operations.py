@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Outcome
     from amplifier_hooks.session.session import Session
 
-__all__ = ["Passage", "StepOutcome", "invoke_agent", "operate", "run_step"]
 
 OWN_WAY: Final[Mapping[str, str]] = {"tool": "call_tool", "model": "call_model"}
 """What has a method with more steps than a passage has."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
-__all__ = ["GuestCall", "GuestModelCall"]
 
 Became = TypeVar("Became", ToolOutcome, ModelOutcome)
 

@@ -28,7 +28,7 @@ from amplifier_hooks.dispatch.timeouts import pending, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
-from amplifier_hooks.record import RecordUnavailable
+from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Answer, Cause, ContextInjection, Outcome, UserMessage
 from amplifier_hooks.session.display import show, transcript
 from amplifier_hooks.text.escape import for_model
@@ -36,16 +36,17 @@ from amplifier_hooks.text.escape import for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.admission import Approval, Approver, Rules
+    from amplifier_hooks.admission.apply_rules import Rules
+    from amplifier_hooks.admission.approval_result import Approval
+    from amplifier_hooks.admission.ask_approver import Approver
     from amplifier_hooks.dispatch.middleware import HookContext
     from amplifier_hooks.injection.inject import Injector
     from amplifier_hooks.ports import Clock, ContextManager, DisplaySystem
-    from amplifier_hooks.record import Recorder
+    from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.session.hook_inventory import Inventory
     from amplifier_hooks.text.json_schema import Schema
 
-__all__ = ["Session", "Undecided", "cancellations", "denied", "frozen_object", "outcome_facts", "problem_of"]
 
 REVIEWED: Final = 1_000
 """Outputs of hooks a session keeps for review."""

@@ -19,7 +19,7 @@ from amplifier_hooks.dispatch.event_view import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.record import RecordUnavailable
+from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Outcome
 from amplifier_hooks.session.session import cancellations, cancelled_since, denied, frozen_object, problem_of
 from amplifier_hooks.text.escape import for_model
@@ -27,12 +27,11 @@ from amplifier_hooks.text.escape import for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.admission import Approval
+    from amplifier_hooks.admission.approval_result import Approval
     from amplifier_hooks.ports import Settlement
     from amplifier_hooks.result import Ask, Assessment, Cause, ContextInjection
     from amplifier_hooks.session.session import Session
 
-__all__ = ["ToolCall", "ToolOutcome"]
 
 ROUNDS: Final = 3
 """How often an approver's own arguments pass through the gates in one call."""

@@ -3,28 +3,3 @@
 A store writes its statements once, as a script that yields them and is given their rows; each kind of database drives
 it to the end in one transaction. Messages only wake: a waiter that is woken reads again.
 """
-
-from amplifier_hooks.storage.database import Database, Migrations, Row, Script, Statement, Wake
-from amplifier_hooks.storage.store_errors import (
-    CorruptStore,
-    SchemaMismatch,
-    StoreBusy,
-    StoreClosed,
-    StoreUnavailable,
-    UnsafeStore,
-)
-
-__all__ = [
-    "CorruptStore",
-    "Database",
-    "Migrations",
-    "Row",
-    "SchemaMismatch",
-    "Script",
-    "Statement",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreUnavailable",
-    "UnsafeStore",
-    "Wake",
-]

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Bells", "Watch"]
-
 
 class Watch:
     """One that waits. It remembers a ring it was not waiting for."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.storage.change_signal import Watch
 
-__all__ = ["LIMIT", "Database", "Migrations", "Row", "Script", "Statement", "Wake"]
 
 LIMIT: Final = 5.0
 """Seconds after which a database that does not answer counts as unavailable."""

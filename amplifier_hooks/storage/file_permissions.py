@@ -11,7 +11,6 @@ from amplifier_hooks.storage.store_errors import CorruptStore, StoreUnavailable,
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["inspect_file", "inspect_folder", "sync_folder"]
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

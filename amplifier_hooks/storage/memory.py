@@ -9,8 +9,6 @@ from amplifier_hooks.storage.sqlite import SqliteDatabase
 if TYPE_CHECKING:
     from amplifier_hooks.storage.database import Migrations
 
-__all__ = ["MemoryDatabase"]
-
 
 class MemoryDatabase(SqliteDatabase):
     """The same statements and the same transactions, for tests and short lives. No other process can see it."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Opened"]
-
 
 class Opened:
     """Entering the context opens it, and leaving closes it, whatever happened meanwhile."""

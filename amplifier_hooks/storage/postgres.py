@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-__all__ = ["RECHECK", "PostgresDatabase"]
 
 T = TypeVar("T")
 

@@ -29,7 +29,6 @@ from amplifier_hooks.storage.worker_thread import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["SqliteDatabase"]
 
 T = TypeVar("T")
 

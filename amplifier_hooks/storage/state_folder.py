@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["own_folder", "state_folder"]
-
 
 def state_folder() -> Path:
     """`amplifier-hooks` in `$XDG_STATE_HOME`, or in `~/.local/state`; in `%LOCALAPPDATA%` on Windows.

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from amplifier_hooks.errors import HookError
 
-__all__ = ["CorruptStore", "SchemaMismatch", "StoreBusy", "StoreClosed", "StoreUnavailable", "UnsafeStore"]
-
 
 class StoreUnavailable(HookError):
     """The store cannot be used now. Whether the last write arrived may be unknown: read again before repeating it."""

@@ -12,7 +12,6 @@ from amplifier_hooks.storage.store_errors import StoreBusy, StoreClosed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Worker"]
 
 T = TypeVar("T")
 

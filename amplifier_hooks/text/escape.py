@@ -25,19 +25,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = [
-    "MARK_CLOSE",
-    "MARK_OPEN",
-    "clip",
-    "for_log",
-    "for_model",
-    "for_page",
-    "for_terminal",
-    "invisible",
-    "marker",
-    "visible",
-]
-
 MARK_OPEN: Final = "⟦"
 MARK_CLOSE: Final = "⟧"
 _LOOK_ALIKES: Final = "〚〛"

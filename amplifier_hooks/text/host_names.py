@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["local_names", "turned_away"]
 
 LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")
 HTTP: Final = 80

@@ -25,7 +25,6 @@ from amplifier_hooks.text.escape import clip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LARGEST_SCHEMA", "Schema", "SchemaError", "Wrong", "resolved"]
 
 LARGEST_SCHEMA: Final = 256 * 1024
 """Bytes."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SURROGATES", "is_text", "linear", "literally"]
 
 SURROGATES: Final = dict.fromkeys(range(55296, 57344), "�")
 """For `str.translate`: halves of characters, which no such expression can look at, as something of the same length."""

@@ -28,7 +28,6 @@ from amplifier_hooks.errors import HookError, InvalidRegistration
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ANY", "MAX_PATTERN_LENGTH", "MatchTimedOut", "Matcher", "compile_matcher"]
 
 MAX_PATTERN_LENGTH: Final = 512
 _TIME_LIMIT: Final = 0.05  # seconds for one match

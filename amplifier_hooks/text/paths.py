@@ -39,24 +39,6 @@ from wcmatch import glob
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "COMMAND_NAMES",
-    "PATH_NAMES",
-    "TIME_LIMIT",
-    "Forms",
-    "PathMatch",
-    "PathPattern",
-    "TooManyParts",
-    "UnknownFolder",
-    "Whereabouts",
-    "as_paths",
-    "is_texts",
-    "leaves_of",
-    "matches",
-    "patched_in",
-    "texts_of",
-    "words_in",
-]
 
 PATH_NAMES: Final = (
     "file_path",

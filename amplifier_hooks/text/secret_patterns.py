@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["CODE", "PRIVATE_KEY", "SHAPES", "SecretShape"]
-
 CODE: Final = "code"
 """The group of `whole` that looks like a secret and is none."""
 

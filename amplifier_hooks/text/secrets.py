@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.text.secret_patterns import SecretShape
 
-__all__ = ["SHORTEST", "Secrets", "Span", "exchanged", "is_secret_name", "names_a_secret"]
 
 SHORTEST: Final = 8
 """Characters of a known secret at least: shorter ones stand in too many texts by accident."""

@@ -19,7 +19,6 @@ from amplifier_hooks.errors import HookError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TOO_DEEP", "KeyPath", "Marked", "NotReadable", "parse_json", "parse_yaml"]
 
 KeyPath = tuple[str | int, ...]
 """Where something stands in a file, by keys and numbers."""

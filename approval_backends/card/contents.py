@@ -19,12 +19,10 @@ from approval_backends.card.file_diff import ChangeLine, change
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest
-    from approval_backends.lifecycle import GrantKey
+    from amplifier_hooks.ports import ApprovalRequest, GrantKey
 
     Escape = Callable[[str], str]
 
-__all__ = ["Asked", "Headline", "Reach", "View", "asked", "claim", "headline", "reach", "reach_of", "views"]
 
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.card.file_diff import ChangeLine
 
-__all__ = ["LARGEST", "BadArguments", "Edited", "editable", "edited", "read_arguments"]
 
 LARGEST: Final = 48 * 1024
 """Bytes of text; it has to fit into one message."""

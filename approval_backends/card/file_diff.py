@@ -16,7 +16,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["ChangeLine", "FileChange", "change", "compare"]
 
 Kind = Literal["same", "add", "del", "skip", "part"]
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Escape = Callable[[str], str]
 
-__all__ = ["Oddity", "oddities"]
 
 MOST: Final = 20
 """Of one kind; what there is more of is hostile enough to be denied unread."""

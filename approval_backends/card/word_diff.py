@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from approval_backends.card.file_diff import ChangeLine
 
-__all__ = ["marked"]
 
 WORD: Final = re.compile(r"\\u\{[0-9A-F]+\}|⟨[^⟩]*⟩|\w+|\s+|.", re.DOTALL)
 ALIKE: Final = 0.3

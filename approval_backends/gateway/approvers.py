@@ -14,7 +14,6 @@ from approval_backends.lifecycle import Decider
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Approver", "Approvers", "new_token"]
 
 SHORTEST: Final = 32
 """Characters of a token: it has to be beyond guessing."""

@@ -10,25 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import frozen
 
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from approval_backends.gateway.edge.message_rate_limit import Pace
 from approval_backends.gateway.outbox import Outbox
 from approval_backends.gateway.session_tail import seen
-from approval_backends.gateway.wire import (
-    ACP_VERSION,
-    OURS,
-    Call,
-    Failure,
-    Malformed,
-    Note,
-    Result,
-    accept,
-    fields,
-    read,
-    written,
-)
+from approval_backends.gateway.wire.frames import Call, Failure, Malformed, Note, Result, read, written
 from approval_backends.gateway.wire.messages import (
+    ACP_VERSION,
     CALLS,
+    OURS,
     Authenticate,
     Initialize,
     PermissionAnswer,
@@ -37,6 +27,8 @@ from approval_backends.gateway.wire.messages import (
     Selected,
     SessionNamed,
     Tail,
+    accept,
+    fields,
 )
 from approval_backends.lifecycle import sees
 
@@ -45,10 +37,9 @@ if TYPE_CHECKING:
 
     from approval_backends.gateway.edge.limits import Bounds
     from approval_backends.gateway.rpc_methods import Desk
-    from approval_backends.gateway.wire import Frame, Id
+    from approval_backends.gateway.wire.frames import Frame, Id
     from approval_backends.lifecycle import Decider, Record
 
-__all__ = ["House", "Visitor"]
 
 REMEMBERED: Final = 1_024
 """Questions whose answers still find their request, however late; ids are never used again."""

@@ -25,7 +25,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
 from approval_backends.gateway.approvers import Approver, Approvers
 from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, Visitor
@@ -37,8 +37,8 @@ from approval_backends.gateway.page_files import HEADERS, Assets
 from approval_backends.gateway.rpc_methods import Desk
 from approval_backends.gateway.session_tail import Tails, Watched
 from approval_backends.gateway.waiting_requests import News, Waiting
-from approval_backends.gateway.wire import MAX_MESSAGE, OURS, Note, encoded, fields, told, written
-from approval_backends.gateway.wire.messages import Added, Changed, Resolved, TailNote
+from approval_backends.gateway.wire.frames import MAX_MESSAGE, Note, encoded, written
+from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, told
 from approval_backends.gateway.wire.record_messages import ending, permission, row
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from approval_backends.gateway.wire.messages import TailLine, Wire
     from approval_backends.lifecycle import Decider, Record
 
-__all__ = ["Gateway"]
 
 RESTARTS: Final = 1012
 GOODBYE: Final = 1.5

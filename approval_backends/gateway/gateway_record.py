@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import AuditSink
     from approval_backends.lifecycle import Decider, Refusal
 
-__all__ = ["Witness"]
 
 log = logging.getLogger(__name__)
 

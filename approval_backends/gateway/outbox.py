@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Outbox"]
-
 
 class Outbox:
     """Messages in order, at most so many and so large together; one that is alone may be of any size.

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
-__all__ = ["HEADERS", "Asset", "Assets"]
 
 POLICY: Final = (
     "default-src 'none'",

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from approval_backends.card.edit_arguments import BadArguments
-from approval_backends.gateway.wire import Malformed, parsed
+from approval_backends.gateway.wire.frames import Malformed, parsed
 from approval_backends.gateway.wire.messages import (
     Attached,
     CardView,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from approval_backends.gateway.waiting_requests import Waiting
     from approval_backends.lifecycle import Decider
 
-__all__ = ["Desk"]
 
 RECENT: Final = 10
 """Ended requests that come with the queue."""

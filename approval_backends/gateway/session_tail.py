@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import AuditSink
     from approval_backends.lifecycle import Decider
 
-__all__ = ["Tails", "Watched"]
 
 KEPT: Final = 100
 """Lines of a session."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Decider
     from approval_backends.stores.approval_store import ApprovalStore
 
-__all__ = ["News", "Waiting"]
 
 RECHECK: Final = 5.0
 """Seconds after which the store is read again, woken or not."""

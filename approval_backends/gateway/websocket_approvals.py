@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from approval_backends.gateway.session_tail import Watched
     from approval_backends.stores.approval_store import ApprovalStore
 
-__all__ = ["WebSocketApprovals"]
-
 
 class WebSocketApprovals(Opened, RacingApprovals):
     """Asks everybody who is connected to its gateway; the first valid answer wins.

@@ -5,7 +5,3 @@ an allow answers the questions of the hooks it names. A condition that cannot be
 a path that cannot be resolved, a command with shell syntax in it) counts as met for deny and ask, and as not met for
 allow.
 """
-
-from approval_backends.rules.policy import Considered, Rules, RulesExplanation
-
-__all__ = ["Considered", "Rules", "RulesExplanation"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.text.matching import Matcher
     from approval_backends.rules.subject import Subject
 
-__all__ = ["Arguments", "Value", "as_value", "as_values"]
 
 PATTERNS: Final = ("glob", "regex")
 SCALARS: Final = (str, int, float, bool, type(None))

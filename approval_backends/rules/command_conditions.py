@@ -23,7 +23,6 @@ from approval_backends.rules.subject import Finding
 if TYPE_CHECKING:
     from approval_backends.rules.subject import Subject
 
-__all__ = ["CommandPattern", "Commands", "as_patterns", "simple_words"]
 
 LONGEST: Final = 4_096
 """Characters of a command that an allow may be for; nobody reads more."""

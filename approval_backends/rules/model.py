@@ -21,7 +21,6 @@ from approval_backends.rules.subject import Finding, Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["OTHERWISE", "Rule", "RuleModel", "RulesModel"]
 
 OTHERWISE: Final = "otherwise"
 """Named in the record where no rule matched and the file says what happens then."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.text.paths import PathPattern
     from approval_backends.rules.subject import Subject
 
-__all__ = ["Paths"]
 
 EXPANDED: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
 """What some tools make another path of: home folders, variables, schemes."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import os
 
 
-__all__ = ["Considered", "Rules", "RulesExplanation"]
-
 STRICTEST_FIRST: Final[tuple[RuleEffect, ...]] = ("deny", "ask", "allow")
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = ["parse_rules", "read_file"]
 
 LARGEST: Final = 1_048_576
 """Bytes of a file; far more than anybody writes by hand."""

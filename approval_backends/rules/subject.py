@@ -12,8 +12,6 @@ from amplifier_hooks.text.paths import Whereabouts
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ActionFacts
 
-__all__ = ["Finding", "Subject"]
-
 
 @frozen
 class Finding:

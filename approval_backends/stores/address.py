@@ -15,10 +15,9 @@ from amplifier_hooks.storage.state_folder import state_folder
 from approval_backends.errors import UnknownStore
 
 if TYPE_CHECKING:
-    from amplifier_hooks.storage import Database, Migrations
+    from amplifier_hooks.storage.database import Database, Migrations
     from approval_backends.stores.transactions import DatabaseStore
 
-__all__ = ["database_at", "default_path", "store_at", "without_secrets"]
 
 SERVER: Final = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

@@ -15,33 +15,14 @@ import msgspec
 from attrs import evolve
 from attrs import fields as fields_of
 
-from amplifier_hooks.ports import ApprovalRequest, Decision
-from amplifier_hooks.storage import CorruptStore
-from approval_backends.lifecycle import Grant, GrantKey, Moment, Record
+from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey
+from amplifier_hooks.storage.store_errors import CorruptStore
+from approval_backends.lifecycle import Grant, Moment, Record
 from approval_backends.stores.approval_store import Event
 
 if TYPE_CHECKING:
-    from amplifier_hooks.storage import Row
+    from amplifier_hooks.storage.database import Row
 
-__all__ = [
-    "COLUMNS",
-    "EVENT_COLUMNS",
-    "GRANT_COLUMNS",
-    "decision_value",
-    "end_values",
-    "grant_from",
-    "grant_values",
-    "key_values",
-    "load_event",
-    "load_record",
-    "micros",
-    "plain",
-    "record_values",
-    "request_value",
-    "session_value",
-    "topic",
-    "whole",
-]
 
 T = TypeVar("T")
 

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Answer, Change, Grant, Record, Refusal
 
-__all__ = [
-    "PER_SESSION",
-    "PER_TENANT",
-    "RETENTION",
-    "ApprovalStore",
-    "Event",
-    "EventKind",
-    "Limits",
-    "TakenOver",
-    "system_moment",
-]
 
 PER_SESSION: Final = 32
 PER_TENANT: Final = 256

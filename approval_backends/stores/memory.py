@@ -8,22 +8,11 @@ from typing import TYPE_CHECKING, Self
 from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.storage import StoreClosed
+from amplifier_hooks.approvals.grants import grant_keys, kept_keys
 from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.store_errors import StoreClosed
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import (
-    Grant,
-    Moment,
-    Record,
-    Refusal,
-    grant_keys,
-    grants_of,
-    is_over,
-    judge,
-    kept_keys,
-    move,
-    opened,
-)
+from approval_backends.lifecycle import Grant, Moment, Record, Refusal, grants_of, is_over, judge, move, opened
 from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
@@ -45,8 +34,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import Answer, Change
-
-__all__ = ["MemoryStore"]
 
 
 class MemoryStore:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from amplifier_hooks.storage import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, Record, decision_of, opened, outcomes
 from approval_backends.stores.approval_rows import COLUMNS, decision_value, load_record, plain, request_value, topic
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from approval_backends.stores.approval_store import Limits
     from approval_backends.stores.transactions import Steps
 
-__all__ = ["POSTGRES_TABLES", "PostgresStore"]
 
 POSTGRES_TABLES = Migrations(
     component="approvals",

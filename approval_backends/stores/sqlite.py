@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.storage import Migrations
-from amplifier_hooks.storage.database import LIMIT
+from amplifier_hooks.storage.database import LIMIT, Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.lifecycle import Moment
 from approval_backends.stores.approval_store import system_moment
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from approval_backends.stores.approval_store import Limits
     from approval_backends.stores.transactions import Steps
 
-__all__ = ["SQLITE_TABLES", "SqliteStore"]
 
 SQLITE_TABLES = Migrations(
     component="approvals",

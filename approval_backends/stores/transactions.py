@@ -10,20 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from amplifier_hooks.storage import Script, Statement, Wake
+from amplifier_hooks.approvals.grants import grant_keys, kept_keys
+from amplifier_hooks.storage.database import Script, Statement, Wake
 from amplifier_hooks.storage.open_close import Opened
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import (
-    Record,
-    Refusal,
-    grant_keys,
-    grants_of,
-    is_over,
-    judge,
-    kept_keys,
-    move,
-    opened,
-)
+from approval_backends.lifecycle import Record, Refusal, grants_of, is_over, judge, move, opened
 from approval_backends.stores.approval_rows import (
     COLUMNS,
     EVENT_COLUMNS,
@@ -58,12 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest
-    from amplifier_hooks.storage import Database
+    from amplifier_hooks.ports import ApprovalRequest, GrantKey
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import Answer, Change, Grant, GrantKey, Moment
+    from amplifier_hooks.storage.database import Database
+    from approval_backends.lifecycle import Answer, Change, Grant, Moment
 
-__all__ = ["DatabaseStore"]
 
 T = TypeVar("T")
 Steps = Script[T]

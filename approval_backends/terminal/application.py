@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.terminal.device import Terminal
 
-__all__ = ["CardApplication"]
 
 NAMES: Final = {
     Keys.Left: "left",

@@ -10,12 +10,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
+from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.act import freeze, thaw
 from approval_backends.card.contents import reach
 from approval_backends.card.file_diff import change, compare
 from approval_backends.card.oddities import oddities
-from approval_backends.terminal.cells import Strip, width_of
+from approval_backends.terminal.cells import Strip
 from approval_backends.terminal.masked_secrets import names_secret, pieces
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.terminal.cells import Script
 
-__all__ = ["action_page", "changes_page", "raw_page", "reach_page", "subject_name"]
 
 Page = tuple[Strip, ...]
 

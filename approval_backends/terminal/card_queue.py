@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Turns", "turns_at"]
-
 
 class Turns:
     """Whose turn it is. Cancelling whoever waits takes them out of the row."""

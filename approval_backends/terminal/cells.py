@@ -9,8 +9,6 @@ from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.text.escape import for_terminal
 
-__all__ = ["PLAIN", "Line", "Script", "Strip", "clipped", "lay", "text_of", "width_of", "wrapped"]
-
 Line = tuple[tuple[str, str], ...]
 """One line of the screen: a style and a text, again and again."""
 

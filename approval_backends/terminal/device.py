@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["NO_TERMINAL", "Terminal", "signals_told", "terminal_of"]
 
 NO_TERMINAL: Final = "no interactive terminal to ask in"
 DUMB: Final = frozenset({"", "dumb", "unknown"})

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
+from prompt_toolkit.utils import get_cwidth as width_of
 
 from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
-from approval_backends.terminal.cells import PLAIN, Line, Script, clipped, lay, width_of
+from approval_backends.terminal.cells import PLAIN, Line, Script, clipped, lay
 from approval_backends.terminal.form import code_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from approval_backends.terminal.cells import Strip
     from approval_backends.terminal.form import Form, Verb
 
-__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "STYLES", "Pages", "Scene", "Sheet", "draw", "time_left"]
 
 MIN_WIDTH: Final = 40
 MIN_HEIGHT: Final = 12

@@ -12,8 +12,6 @@ from amplifier_hooks.text.escape import for_terminal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NotUsable", "read_back", "typed", "writable"]
-
 
 class NotUsable(ValueError):
     """What was written cannot be arguments; the text says where and why."""

@@ -24,23 +24,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Option
 
-__all__ = [
-    "ARMING",
-    "CODE",
-    "MESSAGE",
-    "Chosen",
-    "Form",
-    "Later",
-    "Page",
-    "Verb",
-    "begin",
-    "changed",
-    "code_of",
-    "kept",
-    "press",
-    "rearmed",
-    "said",
-]
 
 Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
 Does = Literal["choose", "message", "edit", "later"]

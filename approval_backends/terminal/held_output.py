@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["device_of", "held_back"]
 
 STREAMS: Final = (1, 2)
 IN_MEMORY: Final = 1 << 20

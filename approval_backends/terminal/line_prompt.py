@@ -11,8 +11,6 @@ from approval_backends.terminal.device import terminal_of
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-__all__ = ["LinePrompt"]
-
 
 class LinePrompt:
     """Reads lines, with the keys and the history people are used to. A card that comes meanwhile takes its place."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["Piece", "names_secret", "pieces"]
-
 Piece = tuple[str, bool]
 """A part of a text, and whether it is to be covered."""
 

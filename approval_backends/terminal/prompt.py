@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from approval_backends.terminal.device import Terminal
     from approval_backends.terminal.form import Chosen
 
-__all__ = ["TerminalPrompt"]
 
 EXPIRED: Final = "expired"
 """The reason of a session that takes a question back because its time is up."""

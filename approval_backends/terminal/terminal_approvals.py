@@ -11,8 +11,6 @@ from approval_backends.terminal.prompt import TerminalPrompt
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
 
-__all__ = ["TerminalApprovals"]
-
 
 class TerminalApprovals(InProcessBackend):
     """Asks the person at the terminal, one question at a time, on a card that shows all of what would run.

@@ -14,5 +14,3 @@
 What the page says of a request was made by the server (`approval_backends/card/contents.py`); it interprets no
 arguments.
 """
-
-__all__: list[str] = []

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.approvals.grants import grant_keys, standing
 from amplifier_hooks.ports import Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (
@@ -24,7 +25,6 @@ from approval_backends.lifecycle import (
     RefusalCode,
     Status,
     follow,
-    grant_keys,
     grants_of,
     is_over,
     judge,
@@ -32,7 +32,6 @@ from approval_backends.lifecycle import (
     opened,
     seconds_left,
     sees,
-    standing,
 )
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBIN, a_request, an_answer
 

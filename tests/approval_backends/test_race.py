@@ -13,7 +13,7 @@ from attrs import evolve
 from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
-from amplifier_hooks.storage import StoreClosed
+from amplifier_hooks.storage.store_errors import StoreClosed
 from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
@@ -21,7 +21,7 @@ from approval_backends.errors import BackendUnavailable, RequestWithdrawn
 from approval_backends.in_process import InProcessBackend
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, DENY, ROBIN, MovableClock, a_request

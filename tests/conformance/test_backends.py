@@ -12,7 +12,7 @@ from amplifier_hooks.ports import ApprovalRequest, Decision, Option
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient
 from approval_backends.deferred import DeferredApprovals
-from approval_backends.gateway import WebSocketApprovals
+from approval_backends.gateway.websocket_approvals import WebSocketApprovals
 from approval_backends.in_process import InProcessBackend
 from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore

@@ -24,7 +24,7 @@ from tests.stores import schema, server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from approval_backends.gateway import Gateway
+    from approval_backends.gateway.gateway import Gateway
 
 pytestmark = [pytest.mark.agents, pytest.mark.rule("BCK-2", "WIR-7")]
 

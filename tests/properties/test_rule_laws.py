@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 STRICTNESS: Final = {"allow": 0, None: 1, "ask": 2, "deny": 3}
 """From letting pass to stopping; where no rule speaks, hooks still may."""

@@ -14,8 +14,6 @@ import typer
 from amplifier_hooks.cli.common.consent import confirm
 from amplifier_hooks.cli.common.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
 
-__all__ = ["app"]
-
 HELP: Final = """Look at what waits for an answer, and answer it.
 
 \b

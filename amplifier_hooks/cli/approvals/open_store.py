@@ -14,7 +14,7 @@ from attrs import frozen
 
 from amplifier_hooks.cli.common.error_messages import stop
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import default_path, store_at, without_secrets
@@ -22,10 +22,9 @@ from approval_backends.stores.address import default_path, store_at, without_sec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
-    from amplifier_hooks.storage import Database
+    from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import Record
 
-__all__ = ["Desk", "Trouble", "View", "carried_out", "only_one", "say", "user_name"]
 
 T = TypeVar("T")
 

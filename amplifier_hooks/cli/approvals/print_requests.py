@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
+from amplifier_hooks.approvals.grants import grant_keys
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import reach
 from approval_backends.card.oddities import oddities
-from approval_backends.lifecycle import grant_keys, seconds_left
+from approval_backends.lifecycle import seconds_left
 from approval_backends.terminal.masked_secrets import names_secret, pieces
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Grant, Moment, Record
     from approval_backends.stores.approval_store import Event
 
-__all__ = [
-    "action",
-    "always",
-    "as_json",
-    "card",
-    "grant_facts",
-    "grant_lines",
-    "inline",
-    "line_of",
-    "record_facts",
-    "short",
-]
 
 SHORT: Final = 8
 """Characters of an id that are shown where it is only to be told apart."""

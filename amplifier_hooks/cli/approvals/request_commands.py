@@ -30,19 +30,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Option
     from approval_backends.lifecycle import Record
 
-__all__ = [
-    "allowing",
-    "answer",
-    "confirm_action",
-    "list_grants",
-    "listed",
-    "purged",
-    "refusing",
-    "revoked",
-    "seconds_of",
-    "shown",
-    "waiting",
-]
 
 TIME: Final = re.compile(r"(\d{1,6})([smhd])")
 SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

@@ -17,13 +17,11 @@ from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import highest
 from amplifier_hooks.text.escape import for_terminal
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.open_store import View
     from amplifier_hooks.ports import Risk
-
-__all__ = ["checked", "explained", "explained_request", "facts_of"]
 
 
 async def checked(file: Path, *, as_json: bool) -> None:

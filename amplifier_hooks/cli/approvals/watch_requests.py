@@ -20,9 +20,9 @@ from approval_backends.lifecycle import seconds_left
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.open_store import Desk, View
     from approval_backends.lifecycle import Record
-    from approval_backends.terminal import Chosen, TerminalPrompt
+    from approval_backends.terminal.form import Chosen
+    from approval_backends.terminal.prompt import TerminalPrompt
 
-__all__ = ["Watcher", "watched"]
 
 RECHECK: Final = 5.0
 """Seconds after which the store is read again, woken or not."""
@@ -32,7 +32,7 @@ async def watched(view: View) -> None:
     """Watch until Ctrl-C. Raises `Trouble` without a terminal, and what the store raises."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Trouble("There is no terminal to show requests on; use 'approvals list' and 'approvals allow'.")
-    from approval_backends.terminal import TerminalPrompt
+    from approval_backends.terminal.prompt import TerminalPrompt
 
     async with view.opened(create=True) as desk:
         complain(f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies, and l leaves it open.")

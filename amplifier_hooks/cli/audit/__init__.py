@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.audit.find_record import RecordFiles
     from amplifier_hooks.record.read.report import Report
 
-__all__ = ["audit_app"]
 
 HELP: Final = """Read the record, and find out whether it is what was written.
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from amplifier_hooks.cli.approvals.open_store import Trouble, View, user_name
-from amplifier_hooks.record import AuditLog, LogUnavailable
-from amplifier_hooks.record.record_errors import LogCut, StoreReplaced
+from amplifier_hooks.record.record_errors import LogCut, LogUnavailable, StoreReplaced
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.stored_heads import StoredHeads
 from amplifier_hooks.storage.state_folder import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["Accepted", "gone_on"]
 
 
 @frozen

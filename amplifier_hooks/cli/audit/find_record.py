@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Head
     from amplifier_hooks.record.read.report import Report
 
-__all__ = ["Line", "RecordFiles", "kept_heads", "pinned", "signed_notes"]
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
 PRIVATE: Final = "PRIVATE KEY"
@@ -220,8 +219,8 @@ def kept_heads(file: Path, log: str) -> list[Checkpoint]:
     Raises `typer.BadParameter` when the store is not there, or cannot be read.
     """
     from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
-    from amplifier_hooks.storage import StoreUnavailable
     from amplifier_hooks.storage.sqlite import SqliteDatabase
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
 
     async def latest() -> Head | None:
         async with SqliteDatabase(file, HEADS) as database:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.record.format.line import Entry
     from amplifier_hooks.record.read.report import Finding, Report, SegmentReport
 
-__all__ = ["TONES", "page"]
 
 TONES: Final = {
     LogVerdict.TAMPERED: "high",

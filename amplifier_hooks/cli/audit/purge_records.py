@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["CHATS", "ended_records", "records_removed"]
 
 CHATS: Final = "chats"
 """The folder, beside the user's other state, in which `chat` keeps a record of each chat."""

@@ -20,24 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.record.format.line import Entry
     from amplifier_hooks.record.read.report import Compared, Finding, Report, SegmentReport
 
-__all__ = [
-    "CHAIN_ENDS",
-    "EXITS",
-    "brief",
-    "compared",
-    "fact_text",
-    "in_short",
-    "moment",
-    "raw",
-    "report_as_json",
-    "said",
-    "segment_told",
-    "there_are",
-    "told",
-    "unchecked",
-    "verdict",
-    "whole",
-]
 
 EXITS: Final = {
     LogVerdict.TAMPERED: 1,

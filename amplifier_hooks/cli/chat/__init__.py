@@ -8,8 +8,6 @@ from typing import Annotated, Final
 
 import typer
 
-__all__ = ["CHAT", "ENDING", "chat"]
-
 CHAT: Final = """Talk to a model that works in a folder, with your hooks in front of everything it does.
 
 \b
@@ -83,7 +81,7 @@ def chat(
     from amplifier_hooks.cli.chat.read_input import one_turn, talk
     from amplifier_hooks.cli.project.find_hooks import hooks_named, hooks_of_folder
     from amplifier_hooks.errors import HookError
-    from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from amplifier_hooks.text.escape import for_terminal
 
     folder, rules, record = (None if path is None else path.resolve() for path in (directory, rules, record))

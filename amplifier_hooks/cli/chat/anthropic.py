@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.chat.chat_model import Piece
     from amplifier_hooks.cli.chat.chat_tools import Tool
 
-__all__ = ["AnthropicWire"]
 
 LONGEST_ANSWER: Final = 8_192
 """Tokens; they want to be told."""

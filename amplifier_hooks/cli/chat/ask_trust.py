@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions import DefinitionSet
 
-__all__ = ["agreeing"]
-
 
 def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
     """Asks at a terminal; says no where nobody can be asked. All of it is shown, however long it is."""

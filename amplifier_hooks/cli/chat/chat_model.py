@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.chat.chat_tools import Tool
 
-__all__ = ["ChatAnswer", "ChatModel", "Draft", "ModelFailed", "Piece", "ToolUse", "joined"]
-
 
 class ModelFailed(Exception):
     """The model did not answer; the message says why, and what to do about it."""

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.project.find_hooks import NamedHooks
     from amplifier_hooks.cli.serve.token_files import HandOver
     from amplifier_hooks.ports import ApprovalBackend
-    from approval_backends.gateway import Gateway
+    from approval_backends.gateway.gateway import Gateway
 
-__all__ = ["Inbox", "Room", "Wishes"]
 
 SYSTEM: Final = """You work on a project in one folder, with the tools you are given. Paths are relative to that folder.
 Tool calls pass hooks: one may be denied, and you are told why; do not try the same again in another way. Texts between
@@ -91,7 +90,7 @@ class Room:
         limits = Limits() if wishes.budget is None else Limits(per_turn=wishes.budget)
         options: dict[str, Any] = {}
         if wishes.rules is not None:
-            from approval_backends.rules import Rules
+            from approval_backends.rules.policy import Rules
 
             options["rules"] = Rules.load(wishes.rules)
         context = InMemoryContext()
@@ -156,7 +155,8 @@ async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | No
         page = None
         if wishes.web:
             from amplifier_hooks.cli.serve.token_files import handed_over
-            from approval_backends.gateway import Approver, Gateway
+            from approval_backends.gateway.approvers import Approver
+            from approval_backends.gateway.gateway import Gateway
 
             you = Approver(name="you")
             gateway = await stack.enter_async_context(Gateway(broker, [you], port=0))

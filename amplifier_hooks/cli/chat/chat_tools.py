@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Tool", "ToolRefused", "Workplace"]
 
 LARGEST_FILE: Final = 256 * 1024
 """Bytes of a file that a model reads; far more than it should."""

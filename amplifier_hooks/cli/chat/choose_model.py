@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.chat.chat_model import ChatModel
     from amplifier_hooks.cli.chat.remote_model import Wire
 
-__all__ = ["PROVIDERS", "Provider", "model_from"]
-
 
 @frozen
 class Provider:

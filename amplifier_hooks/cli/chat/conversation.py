@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.session.model_call import ModelOutcome
     from amplifier_hooks.session.tool_call import ToolOutcome
 
-__all__ = ["Conversation", "Listener", "Said", "TurnStatus"]
 
 STEPS: Final = 100
 """Model calls in one turn."""

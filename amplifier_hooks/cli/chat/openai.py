@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.chat.chat_model import Piece
     from amplifier_hooks.cli.chat.chat_tools import Tool
 
-__all__ = ["OpenAIWire"]
-
 
 @define
 class OpenAIWire:

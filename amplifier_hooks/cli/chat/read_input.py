@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.chat.chat_session import Wishes
 
-__all__ = ["one_turn", "talk"]
-
 
 async def one_turn(wishes: Wishes, prompt: str, *, as_json: bool) -> int:
     """Say one thing, and return the exit code."""
@@ -96,7 +94,7 @@ def interrupts(turn: asyncio.Future[Said]) -> Iterator[None]:
 async def lines() -> AsyncIterator[str]:
     """What is said, a line each: at a terminal with a prompt, otherwise what standard input has."""
     from approval_backends import BackendUnavailable
-    from approval_backends.terminal import LinePrompt
+    from approval_backends.terminal.line_prompt import LinePrompt
 
     with suppress(BackendUnavailable):
         prompt = LinePrompt("> ")

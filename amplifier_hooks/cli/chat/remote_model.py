@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.chat.chat_model import Piece
     from amplifier_hooks.cli.chat.chat_tools import Tool
 
-__all__ = ["RemoteModel", "Wire"]
 
 CONNECT: Final = 15.0
 SILENCE: Final = 300.0

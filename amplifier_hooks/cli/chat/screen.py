@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.session.tool_call import ToolOutcome
 
-__all__ = ["ChatScreen", "Silence"]
 
 SOON: Final = 1.0
 """Seconds a tool runs before it is said that it does."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.chat.chat_model import Piece
     from amplifier_hooks.cli.chat.chat_tools import Tool
 
-__all__ = ["ScriptedModel"]
 
 ORDERS: Final[Mapping[str, tuple[str, Callable[[re.Match[str]], dict[str, Any]]]]] = {
     r"read (?P<file>\S+)": ("Read", lambda found: {"file_path": found["file"]}),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.chat.chat_session import Room
 
-__all__ = ["SLASH", "QuitChat", "answered"]
 
 LAST: Final = 8
 """Lines of the record."""

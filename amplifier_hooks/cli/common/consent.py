@@ -7,8 +7,6 @@ from contextlib import suppress
 
 import typer
 
-__all__ = ["agreed", "confirm", "somebody_here"]
-
 
 def somebody_here() -> bool:
     """Whether somebody reads what is asked, and can answer."""

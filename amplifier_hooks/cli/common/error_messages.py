@@ -8,8 +8,6 @@ import typer
 
 from amplifier_hooks.text.escape import for_terminal
 
-__all__ = ["complain", "stop"]
-
 
 def complain(text: str) -> None:
     """One message. It may hold foreign parts."""

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "NoInput", "Store", "Yes"]
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]

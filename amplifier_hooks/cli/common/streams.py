@@ -12,8 +12,6 @@ from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
-__all__ = ["last_word", "made_fit"]
-
 
 def made_fit() -> None:
     """Put nothing in the place of what is closed; what cannot be read or spelt is escaped instead of raised."""

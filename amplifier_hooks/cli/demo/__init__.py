@@ -7,8 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-__all__ = ["HELP", "demo"]
-
 HELP: Final = """Watch a scripted agent meet three hooks.
 
 Offline, without keys, in a folder of its own. A linter's findings are mended in the same turn, a long report is cut, a

@@ -16,7 +16,6 @@ from amplifier_hooks.definitions.kinds.run_program import Programs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Linter", "unused_imports"]
 
 OPTIONS: Final = ("check", "--isolated", "--no-cache", "--output-format", "concise", "--quiet")
 FINDINGS: Final = 1

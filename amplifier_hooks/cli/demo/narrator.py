@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Level
 
-__all__ = ["Narrator", "Rests"]
 
 REST: Final = 2.5
 """Seconds to read a scene."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalBackend
 
-__all__ = ["Telling", "tell"]
 
 PROJECT: Final = {"app.py": 'print("hello")\n', "config/production.yaml": "payment_provider: sandbox\n"}
 FIRST_TRY: Final = 'import os\n\nprint("hello, world")\n'

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.doctor.findings import Check, Symptom
 
-__all__ = ["DOCTOR", "DOCTOR_CODES", "checks", "doctor"]
 
 DOCTOR: Final = """Find out what works on this machine and in this project, and what to do about the rest.
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.doctor.findings import Patient
 
-__all__ = ["clock", "counters", "data", "extras", "packages", "python", "telemetry", "terminal"]
 
 OLDEST: Final = (3, 11)
 RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.doctor.findings import Patient
     from amplifier_hooks.definitions import DefinitionSet, HookDefinition, ReadyMadeEntry
 
-__all__ = ["config", "hooks", "other_programs", "plugins"]
 
 LOADING: Final = 20.0
 """Seconds a plugin may take to be imported."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.doctor.findings import Patient
 
-__all__ = ["approvals", "ports", "record", "state"]
 
 REACHING: Final = 10.0
 """Seconds to reach a store."""
@@ -45,7 +44,7 @@ def state(_patient: Patient) -> Iterator[Symptom]:
 
 def approvals(patient: Patient) -> Iterator[Symptom]:
     """Whether the store of approvals can be reached."""
-    from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.lifecycle import Decider

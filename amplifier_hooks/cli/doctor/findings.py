@@ -13,8 +13,6 @@ from attrs import field, frozen
 
 from amplifier_hooks.errors import MissingExtra
 
-__all__ = ["FAILED", "NOTE", "OK", "WARNING", "Check", "Patient", "Symptom", "bad", "examined", "good", "reinstall"]
-
 State = Literal["ok", "note", "warning", "failed"]
 
 OK: Final = "ok"

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.programs.import_settings import Settings
     from amplifier_hooks.programs.install_hook import Bridge
 
-__all__ = ["IMPORT", "INSTALL", "UNINSTALL", "ProgramName", "WhenDown", "import_hooks", "install", "uninstall"]
 
 IMPORT: Final = """Read another program's hooks, show what they would run, and trust them.
 

@@ -9,8 +9,6 @@ import typer
 
 from amplifier_hooks.cli.programs import ProgramName, WhenDown
 
-__all__ = ["BRIDGE", "BRIDGE_CODES", "bridge"]
-
 BRIDGE: Final = """Pass one question of another program to `amplifier-hooks serve`, and its answer back.
 
 \b

@@ -18,8 +18,6 @@ from amplifier_hooks.text.escape import for_terminal
 if TYPE_CHECKING:
     from amplifier_hooks.programs.dialect import Dialect
 
-__all__ = ["difference", "file_text", "folder", "in_home", "in_project", "read_file", "remove", "replace"]
-
 
 def in_home(dialect: Dialect) -> Path:
     """The settings for all projects."""

@@ -13,7 +13,6 @@ from amplifier_hooks.cli.common.options import AsJson  # noqa: TC001  # typer re
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
 
-__all__ = ["CODES", "INIT", "LIST", "TEST", "TRIED", "VALIDATE", "init", "list_hooks", "try_event", "validate"]
 
 INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with what it does.
 

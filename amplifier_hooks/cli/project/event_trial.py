@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.explain import Explained, Explanation
     from amplifier_hooks.result import Outcome
 
-__all__ = ["event_named", "payload_from", "trial_lines", "trial_value"]
 
 LONGEST: Final = 1 << 20
 SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""

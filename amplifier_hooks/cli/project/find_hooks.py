@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions import DefinitionSet, WatchedFiles
 
-__all__ = ["NamedHooks", "hooks_named", "hooks_of_folder"]
 
 ENDINGS: Final = (".yaml", ".yml", ".json")
 

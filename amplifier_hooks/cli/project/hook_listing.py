@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
     from amplifier_hooks.dispatch.hook import Hook, Intent
 
-__all__ = ["INTENTS", "hook_lines", "rows"]
 
 INTENTS: Final[dict[Intent, str]] = {
     "around": "around it",

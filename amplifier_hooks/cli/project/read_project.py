@@ -17,8 +17,6 @@ from amplifier_hooks.registry.registry import HookRegistry
 if TYPE_CHECKING:
     from amplifier_hooks.definitions import DefinitionSet, Plan
 
-__all__ = ["Project", "content_digest", "importable", "project_file", "trust_content"]
-
 
 def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
     """The file that is meant: the one that is named, or that of the folder. Raises `SettingsError` if it is missing."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TEMPLATE"]
-
 TEMPLATE: Final = """\
 # Hooks of this project: what looks on when an agent works here, and what it may say.
 #

@@ -7,8 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-__all__ = ["runs_app"]
-
 HELP: Final = """Queue runs of agents, look at them, and run what is queued; hooks run around each of them.
 
 \b

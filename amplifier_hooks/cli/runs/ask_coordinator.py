@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-__all__ = ["list_runs", "show_run", "stop_run", "submit_run", "token_in"]
 
 At = tuple[str, "Path | None"]
 """Where the coordinator is, and where the token is."""

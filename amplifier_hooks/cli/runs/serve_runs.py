@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.agents import Agents
 
-__all__ = ["check_blueprints", "serve_runs", "work_runs"]
-
 
 def check_blueprints(folder: Path) -> None:
     """Say what is wrong with the blueprints of a folder; ends with 1 if anything is."""
@@ -163,7 +161,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
 
 def finished(task: Coroutine[Any, Any, None]) -> None:
     """Run it until it ends or a signal ends it; what keeps it from going on is said."""
-    from amplifier_hooks.storage import StoreUnavailable
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
 
     async def until_told() -> None:
         going = asyncio.ensure_future(task)

@@ -12,10 +12,9 @@ import typer
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
     from amplifier_hooks.runs.agents import Agents
-    from approval_backends.gateway import Gateway
+    from approval_backends.gateway.gateway import Gateway
     from approval_backends.stores.approval_store import ApprovalStore
 
-__all__ = ["PORT", "serve"]
 
 PORT: Final = 8437
 API_PORT: Final = 8438
@@ -99,11 +98,12 @@ def serve(
     import asyncio
 
     from amplifier_hooks.errors import HookError
-    from amplifier_hooks.storage import StoreUnavailable
     from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
-    from approval_backends.gateway import Approver, Gateway
+    from approval_backends.gateway.approvers import Approver
+    from approval_backends.gateway.gateway import Gateway
     from approval_backends.stores.address import store_at
 
     try:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, frozen
 
 from amplifier_hooks.cli.project.find_hooks import hooks_named
-from amplifier_hooks.record import AuditLog, LogUnavailable
+from amplifier_hooks.record.record_errors import LogUnavailable
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.storage.state_folder import own_folder
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.project.find_hooks import NamedHooks
     from amplifier_hooks.programs.program_session import Asking
-    from amplifier_hooks.registry.registry import Change, HookRegistry
+    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.agents import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.storage import Database
+    from amplifier_hooks.storage.database import Database
     from approval_backends.broker import Broker
-
-__all__ = ["ApiPlace", "Host", "host_programs", "tell_change", "token_file"]
 
 
 @define(kw_only=True, eq=False)
@@ -203,7 +203,7 @@ def host_programs(
 
     options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
     if rules is not None:
-        from approval_backends.rules import Rules
+        from approval_backends.rules.policy import Rules
 
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["HandOver", "handed_over"]
 
 PAGE: Final = """<!doctype html>
 <meta charset="utf-8">

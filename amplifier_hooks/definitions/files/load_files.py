@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.text.strict_yaml import KeyPath
 
-__all__ = ["PROJECT_FILE", "DefinitionSet", "ReadyMadeEntry", "load_files"]
 
 PROJECT_FILE: Final = "amplifier-hooks.yaml"
 """What a project's own file is called."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["FILE_ENDINGS", "OpenedFiles", "Page", "nearest", "wrong"]
 
 FILE_ENDINGS: Final = (".yaml", ".yml", ".json")
 

@@ -16,7 +16,6 @@ from amplifier_hooks.definitions.invalid_definitions import Spot, meant
 if TYPE_CHECKING:
     from amplifier_hooks.text.strict_yaml import KeyPath
 
-__all__ = ["Written", "read_part"]
 
 REF: Final = "$ref"
 WHAT: Final = {"hooks": "a hook", "library": "what a ready-made hook is set to", "definitions": "a named part"}

@@ -16,7 +16,6 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Background"]
 
 AT_ONCE: Final = 256
 FAREWELL: Final = 1.0

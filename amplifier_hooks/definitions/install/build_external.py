@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.agent import AgentRuns
     from amplifier_hooks.definitions.model import HookDefinition
 
-__all__ = [
-    "MODES",
-    "AgentConfig",
-    "CommandConfig",
-    "HttpConfig",
-    "Surroundings",
-    "agent_builder",
-    "build_command",
-    "build_http",
-    "texts_in",
-]
 
 MODES: Final = ("sync", "async")
 

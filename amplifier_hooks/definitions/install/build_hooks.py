@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.settings import DefinitionSettings
     from amplifier_hooks.dispatch.hook import Intent
 
-__all__ = ["Builder", "Part", "fail_mode_of", "parts_of", "stand_in", "timeout_of", "versioned", "while_trusted"]
 
 Builder = Callable[["HookDefinition", Surroundings], Callable[..., Any]]
 """Makes the handler `(event, data)` of a kind that is carried out elsewhere."""

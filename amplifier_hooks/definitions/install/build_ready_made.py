@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.decorators import Registrar
     from amplifier_hooks.registry.registry import HookRegistry
 
-__all__ = ["Ready", "ready_made"]
-
 
 @frozen
 class Ready:

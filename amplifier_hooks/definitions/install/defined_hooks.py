@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.hook import Hook
     from amplifier_hooks.registry.registry import HookRegistry
 
-__all__ = ["DefinedHooks", "Plan", "Prepared", "Replaced"]
 
 log = get_logger(__name__)
 

@@ -17,8 +17,6 @@ from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_log
 
-__all__ = ["AGENT_TIMEOUT", "AgentHook", "AgentInputRefused", "AgentOrder", "AgentRuns", "AgentSaid"]
-
 AGENT_TIMEOUT: Final = 300.0
 """Seconds an agent has if nobody says otherwise, the time until a runner takes it included."""
 

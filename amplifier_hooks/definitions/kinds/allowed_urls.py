@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Network, IPv6Network
 
-__all__ = ["LONGEST_URL", "PUBLIC", "Reach"]
 
 LONGEST_URL: Final = 2048
 

@@ -15,7 +15,6 @@ from amplifier_hooks.errors import HookUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MOST_TENANTS", "Circuit"]
 
 FAILURES: Final = 5
 """In a row, after which the circuit opens."""

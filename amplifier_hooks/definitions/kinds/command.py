@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import HookResult
 
-__all__ = ["COMMAND_TIMEOUT", "PASSED_ON", "CommandHook"]
 
 COMMAND_TIMEOUT: Final = 60.0
 """Seconds a command has if nobody says otherwise."""

@@ -33,7 +33,6 @@ from amplifier_hooks.result import HookResult, as_result
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BLOCKED", "NATIVE", "NATIVE_OPEN", "Codec", "Ended", "NativeCodec"]
 
 BLOCKED: Final = 2
 """The exit status that denies, here as in the programs this was learnt from."""

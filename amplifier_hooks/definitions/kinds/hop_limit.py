@@ -11,8 +11,6 @@ from typing import Final
 
 from amplifier_hooks.errors import HookRefused
 
-__all__ = ["HOPS_HEADER", "HOPS_VARIABLE", "MOST_HOPS", "arrived", "next_hop"]
-
 MOST_HOPS: Final = 4
 HOPS_VARIABLE: Final = "AMPLIFIER_HOOKS_HOPS"
 HOPS_HEADER: Final = "x-amplifier-hooks-hops"

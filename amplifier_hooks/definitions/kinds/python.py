@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.hook import Intent
 
-__all__ = ["PointShape", "PointedHook", "build_hook", "find_hook", "sources_of"]
-
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 """Folders of packages that nobody edits in place."""

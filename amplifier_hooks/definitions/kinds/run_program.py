@@ -24,7 +24,6 @@ from amplifier_hooks.errors import HookUnavailable, InvalidResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["AT_ONCE", "ERRORS_KEPT", "Programs"]
 
 AT_ONCE: Final = 8
 WAITING: Final = 512

@@ -17,18 +17,6 @@ from amplifier_hooks.text.escape import clip, for_model
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "DEEPEST",
-    "LARGEST_ANSWER",
-    "LARGEST_PAYLOAD",
-    "LONGEST_REASON",
-    "STRAY",
-    "answer_in",
-    "as_reason",
-    "hides",
-    "incoming",
-    "outgoing",
-]
 
 LARGEST_PAYLOAD: Final = 1024 * 1024
 LARGEST_ANSWER: Final = 64 * 1024

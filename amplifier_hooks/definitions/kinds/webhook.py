@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import HookResult
 
-__all__ = ["WEBHOOK_TIMEOUT", "WebhookHook", "resolve"]
 
 WEBHOOK_TIMEOUT: Final = 10.0
 """Seconds a service has if nobody says otherwise, all tries together."""

@@ -22,8 +22,6 @@ from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick, yards
 if TYPE_CHECKING:
     from amplifier_hooks.ports import TokenCounter
 
-__all__ = ["Counter", "GuardedCounter", "TokenCount", "count", "count_async", "counter_for", "fit", "guarded"]
-
 
 def counter_for(model: str | None = None) -> Counter:
     """The counter for a model. Nothing is loaded before it counts."""

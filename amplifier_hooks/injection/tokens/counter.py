@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick
     from amplifier_hooks.injection.tokens.tokenizers import Tokenizer
 
-__all__ = ["LONGEST_TOKEN", "Counter", "TokenCount", "first_place", "surely_over"]
 
 LONGEST_TOKEN: Final = 128  # bytes: of the encodings that ship, and no tokenizer is known to average more
 _PIECE: Final = 16_384

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-__all__ = ["ENCODINGS", "Unavailable", "encoding"]
 
 _log = get_logger(__name__)
 

@@ -17,7 +17,6 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from amplifier_hooks.ports import TokenCounter
 
-__all__ = ["GuardedCounter", "InThread"]
 
 _log = get_logger(__name__)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["from_text", "pack", "to_text", "unpack"]
 
 _COUNT: Final = 4
 

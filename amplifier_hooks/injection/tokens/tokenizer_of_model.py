@@ -27,8 +27,6 @@ from attrs import frozen
 
 from amplifier_hooks.injection.tokens.encodings import ENCODINGS
 
-__all__ = ["BYTES", "Yardstick", "yardstick"]
-
 
 @frozen
 class Yardstick:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-__all__ = ["Tokenizer", "tokenizer", "utf8_size"]
 
 _log = get_logger(__name__)
 

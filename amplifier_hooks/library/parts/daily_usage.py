@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from amplifier_hooks.library.parts.session_memory import SESSIONS_KEPT
-from amplifier_hooks.storage import Migrations, Script, Statement
+from amplifier_hooks.storage.database import Migrations, Script, Statement
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from amplifier_hooks.library.parts.hook_database import Book
     from amplifier_hooks.ports import Clock
 
-__all__ = ["TABLES", "Days", "Usage"]
 
 DAYS_KEPT: Final = 7
 """Days that stay in the store: clocks of several machines differ, and nobody's today may go."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["found", "missing"]
-
 
 def found(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
     """The files of this name or glob within a folder that are not empty, and their sizes in bytes; no folders.

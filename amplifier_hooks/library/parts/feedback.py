@@ -25,7 +25,6 @@ from amplifier_hooks.text.paths import TooManyParts, Whereabouts, patched_in, te
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.event_codec import Ended
 
-__all__ = ["WRITERS", "Feedback", "FeedbackSettings"]
 
 WRITERS: Final = "Write|Edit|MultiEdit|NotebookEdit|apply_patch"
 """Tools that write files, in the programs that are around."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.event_codec import Ended
     from amplifier_hooks.result import HookResult
 
-__all__ = ["PROBLEMS", "Commands", "Spoken", "folder_of"]
 
 LONGEST: Final = 1024 * 1024
 """Bytes a program may write; what is made of them is shorter."""

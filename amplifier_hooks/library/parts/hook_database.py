@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator
 
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.storage import StoreUnavailable
 from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amplifier_hooks.storage import Database, Migrations, Row, Script
+    from amplifier_hooks.storage.database import Database, Migrations, Row, Script
 
-__all__ = ["Book", "StorePlace", "database_at"]
 
 T = TypeVar("T")
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.result import Outcome
 
-__all__ = ["MEASURES", "OTHER", "Happened", "Measure", "Reading"]
 
 Reading = tuple[float, Mapping[str, str]]
 """A number, and its labels as Prometheus has them."""

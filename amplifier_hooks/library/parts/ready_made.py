@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.hook import Intent
     from amplifier_hooks.registry.decorators import Registrar, Undo
 
-__all__ = ["HookSettings", "Point", "ReadyMade", "ToolMatch"]
 
 LONGEST_FIELD: Final = 80
 

@@ -10,7 +10,6 @@ from amplifier_hooks.text.json_schema import resolved
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["example_of"]
 
 DEEPEST: Final = 8
 MOST_ITEMS: Final = 3

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-__all__ = ["SESSIONS_KEPT", "Once", "PerSession"]
 
 SESSIONS_KEPT: Final = 10_000
 """Sessions a hook remembers; of more, those it has not heard of for longest are forgotten."""

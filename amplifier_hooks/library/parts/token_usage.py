@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["tokens_of"]
-
 MOST: Final = 10**12
 """Tokens one answer can claim to have used; more is no number of tokens."""
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.text.json_schema import Wrong
     from amplifier_hooks.text.matching import Matcher
 
-__all__ = ["Shape", "Shapes", "ToolShape"]
 
 MOST_WRONG: Final = 5
 LONGEST_EXAMPLE: Final = 600

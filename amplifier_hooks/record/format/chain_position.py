@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.record.format.hash_chain import Opening
 
-__all__ = ["LineEnd", "Strand", "own"]
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 

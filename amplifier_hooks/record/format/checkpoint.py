@@ -24,8 +24,6 @@ from attrs import frozen
 
 from amplifier_hooks.record.record_errors import BadNote
 
-__all__ = ["ED25519", "Checkpoint", "Signer", "VerifierKey", "open_note", "signed"]
-
 ED25519: Final = 1
 """The algorithm's number in C2SP."""
 

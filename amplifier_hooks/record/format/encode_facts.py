@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.record.format.redact import Redactor
 
-__all__ = ["Encoder", "Heavy"]
 
 HEAVY: Final = 32_768
 """Characters and members from which encoding is left to a thread."""

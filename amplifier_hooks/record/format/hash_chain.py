@@ -18,8 +18,6 @@ from attrs import evolve, frozen
 from amplifier_hooks.record.format.checkpoint import VerifierKey
 from amplifier_hooks.record.record_errors import MalformedLine
 
-__all__ = ["FORMAT", "Opening", "following"]
-
 FORMAT: Final = "amplifier-hooks/audit/1"
 _LINE: Final = f"{FORMAT}\n".encode("ascii")
 _SEGMENT: Final = f"{FORMAT}/segment\n".encode("ascii")

@@ -25,7 +25,6 @@ from amplifier_hooks.text.secrets import names_a_secret
 if TYPE_CHECKING:
     from amplifier_hooks.record.format.redact import Redactor
 
-__all__ = ["DEPTH", "ITEMS", "LONGEST_INT", "Tamer", "TooMuch", "omitted"]
 
 DEPTH: Final = 32
 """Containers within each other at most."""

@@ -17,8 +17,6 @@ from attrs import frozen
 
 from amplifier_hooks.record.record_errors import MalformedLine
 
-__all__ = ["LONGEST_LINE", "SEAL", "Entry", "read", "seal", "unseal"]
-
 LONGEST_LINE: Final = 65_536
 """Bytes of a line at most, its newline included."""
 

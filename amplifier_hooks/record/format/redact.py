@@ -16,7 +16,6 @@ from amplifier_hooks.text.secrets import Secrets, exchanged, is_secret_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Redactor"]
 
 MOST_FOUND: Final = 4
 MOST_NAMES: Final = 4_096

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CLOSED", "GOES_ON", "Tally", "Walk", "chained", "is_torn"]
 
 CLOSED: Final = "log.closed"
 GOES_ON: Final = "segment.closed"

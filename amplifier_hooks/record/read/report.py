@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["MEANING", "Compared", "Finding", "LogVerdict", "Observation", "Report", "SegmentReport", "decide"]
-
 
 class LogVerdict(StrEnum):
     """What became of a log, in one word or three. The worst is first."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
     from amplifier_hooks.record.read.read_lines import Pages
 
-__all__ = ["verify"]
 
 _WHY_LEFT: Final = {
     "damage": Observation.DAMAGE,

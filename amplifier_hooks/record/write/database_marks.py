@@ -13,7 +13,6 @@ from amplifier_hooks.record.write.segments import file_of, numbers_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MARKED", "last_mark"]
 
 MARKED: Final = "store.marked"
 """The kind of the line that says so."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Clock, HeadStore, StoreMark
     from amplifier_hooks.record.format.checkpoint import Signer
 
-__all__ = ["AuditLog"]
 
 log = get_logger(__name__)
 

@@ -18,7 +18,6 @@ from amplifier_hooks.record.record_errors import LogInUse, UnsafeLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Files"]
 
 _SAFE: Final = (
     getattr(os, "O_NOFOLLOW", 0)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink
 
-__all__ = ["TwoSinks"]
 
 log = get_logger(__name__)
 

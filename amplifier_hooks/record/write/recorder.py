@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ArgumentStore, AuditSink, Clock
 
-__all__ = ["NoRecord", "Recorder"]
 
 log = get_logger(__name__)
 

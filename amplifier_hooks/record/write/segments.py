@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import Clock
 
-__all__ = ["Found", "Segments", "Start", "examine", "file_of", "hash_at", "numbers_of"]
 
 CHUNK: Final = 1 << 20
 

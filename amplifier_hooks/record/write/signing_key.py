@@ -20,7 +20,6 @@ from amplifier_hooks.record.write.log_files import Files
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["NAME", "AuditKey"]
 
 NAME: Final = "amplifier-hooks/audit"
 """The name of a public key outside any log."""

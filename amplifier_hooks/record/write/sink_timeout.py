@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink
 
-__all__ = ["PunctualSink"]
 
 PATIENCE: Final = 5.0
 """Seconds a sink has for one record."""

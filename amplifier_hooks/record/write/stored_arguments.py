@@ -10,15 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.errors import InvalidLimit
-from amplifier_hooks.storage import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import AuditSink, Clock
-    from amplifier_hooks.storage import Database, Script
+    from amplifier_hooks.storage.database import Database, Script
 
-__all__ = ["ARGUMENTS", "StoredArguments"]
 
 RETENTION: Final = timedelta(days=30)
 LARGEST: Final = 1 << 20

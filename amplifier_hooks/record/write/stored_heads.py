@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.record.record_errors import HeadConflict
-from amplifier_hooks.storage import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.storage import Database, Script
+    from amplifier_hooks.storage.database import Database, Script
 
-__all__ = ["HEADS", "StoredHeads"]
 
 HEADS: Final = Migrations(
     component="audit_heads",

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.record.format.hash_chain import Opening
     from amplifier_hooks.record.write.segments import Segments
 
-__all__ = ["Mark", "Pace", "Writer"]
 
 log = get_logger(__name__)
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import HookPoint
     from amplifier_hooks.runs.run_states import RunRecord
 
-__all__ = ["Carriers", "child_id"]
 
 THREADS: Final = 8
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

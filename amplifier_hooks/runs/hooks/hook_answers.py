@@ -16,16 +16,6 @@ from amplifier_hooks.text.escape import clip, visible
 if TYPE_CHECKING:
     from amplifier_hooks.runs.run_states import RunRecord
 
-__all__ = [
-    "NOBODY_TO_ASK",
-    "NO_CONTEXT",
-    "StartAnswer",
-    "as_finish_answer",
-    "as_start_answer",
-    "finish_input",
-    "plain_parameters",
-    "start_input",
-]
 
 CONTINUES: Final = frozenset({"action", "parameters"})
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.hooks.call_hooks import Carriers
     from amplifier_hooks.runs.run_states import RunRecord
 
-__all__ = ["Around", "Notes", "hook_told"]
 
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"

@@ -19,7 +19,7 @@ from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run
 from amplifier_hooks.runs.store.run_store import RunStore
 from amplifier_hooks.runs.store.run_tables import RUN_TABLES
 from amplifier_hooks.runs.store.statements import event_values, next_runs, setting, telling
-from amplifier_hooks.storage import Statement
+from amplifier_hooks.storage.database import Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import Told
     from amplifier_hooks.runs.run_transitions import RunWrite
     from amplifier_hooks.runs.store.run_queries import Concluded, Wanted
-    from amplifier_hooks.storage import Database, Row, Script
-
-__all__ = ["PostgresRuns", "runs_in"]
+    from amplifier_hooks.storage.database import Database, Row, Script
 
 
 def runs_in(database: Database) -> RunStore:

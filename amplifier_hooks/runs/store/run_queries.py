@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import Told
     from amplifier_hooks.runs.run_states import Holder, RunRecord, RunStatus
 
-__all__ = ["Concluded", "NewRun", "Passed", "RunFilter", "Wanted"]
-
 
 @frozen(kw_only=True)
 class NewRun:

@@ -11,23 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from amplifier_hooks.runs.run_events import RunEvent
 from amplifier_hooks.runs.run_states import RunRecord
-from amplifier_hooks.storage import CorruptStore
+from amplifier_hooks.storage.store_errors import CorruptStore
 
 if TYPE_CHECKING:
-    from amplifier_hooks.storage import Row
+    from amplifier_hooks.storage.database import Row
 
-__all__ = [
-    "RUN_CHANGING",
-    "RUN_COLUMNS",
-    "RUN_FIXED",
-    "as_column",
-    "changing_values",
-    "fixed_values",
-    "load_run",
-    "load_run_event",
-    "micros_of",
-    "moment_of",
-]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import RunEvent, Told
     from amplifier_hooks.runs.run_states import Holder, RunEnding, RunRecord, RunRefusal
     from amplifier_hooks.runs.store.run_queries import NewRun, Passed, RunFilter, Wanted
-    from amplifier_hooks.storage import Database
     from amplifier_hooks.storage.change_signal import Watch
+    from amplifier_hooks.storage.database import Database
 
-__all__ = ["RUNS_KEPT", "MemoryRuns", "RunStore", "SqliteRuns"]
 
 RUNS_KEPT: Final = 7 * 86_400.0
 """Seconds a run is kept after its end."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from amplifier_hooks.storage import Migrations
-
-__all__ = ["RUN_TABLES"]
+from amplifier_hooks.storage.database import Migrations
 
 RUN: Final = """CREATE TABLE {schema}.run (
     id TEXT PRIMARY KEY,

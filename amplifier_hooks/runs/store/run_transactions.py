@@ -50,16 +50,15 @@ from amplifier_hooks.runs.store.statements import (
     setting,
     telling,
 )
-from amplifier_hooks.storage import Script, Statement, Wake
+from amplifier_hooks.storage.database import Script, Statement, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amplifier_hooks.runs.run_transitions import RunWrite
     from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Wanted
-    from amplifier_hooks.storage import Row
+    from amplifier_hooks.storage.database import Row
 
-__all__ = ["ID", "WAITING", "RunScripts"]
 
 WAITING: Final = "runs"
 """Called out when there may be something to claim."""

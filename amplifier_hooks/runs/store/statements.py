@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.runs.run_events import event_body
 from amplifier_hooks.runs.store.run_rows import RUN_CHANGING, RUN_COLUMNS, as_column, changing_values, micros_of
-from amplifier_hooks.storage import Statement
+from amplifier_hooks.storage.database import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,24 +20,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_transitions import RunWrite
     from amplifier_hooks.runs.store.run_queries import RunFilter, Wanted
 
-__all__ = [
-    "CHILDREN",
-    "EVENTS",
-    "FINISH_ON",
-    "GET",
-    "HELD_BY",
-    "HOLD_ON",
-    "INSERT",
-    "LAPSED",
-    "OWING",
-    "PURGE",
-    "SESSION",
-    "event_values",
-    "next_runs",
-    "selecting",
-    "setting",
-    "telling",
-]
 
 RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{schema}}.run"
 GET: Final = f"{RUNS} WHERE id = $1"

@@ -19,15 +19,14 @@ from amplifier_hooks.definitions.model import tenant_id_or_error
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.record.write.recorder import NoRecord
-from amplifier_hooks.storage import Migrations, Script, Statement
+from amplifier_hooks.storage.database import Migrations, Script, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from amplifier_hooks.ports import AuditSink, Clock
-    from amplifier_hooks.storage import Database, Row
+    from amplifier_hooks.storage.database import Database, Row
 
-__all__ = ["ACCESS_TABLES", "SCOPES", "AccessToken", "AccessTokens", "InvalidToken"]
 
 SCOPES: Final = {
     "hooks:read": "what hooks did: logs and statistics",

@@ -22,7 +22,6 @@ from amplifier_hooks.server.problem_details import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Admission", "Caller", "admitted"]
 
 READS: Final = Rate(per_second=100.0, at_once=200)
 WRITES: Final = Rate(per_second=20.0, at_once=40)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Bounds", "Edge", "foreign_header"]
 
 ONCE: Final = frozenset({b"authorization", b"content-encoding", b"content-length", b"content-type", b"sec-fetch-site"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

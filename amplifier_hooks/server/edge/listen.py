@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["bound", "listening", "loopback"]
-
 
 BACKLOG: Final = 256
 HEAD: Final = 10.0

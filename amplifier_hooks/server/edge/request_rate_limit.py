@@ -11,7 +11,6 @@ from attrs import define, field, frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Rate", "Turnstile"]
 
 MOST: Final = 4_096
 """Buckets that are kept; the one unused longest is full again by then."""

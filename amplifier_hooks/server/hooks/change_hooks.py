@@ -22,7 +22,7 @@ from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tena
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.server.edge.authentication import Caller
 
-__all__ = ["HookKeeper", "InForce", "whose_list"]
 
 T = TypeVar("T")
 

@@ -28,7 +28,6 @@ from amplifier_hooks.server.problem_details import Problem
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.execution_log import ExecutionStore
 
-__all__ = ["executions_router"]
 
 Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.store import StoredHook
 
-__all__ = ["HookBodies", "HookBody", "HookPage", "LogPage", "StatisticsBody", "Toggle", "Trial", "TrialResult"]
 
 Next = Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 

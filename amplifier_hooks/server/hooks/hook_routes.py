@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.server.hooks.change_hooks import HookKeeper
     from amplifier_hooks.server.hooks.try_hook import Trials
 
-__all__ = ["hooks_router"]
 
 Managing = Annotated[Caller, Depends(admitted("hooks:manage"))]
 

@@ -19,7 +19,7 @@ from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import TooManyHooks
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.storage import StoreUnavailable
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition
     from amplifier_hooks.definitions.store import DefinitionStore
 
-__all__ = ["StandingHooks"]
 
 RECHECK: Final = 5.0
 """Seconds after which the store is read again, woken or not."""

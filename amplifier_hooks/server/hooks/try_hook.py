@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.registry.registry import HookRegistry
 
-__all__ = ["Trials"]
 
 AT_ONCE: Final = 4
 """Trials of one tenant at the same time."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["while_there"]
 
 T = TypeVar("T")
 

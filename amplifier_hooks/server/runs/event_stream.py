@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.run_events import RunEvent
 
-__all__ = ["EVENT_STREAM", "as_stream", "last_event"]
 
 EVENT_STREAM: Final = "text/event-stream"
 QUIET: Final = 15.0

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.run_events import RunEvent
     from amplifier_hooks.runs.run_states import RunRecord
 
-__all__ = [
-    "ClaimedRun",
-    "Completion",
-    "NewRunBody",
-    "Renewal",
-    "RunBody",
-    "RunDetail",
-    "RunHold",
-    "RunPage",
-    "RunResultBody",
-    "StopBody",
-]
 
 LONGEST_ERROR: Final = 8_192
 

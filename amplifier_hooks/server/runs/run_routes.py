@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["LONGEST_WAIT", "runs_router"]
 
 LONGEST_WAIT: Final = 60.0
 MOST_EVENTS: Final = 2_000

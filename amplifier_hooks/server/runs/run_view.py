@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.run_events import RunEvent
 
-__all__ = ["HookView", "ParameterChange", "Step", "parameter_changes", "run_hooks", "timeline"]
 
 Outcome = Literal["running", "complete", "failed", "blocked", "lost"]
 

@@ -10,5 +10,3 @@
 
 Text and style come from `approval_backends/web/`.
 """
-
-__all__: list[str] = []

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from websockets.http11 import Request
     from websockets.http11 import Response as HttpResponse
 
-__all__ = ["BoundedConnection", "QuietLog"]
 
 HELD: Final = 1024 * 1024
 """Bytes that may wait to be sent beside our own messages: answers to pings, which nobody holds back otherwise."""

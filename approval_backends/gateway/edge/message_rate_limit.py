@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Pace"]
-
 
 class Pace:
     """So many at once, and so many a second after that."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from approval_backends.gateway.approvers import Approvers
     from approval_backends.lifecycle import Decider
 
-__all__ = ["SOCKET", "Admitted", "Gate", "Turned"]
 
 SOCKET: Final = "/acp"
 WRONG_AT_ONCE: Final = 20

@@ -18,22 +18,6 @@ from attrs import field, frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "DEEPEST",
-    "MAX_MESSAGE",
-    "Call",
-    "ErrorCode",
-    "Failure",
-    "Frame",
-    "Id",
-    "Malformed",
-    "Note",
-    "Result",
-    "encoded",
-    "parsed",
-    "read",
-    "written",
-]
 
 MAX_MESSAGE: Final = 64 * 1024
 """Bytes of one incoming message."""

@@ -46,19 +46,6 @@ if TYPE_CHECKING:
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.lifecycle import Decider, Grant, Record, Refusal, Status
 
-__all__ = [
-    "PART",
-    "card_view",
-    "ending",
-    "grant_row",
-    "history_row",
-    "part",
-    "permission",
-    "previewed",
-    "refused",
-    "rights",
-    "row",
-]
 
 PART: Final = 32_768
 """Characters of a view that are sent at a time."""

@@ -9,11 +9,14 @@ import pytest
 
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.admission import Approval, Approver, Origin
+from amplifier_hooks.admission.approval_result import Approval
+from amplifier_hooks.admission.ask_approver import Approver
+from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.approvals.labels import as_options
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
-from amplifier_hooks.record import Recorder, RecordUnavailable
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import Ask, Outcome
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from amplifier_hooks.cli import app
 from amplifier_hooks.cli.doctor import check_machine, check_project, check_state, checks
 from amplifier_hooks.cli.doctor.findings import Patient, examined
-from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.write.log import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

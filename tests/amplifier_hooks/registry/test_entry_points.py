@@ -10,7 +10,7 @@ from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, Privile
 from amplifier_hooks.registry.entry_points import installed
 
 if TYPE_CHECKING:
-    from amplifier_hooks.registry.registry import Change
+    from amplifier_hooks.registry.hook_table import Change
 
 CODE = """
 import sys

@@ -9,7 +9,7 @@ from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.registry.permissions import PRIVILEGED_HOOKS
 
 if TYPE_CHECKING:
-    from amplifier_hooks.registry.registry import Change
+    from amplifier_hooks.registry.hook_table import Change
 
 PRIVILEGED = [row for row in CATALOGUE if row.privileged]
 NEVER_FOR_PLUGINS = [row for row in PRIVILEGED if row.name != "llm:pre"]

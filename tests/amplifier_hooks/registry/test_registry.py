@@ -15,7 +15,7 @@ from amplifier_hooks import HookMatcher, HookRegistry, HookResult, Outcome, Sess
 from amplifier_hooks.errors import EventNameWarning, InvalidPayload, InvalidRegistration, MisspeltEvent, UnknownEvent
 from amplifier_hooks.events import ALL_EVENTS, CATALOGUE
 from amplifier_hooks.payloads import HookCompletePayload, HookFailedPayload, Payload
-from amplifier_hooks.registry.registry import Change
+from amplifier_hooks.registry.hook_table import Change
 from amplifier_hooks.testing import CollectingAudit
 
 CALL = {"tool_name": "Write", "tool_call_id": "1", "tool_input": {}, "session_id": "s"}

@@ -18,8 +18,8 @@ from amplifier_hooks.server.edge.authentication import Admission, Caller, admitt
 from amplifier_hooks.server.edge.host_check import Bounds, depth
 from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.storage import StoreUnavailable
 from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.testing import ManualClock
 from tests.api import knocking
 

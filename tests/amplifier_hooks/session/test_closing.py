@@ -12,7 +12,7 @@ from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, 
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.admission import ask_approver as approver
 from amplifier_hooks.admission.session_grants import SessionGrants
-from amplifier_hooks.record import LogUnavailable
+from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write import sink_timeout
 from amplifier_hooks.session import coordinator
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover

@@ -17,25 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.storage import (
+from amplifier_hooks.storage.database import Migrations, Statement, Wake
+from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.storage.store_errors import (
     CorruptStore,
-    Migrations,
     SchemaMismatch,
-    Statement,
     StoreBusy,
     StoreClosed,
     StoreUnavailable,
     UnsafeStore,
-    Wake,
 )
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from amplifier_hooks.storage import Script
+    from amplifier_hooks.storage.database import Script
 
 NOTES = Migrations(component="notes", steps=(("CREATE TABLE {schema}.note (id INTEGER PRIMARY KEY, text TEXT)",),))
 MORE = Migrations(
@@ -257,7 +255,7 @@ async def test_migration_that_fails(tmp_path: Path) -> None:
 
 MIGRATING = """
 import asyncio, os, signal, sys
-from amplifier_hooks.storage import Migrations
+from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage import sqlite
 path, when = sys.argv[1], int(sys.argv[2])
 steps = (("CREATE TABLE {schema}.note (id INTEGER PRIMARY KEY, text TEXT)",),
@@ -374,7 +372,7 @@ async def test_fork(tmp_path: Path) -> None:
 async def test_many_processes_start_at_once(tmp_path: Path) -> None:
     """Processes that start on a new path together all end up with the same store."""
     program = (
-        "import asyncio, sys\nfrom amplifier_hooks.storage import Migrations\n"
+        "import asyncio, sys\nfrom amplifier_hooks.storage.database import Migrations\n"
         "from amplifier_hooks.storage.sqlite import SqliteDatabase\n"
         "M = Migrations(component='notes', steps=(('CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)',),))\n"
         "async def main():\n"

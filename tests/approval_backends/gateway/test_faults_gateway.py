@@ -13,7 +13,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
-from approval_backends.gateway import Bounds, Gateway
+from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, Caller, asked, closed_with, gateway, http, served
 

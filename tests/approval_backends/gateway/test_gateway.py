@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway import Approver, Gateway
+from approval_backends.gateway.approvers import Approver
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import MovableClock, a_request
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served

@@ -13,7 +13,7 @@ from tests.gateways import Caller, asked, gateway, http, served
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from approval_backends.gateway import Gateway
+    from approval_backends.gateway.gateway import Gateway
 
 PAGE = files("approval_backends.web").joinpath("page.js").read_bytes()
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from approval_backends.gateway import Bounds, Gateway
 from approval_backends.gateway.client_session import REMEMBERED
+from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.lifecycle import Decider
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
 

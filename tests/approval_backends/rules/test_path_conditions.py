@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.ports import ActionFacts
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
 from approval_backends.errors import InvalidRules
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 HEAD = "version: 1\nrules:\n"
 ALLOW_GIT = "- {id: git, effect: allow, tool: Bash, command: [git status, git push *], hooks: [shell]}\n"

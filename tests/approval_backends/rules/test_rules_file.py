@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from amplifier_hooks.errors import HookError, HookUsageError
 from amplifier_hooks.ports import ActionFacts
 from approval_backends.errors import InvalidRules, RulesUnreadable
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

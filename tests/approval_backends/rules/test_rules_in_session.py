@@ -8,7 +8,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
-from approval_backends.rules import Rules
+from approval_backends.rules.policy import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.card_pages import action_page, raw_page, reach_page
-from approval_backends.terminal.cells import Script, clipped, lay, text_of, width_of, wrapped
+from approval_backends.terminal.cells import Script, clipped, lay, text_of, wrapped
 from approval_backends.terminal.edit_text import NotUsable, read_back, typed, writable
 from approval_backends.terminal.masked_secrets import names_secret, pieces
 from approval_backends.testing import a_request

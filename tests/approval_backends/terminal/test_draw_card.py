@@ -11,9 +11,10 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
-from approval_backends.terminal.cells import Script, text_of, width_of
+from approval_backends.terminal.cells import Script, text_of
 from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, Pages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.form import Form, begin, changed, press
 from approval_backends.testing import a_request

@@ -230,7 +230,7 @@ def test_no_terminal(typed: str | None) -> None:
     """Without a terminal nobody can be asked: whatever is piped in, the answer is that reason."""
     program = """
 import asyncio
-from approval_backends.terminal import TerminalPrompt
+from approval_backends.terminal.prompt import TerminalPrompt
 from approval_backends.testing import a_request
 asyncio.run(TerminalPrompt().ask(a_request()))
 """

@@ -21,7 +21,7 @@ from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends import TerminalApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
-from approval_backends.terminal import TerminalPrompt
+from approval_backends.terminal.prompt import TerminalPrompt
 from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of
 from tests.person import Person, Screen
 

@@ -10,7 +10,8 @@ import pytest
 import tiktoken
 from attrs import evolve
 
-from amplifier_hooks.injection.tokens import TokenCount, count, count_async, counter, counter_for, encodings, fit
+from amplifier_hooks.injection.tokens import count, count_async, counter, counter_for, encodings, fit
+from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.injection.tokens.encodings import encoding
 from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick
 from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, tokenizer, utf8_size

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.signing_key import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_hooks.record import AuditLog
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.signing_key import AuditKey
 from tests.records import entries
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from amplifier_hooks.record import AuditLog, LogUnavailable
-from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogHangs, LogInUse, UnsafeLog
+from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogHangs, LogInUse, LogUnavailable, UnsafeLog
+from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.signing_key import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 from amplifier_hooks.testing import ManualClock

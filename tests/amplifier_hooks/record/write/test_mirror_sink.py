@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.errors import InvalidLimit
-from amplifier_hooks.record import LogUnavailable
+from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.mirror_sink import TwoSinks
 from amplifier_hooks.testing import CollectingAudit
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplifier_hooks.record import NoRecord, Recorder, RecordUnavailable
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.record.write.recorder import NoRecord, Recorder
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 
 

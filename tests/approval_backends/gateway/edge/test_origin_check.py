@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway import Approver, Gateway, new_token
-from approval_backends.gateway.approvers import Approvers
+from approval_backends.gateway.approvers import Approver, Approvers, new_token
 from approval_backends.gateway.edge.origin_check import Admitted, Gate, Turned
+from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, gateway, http
 

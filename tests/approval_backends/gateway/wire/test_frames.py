@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approval_backends.gateway.wire import Call, Failure, Frame, Malformed, Note, Result, read, written
-from approval_backends.gateway.wire.frames import DEEPEST
+from approval_backends.gateway.wire.frames import DEEPEST, Call, Failure, Frame, Malformed, Note, Result, read, written
 
 texts = st.text(max_size=12)
 ids = st.integers() | texts

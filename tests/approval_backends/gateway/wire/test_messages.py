@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from approval_backends.gateway.wire import Call, Failure, Frame, Malformed, Note, Result, accept, fields, read, written
+from approval_backends.gateway.wire.frames import Call, Failure, Frame, Malformed, Note, Result, read, written
 from approval_backends.gateway.wire.messages import (
     CALLS,
     NOTES,
@@ -17,6 +17,8 @@ from approval_backends.gateway.wire.messages import (
     Permission,
     PermissionAnswer,
     Wire,
+    accept,
+    fields,
 )
 
 PAGE = Path(__file__).parents[4] / "specs" / "wire.md"

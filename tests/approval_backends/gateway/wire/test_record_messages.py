@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.text.escape import for_page
-from approval_backends.gateway.wire import Call, fields, read, written
-from approval_backends.gateway.wire.messages import CardView, Permission
+from approval_backends.gateway.wire.frames import Call, read, written
+from approval_backends.gateway.wire.messages import CardView, Permission, fields
 from approval_backends.gateway.wire.record_messages import (
     PART,
     card_view,
