@@ -15,8 +15,9 @@ Errors are `HookError`s; `HookAbortError` stops an operation from around it, and
 when its own time is up.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.dispatch.middleware import (
@@ -61,41 +62,38 @@ __all__ = [
     "WorkflowContext",
 ]
 
-
-HOMES: Final = {
-    "AgentContext": "dispatch.middleware",
-    "ApprovalBackend": "ports",
-    "ApprovalRequest": "ports",
-    "ApprovalTimeout": "errors",
-    "AuditLog": "record",
-    "ContextInjection": "result",
-    "ContextManager": "ports",
-    "Decision": "ports",
-    "DisplaySystem": "ports",
-    "HookAbortError": "errors",
-    "HookContext": "dispatch.middleware",
-    "HookError": "errors",
-    "HookMatcher": "registry.handler_shapes",
-    "HookRegistry": "registry.registry",
-    "HookResult": "result",
-    "ModelContext": "dispatch.middleware",
-    "Outcome": "result",
-    "RequestContext": "dispatch.middleware",
-    "SessionCoordinator": "session.coordinator",
-    "ToolContext": "dispatch.middleware",
-    "ToolOutcome": "session.tool_call",
-    "WorkflowContext": "dispatch.middleware",
-}
-"""Each is loaded on first use: the command, the bridge and the plain data of a hook need little of it."""
-
-
-def __getattr__(name: str) -> object:
-    if name == "__version__":
-        from importlib.metadata import version  # as slow to import as all the rest
-
-        return version("amplifier-hooks")
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"amplifier_hooks.{HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "dispatch.middleware": (
+            "AgentContext",
+            "HookContext",
+            "ModelContext",
+            "RequestContext",
+            "ToolContext",
+            "WorkflowContext",
+        ),
+        "errors": (
+            "ApprovalTimeout",
+            "HookAbortError",
+            "HookError",
+        ),
+        "ports": (
+            "ApprovalBackend",
+            "ApprovalRequest",
+            "ContextManager",
+            "Decision",
+            "DisplaySystem",
+        ),
+        "record.write.log": ("AuditLog",),
+        "registry.handler_shapes": ("HookMatcher",),
+        "registry.registry": ("HookRegistry",),
+        "result": (
+            "ContextInjection",
+            "HookResult",
+            "Outcome",
+        ),
+        "session.coordinator": ("SessionCoordinator",),
+        "session.tool_call": ("ToolOutcome",),
+    },
+)

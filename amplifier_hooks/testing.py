@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.approvals.claims import Claims
+from amplifier_hooks.approvals import Claims
 from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
 from amplifier_hooks.session.display import CollectingDisplay
 

@@ -15,23 +15,23 @@ an approver raises `BackendUnavailable`.
 Heavy parts load on first use: importing this package brings no terminal, no network and no database library.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from approval_backends.errors import BackendUnavailable
-from approval_backends.in_process import InProcessBackend
+from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
     from approval_backends.broker import Broker
     from approval_backends.deferred import DeferredApprovals
+    from approval_backends.errors import BackendUnavailable
     from approval_backends.gateway.websocket_approvals import WebSocketApprovals
+    from approval_backends.in_process import InProcessBackend
     from approval_backends.lifecycle import Decider
     from approval_backends.race import RacingApprovals
     from approval_backends.rules.policy import Rules
     from approval_backends.stores.memory import MemoryStore
     from approval_backends.stores.postgres import PostgresStore
     from approval_backends.stores.sqlite import SqliteStore
-    from approval_backends.terminal.terminal_approvals import TerminalApprovals
+    from approval_backends.terminal.prompt import TerminalApprovals
 
 __all__ = [
     "BackendUnavailable",
@@ -48,21 +48,20 @@ __all__ = [
     "WebSocketApprovals",
 ]
 
-HOMES: Final = {
-    "Broker": "broker",
-    "Decider": "lifecycle",
-    "DeferredApprovals": "deferred",
-    "MemoryStore": "stores.memory",
-    "PostgresStore": "stores.postgres",
-    "RacingApprovals": "race",
-    "Rules": "rules",
-    "SqliteStore": "stores.sqlite",
-    "TerminalApprovals": "terminal",
-    "WebSocketApprovals": "gateway",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"approval_backends.{HOMES[name]}"), name)
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "broker": ("Broker",),
+        "deferred": ("DeferredApprovals",),
+        "errors": ("BackendUnavailable",),
+        "gateway.websocket_approvals": ("WebSocketApprovals",),
+        "in_process": ("InProcessBackend",),
+        "lifecycle": ("Decider",),
+        "race": ("RacingApprovals",),
+        "rules.policy": ("Rules",),
+        "stores.memory": ("MemoryStore",),
+        "stores.postgres": ("PostgresStore",),
+        "stores.sqlite": ("SqliteStore",),
+        "terminal.prompt": ("TerminalApprovals",),
+    },
+)

@@ -16,9 +16,9 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals.grants import standing
+from amplifier_hooks.approvals import standing
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.storage.store_errors import StoreClosed, StoreUnavailable
+from amplifier_hooks.storage.database import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
 from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees
 

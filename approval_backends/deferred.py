@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from amplifier_hooks.storage.open_close import Opened
+from amplifier_hooks.storage.database import Opened
 from approval_backends.broker import Broker
 from approval_backends.race import RacingApprovals
 

@@ -1,16 +1,110 @@
-"""What every backend that decides inside this process has in common: an approval is claimed once, by its digest."""
+"""What every backend that decides inside this process has in common: an approval is claimed once, by its digest.
+
+Our backends where the upstream kernel wants its four-argument method.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal
+from uuid import uuid4
 
-from amplifier_hooks.approvals.claims import Claims
+from amplifier_hooks.abandoned_work import cancel_all
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.approvals import Claims, with_refusal
+from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.ports import ApprovalRequest, Question
 from approval_backends.errors import BackendUnavailable
-from approval_backends.upstream import AsUpstream
 
 if TYPE_CHECKING:
-    from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
+    from collections.abc import Sequence
+
+    from amplifier_hooks.ports import ApprovalBackend, Decision, Settlement
+
+
+SESSION: Final = "upstream"
+"""Their questions say neither whose session it is nor which tool is meant."""
+
+
+class AsUpstream:
+    """Gives a backend `request_approval(prompt, options, timeout, default) -> str`.
+
+    A question that comes this way is about nothing but its words: their kernel says neither tool nor arguments. What is
+    allowed is claimed on the spot, for nobody will claim it later.
+    """
+
+    async def request_approval(
+        self: ApprovalBackend,
+        prompt: str,
+        options: Sequence[str],
+        timeout: float = 300.0,  # theirs
+        default: Literal["allow", "deny"] = "deny",
+    ) -> str:
+        """One of the options, as somebody chose it.
+
+        Raises `ApprovalTimeout` when the time is up, which is their `ApprovalTimeoutError` too where their package is
+        loaded, and what the backend raises. Cancelling it takes the question back.
+        """
+        request = question(prompt, options, timeout, default)
+        decision = await in_time(self, request, timeout)
+        chosen = next((option for option in request.options if option.id == decision.option), None)
+        if chosen is not None and chosen.allows:
+            if await self.claim(request.id, request.digest):
+                await self.settle(request.id, "done")
+            else:
+                chosen = None
+        refusal = next(option for option in request.options if not option.allows)
+        return (chosen or refusal).label
+
+
+def question(prompt: str, labels: Sequence[str], seconds: float, default: Literal["allow", "deny"]) -> ApprovalRequest:
+    """A request about nothing but its words."""
+    now = datetime.now(UTC)
+    arguments = {"prompt": prompt}
+    return ApprovalRequest(
+        id=uuid4().hex,
+        tenant="",
+        session=SESSION,
+        agent=SESSION,
+        event="approval:required",
+        tool="",
+        arguments=arguments,
+        digest=Action("", SESSION, "approval:required", "", freeze(arguments)).digest,
+        questions=(Question(hook=SESSION, prompt=prompt, scope="action"),),
+        options=with_refusal(labels),
+        default=default,
+        created=now,
+        expires=now + timedelta(seconds=seconds),
+    )
+
+
+async def in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: float) -> Decision:
+    """The decision, if it comes in time: their kernel does not look at the clock."""
+    asking = asyncio.ensure_future(backend.request(request))
+    try:
+        await asyncio.wait({asking}, timeout=seconds)
+        if asking.done():
+            return asking.result()
+        decision = await backend.withdraw(request.id, "expired")
+    except ApprovalTimeout as error:
+        raise timed_out(str(error)) from error
+    finally:
+        await cancel_all({asking})
+    if decision is None:
+        raise timed_out(f"nobody answered within {seconds:g} s")
+    return decision
+
+
+def timed_out(text: str) -> ApprovalTimeout:
+    """Our timeout, and theirs as well where their package is loaded."""
+    theirs = getattr(sys.modules.get("amplifier_core.approval"), "ApprovalTimeoutError", None)
+    if theirs is None:
+        return ApprovalTimeout(text)
+    both: ApprovalTimeout = type("ApprovalTimeout", (ApprovalTimeout, theirs), {})(text)
+    return both
 
 
 class InProcessBackend(AsUpstream, ABC):

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from attrs import evolve, frozen
 
-from amplifier_hooks.approvals.claims import answered_digest
-from amplifier_hooks.approvals.grants import granted
+from amplifier_hooks.approvals import answered_digest, granted
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
 

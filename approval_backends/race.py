@@ -17,9 +17,9 @@ from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
 from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn
+from approval_backends.in_process import AsUpstream
 from approval_backends.lifecycle import Decider, Record, Refusal, Status
 from approval_backends.stores.memory import MemoryStore
-from approval_backends.upstream import AsUpstream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping

@@ -21,7 +21,7 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals.grants import standing
+from amplifier_hooks.approvals import standing
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode

@@ -27,8 +27,8 @@ from amplifier_hooks.definitions import DefinitionSettings, NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore, StoredHook
 from amplifier_hooks.events import REQUEST_PRE
 from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
-from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
-from amplifier_hooks.server.hooks.hook_bodies import HookBody, HookPage
+from amplifier_hooks.server.edge.authentication import Rate, Turnstile
+from amplifier_hooks.server.hooks.try_hook import HookBody, HookPage
 from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.broker import Broker

@@ -18,15 +18,12 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.chain_position import Strand, own
 from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.format.hash_chain import Opening
-from amplifier_hooks.record.format.line import read, unseal
-from amplifier_hooks.record.read.check_segment import chained
-from amplifier_hooks.record.read.read_lines import opened
+from amplifier_hooks.record.format.line import Opening, Strand, own, read, unseal
+from amplifier_hooks.record.read.read_segment import chained, opened
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict

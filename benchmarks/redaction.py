@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.library import RedactSecrets
-from amplifier_hooks.text.secret_patterns import SHAPES
+from amplifier_hooks.text.secrets import SHAPES
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, number, verdict
 

@@ -18,11 +18,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from amplifier_hooks.runs.agents import Agents
-from amplifier_hooks.runs.blueprint import read_blueprint
+from amplifier_hooks.runs.blueprint import Agents, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
 from amplifier_hooks.runs.store.postgres import PostgresRuns
-from amplifier_hooks.runs.store.run_queries import NewRun
+from amplifier_hooks.runs.store.run_rows import NewRun
 from amplifier_hooks.runs.store.run_store import RunStore, SqliteRuns
 from benchmarks.approvals import DSN, answers
 from benchmarks.options import parser

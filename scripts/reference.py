@@ -30,7 +30,7 @@ DOORS = (
     "approval_backends",
     "approval_backends.testing",
 )
-ERRORS = ("amplifier_hooks.errors", "amplifier_hooks.storage.store_errors", "approval_backends.errors")
+ERRORS = ("amplifier_hooks.errors", "amplifier_hooks.storage.database", "approval_backends.errors")
 MEMORY = re.compile(r" at 0x[0-9a-f]+")
 SHORT = 100
 """Characters of a signature that stays on one line."""

@@ -10,8 +10,8 @@ from attrs import define
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
-from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
-from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.server.edge.authentication import Rate, Turnstile
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.broker import Broker
 from approval_backends.stores.memory import MemoryStore

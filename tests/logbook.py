@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, signed
-from amplifier_hooks.record.format.hash_chain import Opening, following
-from amplifier_hooks.record.format.line import seal
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.format.line import Opening, following, seal
+from amplifier_hooks.record.write.log_files import AuditKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

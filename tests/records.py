@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.hash_chain import Opening, following
-from amplifier_hooks.record.format.line import Entry, read, unseal
+from amplifier_hooks.record.format.line import Entry, Opening, following, read, unseal
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.segments import file_of, numbers_of

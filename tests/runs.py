@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from amplifier_hooks.errors import HookUnavailable
-from amplifier_hooks.runs.agents import Agents
-from amplifier_hooks.runs.blueprint import Blueprint, read_blueprint
+from amplifier_hooks.runs.blueprint import Agents, Blueprint, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
 from amplifier_hooks.runs.store.postgres import PostgresRuns
-from amplifier_hooks.runs.store.run_queries import NewRun, Wanted
+from amplifier_hooks.runs.store.run_rows import NewRun, Wanted
 from amplifier_hooks.runs.store.run_store import MemoryRuns, RunStore, SqliteRuns
 from tests.stores import DSN, schema, server
 

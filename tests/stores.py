@@ -10,9 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from amplifier_hooks.storage.memory import MemoryDatabase
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.sqlite import SqliteStore

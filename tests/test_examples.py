@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from amplifier_hooks.runs.agents import load_agents
+from amplifier_hooks.runs.blueprint import load_agents
 from tests.conftest import require_installed
 
 FOLDER = Path(__file__).parent.parent / "examples"

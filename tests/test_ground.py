@@ -21,7 +21,7 @@ PACKAGES = ["amplifier_hooks", "approval_backends"]
 PURE = [
     "amplifier_hooks.act",
     "amplifier_hooks.injection.budget",
-    "amplifier_hooks.record.format.hash_chain",
+    "amplifier_hooks.record.format.line",
     "amplifier_hooks.record.format.checkpoint",
     "amplifier_hooks.record.format.line",
     "amplifier_hooks.events",
@@ -34,7 +34,7 @@ PURE = [
     "approval_backends.card.file_diff",
     "approval_backends.card.edit_arguments",
     "approval_backends.lifecycle",
-    "approval_backends.card.word_diff",
+    "approval_backends.card.file_diff",
     "approval_backends.card.oddities",
     "approval_backends.gateway.wire",
 ]

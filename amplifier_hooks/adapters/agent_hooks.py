@@ -32,8 +32,7 @@ from agent_hooks import (
 from attrs import define, field, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.injected_texts import Texts
-from amplifier_hooks.adapters.session_end import at_end
+from amplifier_hooks.adapters.shared import Texts, at_end
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
     LLM_POST,

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.injected_texts import Texts
-from amplifier_hooks.adapters.session_end import at_end
+from amplifier_hooks.adapters.shared import Texts, at_end
 from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.program_session import Guest

@@ -25,9 +25,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
-from amplifier_hooks.adapters.injected_texts import Texts
-from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
-from amplifier_hooks.adapters.session_end import at_end
+from amplifier_hooks.adapters.shared import Texts, answer_of, at_end, begun, out_of_reach
 from amplifier_hooks.errors import HookUsageError
 
 if TYPE_CHECKING:

@@ -34,9 +34,7 @@ from agents import (
 )
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
-from amplifier_hooks.adapters.injected_texts import Texts
-from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
-from amplifier_hooks.adapters.session_end import at_end
+from amplifier_hooks.adapters.shared import Texts, answer_of, at_end, begun, out_of_reach
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.session.program_call import GuestCall
 

@@ -25,8 +25,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.injected_texts import Texts
-from amplifier_hooks.adapters.refusals import answer_of, begun, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, answer_of, begun, out_of_reach
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from amplifier_hooks.approvals.labels import offered
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.approvals import offered
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalRequest, Question

@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from amplifier_hooks.approvals.claims import Claims
+from amplifier_hooks.approvals import Claims
 from amplifier_hooks.errors import ApprovalTimeout, HookError
 from amplifier_hooks.ports import Decision
 from amplifier_hooks.threads import DaemonPool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from amplifier_hooks.cli import approvals, audit, chat, demo, doctor, ledger, programs, project, runs, serve, token
-from amplifier_hooks.cli.common import streams
+from amplifier_hooks.cli.common import terminal_io
 from amplifier_hooks.cli.programs import bridge_command
 from amplifier_hooks.errors import MissingExtra
 
@@ -113,7 +113,7 @@ def options(
 
 def main() -> None:
     """Run the command; the entry point of the distribution."""
-    streams.made_fit()
+    terminal_io.made_fit()
     try:
         try:
             app(prog_name="amplifier-hooks")
@@ -122,5 +122,5 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except (OSError, MissingExtra) as problem:  # a full disk, another's folder, an extra: no traceback mends that
-        streams.last_word(problem)
+        terminal_io.last_word(problem)
         sys.exit(1)

@@ -65,8 +65,8 @@ def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
     from typing import cast
 
     from amplifier_hooks.library.tool_ledger import LEDGER_FILE, ToolLedger
+    from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.state_folder import state_folder
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
 
     there = Path(store).expanduser() if store else state_folder() / LEDGER_FILE
     if "://" not in store and not there.exists():  # reading makes none

@@ -152,8 +152,8 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, re
     from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
     from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
+    from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.state_folder import own_folder
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 

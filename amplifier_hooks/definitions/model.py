@@ -8,6 +8,13 @@ HookDefinition   the hook that is kept: the same, with its id, its tenant and it
 
 A name is what people tell hooks apart by, so it is plain ASCII: there are no look-alikes of other alphabets, nothing
 invisible, and nothing a file system reads as a path. `likeness` catches what is left, such as `1` for `l`.
+
+What a definition's priority stands for: in which band it runs, and what its failure means there.
+
+Secrets in a config: what is shown in their place, and what becomes of that when it comes back. Pure.
+
+Whoever may change a hook need not know its secrets, so what they were shown stands for them. Not so where the change
+names another address: a secret is never sent to a place for which nobody has written it down.
 """
 
 from __future__ import annotations
@@ -17,8 +24,9 @@ import json
 import re
 import secrets
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
+from attrs import frozen
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -33,13 +41,105 @@ from pydantic import (
 )
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.hidden_secrets import hidden, kept, left_hidden
-from amplifier_hooks.definitions.priority import Band, FailMode, band_of
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import alike, canonical
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
 from amplifier_hooks.text.matching import compile_matcher
+from amplifier_hooks.text.secrets import is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+FailMode = Literal["open", "closed"]
+"""Whether a failure of a hook is skipped or denies."""
+
+
+@frozen
+class Band:
+    """The priorities from `first` to `last`, both included."""
+
+    name: str
+    first: int
+    last: int
+    fail_mode: FailMode
+
+
+BANDS: Final = (
+    Band("security", 0, 49, "closed"),
+    Band("governance", 50, 99, "closed"),
+    Band("input", 100, 199, "open"),
+    Band("execution", 200, 299, "open"),
+    Band("output", 300, 399, "open"),
+    Band("application", 400, 499, "open"),
+    Band("observability", 500, 699, "open"),
+    Band("notification", 700, 899, "open"),
+    Band("debug", 900, 1000, "open"),
+)
+
+
+def band_of(priority: int) -> Band:
+    """The band of a priority from 0 to 1000."""
+    return next(band for band in BANDS if priority <= band.last)
+
+
+HIDDEN: Final = "(hidden)"
+"""What is shown in the place of a secret."""
+
+CARRIERS: Final = ("headers", "env")
+"""Where keys stand under names of all sorts."""
+
+
+def hidden(value: Any, name: str = "", within: str = "") -> Any:
+    """A config, or a part of one, without its secrets; the name of a variable that holds one is none."""
+    if value in (None, "", [], {}) or name.endswith("_env"):
+        return value
+    if is_secret_name(name) or within in CARRIERS:
+        return HIDDEN
+    if name == "url" and isinstance(value, str):
+        address, mark, _ = value.partition("?")
+        return f"{address}?{HIDDEN}" if mark else value
+    if isinstance(value, dict):
+        return {one: hidden(item, one, name) for one, item in value.items()}
+    return [hidden(item) for item in value] if isinstance(value, list) else value
+
+
+def kept(new: Any, old: Any) -> Any:
+    """The config that was given; where that is what was shown in the place of a secret, the secret.
+
+    With an address that the old one did not have, nothing is taken over, and what was shown stays as it is.
+    """
+    known = {*addresses(old), *addresses(hidden(old))}
+    return _kept(new, old) if known.issuperset(addresses(new)) else new
+
+
+def left_hidden(value: Any, place: str = "config") -> str | None:
+    """Where something is said to be hidden that is not there; None if nothing is."""
+    if isinstance(value, str):
+        return place if value == HIDDEN or value.endswith(f"?{HIDDEN}") else None
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = (left_hidden(part, f"{place}.{name}") for name, part in parts)
+    return next((spot for spot in found if spot is not None), None)
+
+
+def addresses(value: Any) -> Iterator[str]:
+    """Every text in it that says where to send something."""
+    if isinstance(value, str):
+        if "://" in value:
+            yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from addresses(part)
+
+
+def _kept(new: Any, old: Any, name: str = "", within: str = "") -> Any:
+    if new == hidden(old, name, within):
+        return old
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return new
+    return {one: _kept(value, old.get(one), one, name) for one, value in new.items()}
+
 
 Kind = Literal["python", "command", "http", "agent"]
 """How a hook is carried out."""

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from amplifier_hooks.definitions.model import HookDefinition, likeness
 from amplifier_hooks.errors import HookError, HookRefused
-from amplifier_hooks.storage.database import Migrations, Script, Statement, Wake
-from amplifier_hooks.storage.store_errors import CorruptStore
+from amplifier_hooks.storage.database import CorruptStore, Migrations, Script, Statement, Wake
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field, frozen, setters
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Selection
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView, Selection
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
 from amplifier_hooks.dispatch.timeouts import cancelled_itself
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationRanTwice
@@ -30,7 +29,7 @@ from amplifier_hooks.result import CONTINUE, Answer, HookResult
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.dispatch.chain import Hook
 
 
 _fixed: Final = setters.frozen

@@ -19,9 +19,7 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.dispatch.chain import Selection, whose
-from amplifier_hooks.dispatch.event_view import DataView
-from amplifier_hooks.dispatch.hook import Hook
+from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, whose
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
 from amplifier_hooks.errors import HookUnavailable, InvalidResult

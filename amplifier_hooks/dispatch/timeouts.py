@@ -28,7 +28,7 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.result import Outcome
 
 

@@ -5,8 +5,9 @@ Each is a class with pydantic settings; switch one on with `RateLimit().register
 of them is in specs/library.md; `parts` holds what several of them share. Each loads on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.library.audit_log import AuditLogHook
@@ -55,33 +56,29 @@ __all__ = [
     "TypeFeedback",
 ]
 
-HOMES: Final = {
-    "AuditLogHook": "audit_log",
-    "CostGuard": "cost_guard",
-    "DateTime": "date_time",
-    "GitStatus": "git_status",
-    "InjectionScan": "injection_scan",
-    "KeepGoing": "keep_going",
-    "LinterFeedback": "linter_feedback",
-    "Metrics": "metrics",
-    "Notify": "notify",
-    "ProtectedPaths": "protected_paths",
-    "RateLimit": "rate_limit",
-    "RecoveryHint": "recovery_hint",
-    "RedactSecrets": "redact_secrets",
-    "SchemaGuard": "schema_guard",
-    "SchemaNudge": "schema_nudge",
-    "SideEffects": "side_effects",
-    "Skills": "skills",
-    "SubagentArtifacts": "subagent_artifacts",
-    "TestFeedback": "test_feedback",
-    "ToolLedger": "tool_ledger",
-    "TypeFeedback": "type_feedback",
-}
-"""The module of each hook."""
-
-
-def __getattr__(name: str) -> object:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"amplifier_hooks.library.{HOMES[name]}"), name)
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "audit_log": ("AuditLogHook",),
+        "cost_guard": ("CostGuard",),
+        "date_time": ("DateTime",),
+        "git_status": ("GitStatus",),
+        "injection_scan": ("InjectionScan",),
+        "keep_going": ("KeepGoing",),
+        "linter_feedback": ("LinterFeedback",),
+        "metrics": ("Metrics",),
+        "notify": ("Notify",),
+        "protected_paths": ("ProtectedPaths",),
+        "rate_limit": ("RateLimit",),
+        "recovery_hint": ("RecoveryHint",),
+        "redact_secrets": ("RedactSecrets",),
+        "schema_guard": ("SchemaGuard",),
+        "schema_nudge": ("SchemaNudge",),
+        "side_effects": ("SideEffects",),
+        "skills": ("Skills",),
+        "subagent_artifacts": ("SubagentArtifacts",),
+        "test_feedback": ("TestFeedback",),
+        "tool_ledger": ("ToolLedger",),
+        "type_feedback": ("TypeFeedback",),
+    },
+)

@@ -26,13 +26,11 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
-from amplifier_hooks.library.parts.daily_usage import TABLES, Days, Usage
+from amplifier_hooks.library.parts.daily_usage import TABLES, Days, Usage, tokens_of
 from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.parts.session_memory import Once, PerSession
-from amplifier_hooks.library.parts.token_usage import tokens_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

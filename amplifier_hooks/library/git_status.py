@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_RESUME, SESSION_START
-from amplifier_hooks.library.parts.find_programs import PROBLEMS, Commands, Spoken, folder_of
+from amplifier_hooks.library.parts.feedback import PROBLEMS, Commands, Spoken, folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 from amplifier_hooks.result import CONTINUE, HookResult
 

@@ -31,7 +31,7 @@ from amplifier_hooks.events import TOOL_POST
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.linear_search import SURROGATES, is_text, linear, literally
+from amplifier_hooks.text.matching import SURROGATES, is_text, linear, literally
 from amplifier_hooks.text.paths import TooManyParts, texts_of
 
 if TYPE_CHECKING:

@@ -28,16 +28,13 @@ from pydantic import AfterValidator, Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
-from amplifier_hooks.library.parts.expected_files import missing
-from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.parts.response_text import text_of
-from amplifier_hooks.library.parts.session_memory import PerSession
-from amplifier_hooks.record.format.redact import Redactor
+from amplifier_hooks.library.parts.model_output import missing, text_of
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
+from amplifier_hooks.record.format.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage.database import Migrations, Script, Statement
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:

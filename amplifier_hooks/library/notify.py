@@ -35,9 +35,8 @@ from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC
 from amplifier_hooks.definitions.kinds.event_codec import NativeCodec
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable, InvalidHookSettings, InvalidRegistration, InvalidResult
-from amplifier_hooks.library.parts.find_programs import Commands
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.parts.session_memory import Once
+from amplifier_hooks.library.parts.feedback import Commands
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE
 from amplifier_hooks.text.escape import clip, for_log

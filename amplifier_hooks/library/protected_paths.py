@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.parts.session_memory import PerSession
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:

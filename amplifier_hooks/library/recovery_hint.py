@@ -25,8 +25,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, TOOL_ERROR
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.parts.session_memory import PerSession
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.text.matching import compile_matcher
 

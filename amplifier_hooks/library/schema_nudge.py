@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, TOOL_ERROR, TOOL_POST
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.parts.session_memory import Once
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.library.parts.tool_schemas import Shapes, ToolShape
 from amplifier_hooks.result import CONTINUE, HookResult
 

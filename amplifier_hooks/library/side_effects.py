@@ -28,7 +28,7 @@ from pydantic import Field
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.impact.shell_impact import EFFECTS, foresee
 from amplifier_hooks.impact.shell_parser import ShellReader
-from amplifier_hooks.library.parts.find_programs import folder_of
+from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 

@@ -33,8 +33,7 @@ from attrs import define, field, frozen
 from pydantic import Field
 
 from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_END, SESSION_START
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.parts.session_memory import Once, PerSession
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:

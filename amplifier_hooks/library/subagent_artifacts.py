@@ -27,10 +27,9 @@ from attrs import define
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, SUBAGENT_START, SUBAGENT_STOP
-from amplifier_hooks.library.parts.expected_files import found
-from amplifier_hooks.library.parts.find_programs import folder_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.library.parts.session_memory import PerSession
+from amplifier_hooks.library.parts.feedback import folder_of
+from amplifier_hooks.library.parts.model_output import found
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:

@@ -36,13 +36,10 @@ from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.parts.session_memory import Once, PerSession
-from amplifier_hooks.record.format.json_values import Tamer, TooMuch, omitted
-from amplifier_hooks.record.format.redact import Redactor
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, ToolMatch
+from amplifier_hooks.record.format.encode_facts import Redactor, Tamer, TooMuch, omitted
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage.database import Migrations, Script, Statement
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.matching import compile_matcher
 

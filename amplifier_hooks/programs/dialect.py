@@ -2,6 +2,8 @@
 
 A `Verdict` is an answer in nobody's spelling. Dialects read one out of what a hook of theirs has printed, and write one
 down so that their program understands it.
+
+The JSON shape the programs share: what stands at the top of an answer, and what in `hookSpecificOutput`.
 """
 
 from __future__ import annotations
@@ -14,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, Ended
-from amplifier_hooks.definitions.kinds.strict_json import STRAY, as_reason, hides, incoming, outgoing
+from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, STRAY, Ended, as_reason, hides, incoming, outgoing
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -282,3 +283,70 @@ def as_hook_result(spelling: Spelling, verdict: Verdict) -> HookResult:
 def to_text(value: Any) -> str:
     """A value where they want text."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+@frozen(kw_only=True)
+class Parts:
+    """An answer taken apart. `rest` and `own` hold what nobody has taken yet."""
+
+    decision: str
+    reason: str
+    stop: bool
+    message: str
+    quiet: bool
+    own: dict[str, Any]
+    rest: dict[str, Any]
+
+    def verdict(self, **decided: Any) -> Verdict:
+        """Together with what the event's own part says; what is left over nobody knows."""
+        unknown = (*self.rest, *(f"hookSpecificOutput.{key}" for key in self.own))
+        common = {"reason": self.reason, "stop": self.stop, "message": self.message, "quiet": self.quiet}
+        return Verdict(**{**common, **decided, "unknown": unknown})
+
+
+def split(spelling: Spelling, answer: Mapping[str, Any]) -> Parts:
+    """Take an answer apart. Raises `InvalidResult` for a value of the wrong type, and for another event's answer."""
+    rest = dict(answer)
+    stop = take(rest, "continue", bool) is False
+    stop_reason = take(rest, "stopReason", str) or ""
+    reason = take(rest, "reason", str) or ""
+    own = dict(take(rest, "hookSpecificOutput", dict) or {})
+    named = own.pop("hookEventName", spelling.theirs)
+    if named != spelling.theirs:
+        raise InvalidResult(f"an answer for {named!r:.60} at {spelling.theirs}: name the event that was asked about")
+    return Parts(
+        decision=take(rest, "decision", str) or "",
+        reason=stop_reason or reason if stop else reason,
+        stop=stop,
+        message=take(rest, "systemMessage", str) or "",
+        quiet=take(rest, "suppressOutput", bool) is True,
+        own=own,
+        rest=rest,
+    )
+
+
+WORDS: Final = {bool: "true or false", str: "a string", dict: "an object"}
+
+
+def take(answer: dict[str, Any], key: str, kind: type) -> Any:
+    """Take a value out of an answer; None if it is not there, or null. Raises `InvalidResult` for another type."""
+    value = answer.pop(key, None)
+    if value is not None and type(value) is not kind:
+        raise InvalidResult(f"an answer whose {key} is of type {type(value).__name__}: write {WORDS[kind]}")
+    return value
+
+
+def written(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> Ended:
+    """An answer put together; nothing at all when there is nothing to say."""
+    said, specific = dict(top), dict(own)
+    if verdict.stop:
+        said |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}
+    if verdict.context and spelling.takes_context:
+        specific["additionalContext"] = verdict.context
+    if verdict.message:
+        said["systemMessage"] = verdict.message
+    if verdict.quiet:
+        said["suppressOutput"] = True
+    if specific:
+        said["hookSpecificOutput"] = {"hookEventName": spelling.theirs, **specific}
+    return Ended(code=0, output=json.dumps(said).encode("ascii") if said else b"")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidResult
-from amplifier_hooks.programs.answer_shape import split, take, written
-from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict, to_text
+from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict, split, take, to_text, written
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.kinds.event_codec import Ended

@@ -16,8 +16,7 @@ from attrs import field, frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
-from amplifier_hooks.definitions.kinds.command import CommandHook
-from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.trust import digest_of, words_of
 from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.definitions.trust import TrustStore
-    from amplifier_hooks.dispatch.hook import OnError
+    from amplifier_hooks.dispatch.chain import OnError
     from amplifier_hooks.programs.dialect import Dialect, Spelling
     from amplifier_hooks.registry.decorators import Registrar
 

@@ -2,6 +2,8 @@
 
 That program runs the tools; the way of a call is ours all the same (see `session/program_call.py`). Before the tool the
 program is told the verdict; after it, its report is what the tool came to. So nothing here decides anything.
+
+An approval backend that asks nobody: the program's own prompt does, and whoever sits there decides.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 from uuid import uuid4
 
 from attrs import define, evolve, field
@@ -17,6 +19,7 @@ from attrs import define, evolve, field
 from amplifier_hooks.act import freeze
 from amplifier_hooks.dispatch.bounded_wait import within
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.errors import ApprovalPending
 from amplifier_hooks.events import (
     AGENT_STOP,
     PROMPT_SUBMIT,
@@ -27,6 +30,7 @@ from amplifier_hooks.events import (
     TOOL_PRE,
 )
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
 from amplifier_hooks.session.program_call import GuestCall
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.ports import ApprovalRequest
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
@@ -310,3 +315,37 @@ class Guest:
 def content_of(tool: str, given: Any) -> str:
     """What two tries of one call have in common."""
     return sha256(freeze([tool, given])).hexdigest()
+
+
+class AskedElsewhere:
+    """Every question stays open here, for good. Nothing is approved, so there is never anything to claim."""
+
+    durable = True
+
+    async def request(self, request: ApprovalRequest) -> NoReturn:
+        """Raises `ApprovalPending`."""
+        raise ApprovalPending(request.id)
+
+    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # nobody approved it here
+        """False."""
+        return False
+
+    async def settle(self, request_id: str, outcome: str) -> None:
+        """Nothing."""
+
+    async def withdraw(self, request_id: str, reason: str) -> None:
+        """Nothing."""
+
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # it keeps none
+        """Nothing was left behind."""
+        return Unfinished()
+
+    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+        """Nothing."""
+
+    async def recorded(self, request_id: str, number: int = 0) -> None:
+        """Nothing."""
+
+    async def unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # as above
+        """Nothing."""
+        return ()

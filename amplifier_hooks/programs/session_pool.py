@@ -1,30 +1,39 @@
-"""All sessions of other programs that this server has: one for each, made when its first question comes."""
+"""All sessions of other programs that this server has: one for each, made when its first question comes.
+
+What a server has to know of programs' questions after a restart: those it answered, and those to be tried again.
+
+Kept beside the approvals. Whoever delivers a question twice under one id gets the first answer, and nothing is asked
+anew; whoever tries a call again that nobody had decided is led to the question that is still open.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from attrs import define, field
+from attrs import define, field, frozen
 
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.definitions.kinds.event_codec import Ended
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.events import APPROVAL_GRANTED
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.gemini import GEMINI
-from amplifier_hooks.programs.own_prompt import AskedElsewhere
-from amplifier_hooks.programs.program_session import Asking, Guest, Outbox
+from amplifier_hooks.programs.program_session import AskedElsewhere, Asking, Guest, Outbox
 from amplifier_hooks.session.coordinator import SessionCoordinator
+from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.ports import Clock
     from amplifier_hooks.programs.dialect import Dialect
-    from amplifier_hooks.programs.question_store import GuestBook
     from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.storage.database import Database, Script
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, GEMINI)}
@@ -112,3 +121,146 @@ class Guests:
         for (_, session), guest in self._guests.items():
             if session == data.get("session_id") and isinstance(call, str):
                 guest.approved.add(call)
+
+
+GUESTBOOK: Final = Migrations(
+    component="guestbook",
+    steps=(
+        (
+            """CREATE TABLE {schema}.guest_delivery (
+                id TEXT PRIMARY KEY, question TEXT NOT NULL, code INTEGER NOT NULL, output TEXT NOT NULL,
+                errors TEXT NOT NULL, at BIGINT NOT NULL
+            )""",
+            """CREATE TABLE {schema}.guest_try (
+                whose TEXT NOT NULL, content TEXT NOT NULL, call TEXT NOT NULL, at BIGINT NOT NULL,
+                PRIMARY KEY (whose, content)
+            )""",
+        ),
+    ),
+)
+
+DELIVERIES: Final = 24 * 3600
+"""Seconds an answer is kept for another delivery of its question."""
+TRIES: Final = 7 * 24 * 3600
+"""Seconds a call is kept for another try; no question is open for longer than its hook said."""
+
+
+@define(eq=False)
+class GuestBook:
+    """Over a database that is open. Every method raises `StoreUnavailable`."""
+
+    database: Database
+    clock: Clock = field(factory=SystemClock)
+    _answering: dict[str, tuple[str, asyncio.Future[None]]] = field(factory=dict, init=False)
+
+    @classmethod
+    async def beside(cls, database: Database, clock: Clock | None = None) -> Self:
+        """In a database that has other tables."""
+        await database.migrate(GUESTBOOK)
+        return cls(database, clock or SystemClock())
+
+    async def once(self, delivery: str, question: bytes, answer: Callable[[], Awaitable[Ended]]) -> Ended:
+        """The answer to this delivery: the one it was given before, or a new one, kept before it is told.
+
+        A second delivery while the first is being answered waits for it. What could not be answered was not; the next
+        delivery is the first then. Raises `InvalidPayload` for another question under the same id, and what `answer`
+        raises.
+        """
+        name, asked = hashed(delivery.encode("utf-8", "surrogatepass")), hashed(question)
+        while name in self._answering:
+            first, over = self._answering[name]
+            compare(first, asked)
+            await asyncio.wait({over})
+        over = asyncio.get_running_loop().create_future()
+        self._answering[name] = (asked, over)
+        try:
+            return await self._kept(name, asked) or await self._keep(name, asked, await answer())
+        finally:
+            del self._answering[name]
+            over.set_result(None)
+
+    async def _kept(self, name: str, asked: str) -> Ended | None:
+        rows = await self.database.fetch(
+            "SELECT question, code, output, errors FROM {schema}.guest_delivery WHERE id = $1", name
+        )
+        if not rows:
+            return None
+        question, code, output, errors = rows[0]
+        compare(question, asked)
+        return Ended(code=code, output=bytes.fromhex(output), errors=bytes.fromhex(errors))
+
+    async def _keep(self, name: str, asked: str, ended: Ended) -> Ended:
+        await self.database.run(
+            _added(
+                "INSERT INTO {schema}.guest_delivery (id, question, code, output, errors, at) "
+                "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
+                (name, asked, ended.code, ended.output.hex(), ended.errors.hex(), self._now()),
+                "DELETE FROM {schema}.guest_delivery WHERE at < $1",
+                self._now() - DELIVERIES,
+            )
+        )
+        return await self._kept(name, asked) or ended  # another server's, if that was first
+
+    def tries(self, *whose: str) -> KeptTries:
+        """Those of one session of one program."""
+        return KeptTries(self, hashed(repr(whose).encode("utf-8", "surrogatepass")))
+
+    async def calls(self, whose: str) -> Mapping[str, str]:
+        """The calls that wait for another try, by their content."""
+        rows = await self.database.fetch("SELECT content, call FROM {schema}.guest_try WHERE whose = $1", whose)
+        return {row[0]: row[1] for row in rows}
+
+    async def keep(self, whose: str, content: str, call: str) -> None:
+        """Keep a call for another try."""
+        await self.database.run(
+            _added(
+                "INSERT INTO {schema}.guest_try (whose, content, call, at) VALUES ($1, $2, $3, $4) "
+                "ON CONFLICT (whose, content) DO UPDATE SET call = excluded.call, at = excluded.at",
+                (whose, content, call, self._now()),
+                "DELETE FROM {schema}.guest_try WHERE at < $1",
+                self._now() - TRIES,
+            )
+        )
+
+    async def forget(self, whose: str, content: str) -> None:
+        """The call was tried again, and decided."""
+        await self.database.fetch("DELETE FROM {schema}.guest_try WHERE whose = $1 AND content = $2", whose, content)
+
+    def _now(self) -> int:
+        return int(self.clock.now().timestamp())
+
+
+@frozen
+class KeptTries:
+    """The calls of one session that wait for another try, over restarts; see `program_session.Tries`."""
+
+    book: GuestBook
+    whose: str
+
+    async def load(self) -> Mapping[str, str]:
+        """What an earlier server kept."""
+        return await self.book.calls(self.whose)
+
+    async def keep(self, content: str, call: str) -> None:
+        """Keep a call."""
+        await self.book.keep(self.whose, content, call)
+
+    async def forget(self, content: str) -> None:
+        """Drop it."""
+        await self.book.forget(self.whose, content)
+
+
+def hashed(data: bytes) -> str:
+    """What stands for a text others chose: of one length, and saying nothing."""
+    return sha256(data).hexdigest()
+
+
+def compare(first: str, second: str) -> None:
+    """Raises `InvalidPayload` for another question under one id: an answer is for the question it was given to."""
+    if first != second:
+        raise InvalidPayload("this delivery id was used for another question; a new question has a new one")
+
+
+def _added(sql: str, values: tuple[object, ...], purge: str, before: int) -> Script[None]:
+    yield Statement(purge, (before,))
+    yield Statement(sql, values)

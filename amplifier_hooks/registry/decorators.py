@@ -13,7 +13,7 @@ from amplifier_hooks.registry.handler_shapes import HookMatcher, HookObject, hoo
 from amplifier_hooks.registry.registration import Handler, name_of
 
 if TYPE_CHECKING:
-    from amplifier_hooks.dispatch.hook import Hook, Intent
+    from amplifier_hooks.dispatch.chain import Hook, Intent
     from amplifier_hooks.events import Event
     from amplifier_hooks.registry.hook_table import Roster
 

@@ -24,7 +24,7 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from amplifier_hooks.registry.plugin_registry import RegistryScope
+    from amplifier_hooks.registry.permissions import RegistryScope
 
 
 GROUP: Final = "amplifier_hooks.hooks"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
 from amplifier_hooks.errors import HookAbortError, HookUsageError, InvalidRegistration
 from amplifier_hooks.registry.registration import Handler, awaits, check_arguments, name_of
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:
-    from amplifier_hooks.dispatch.hook import Intent
+    from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.events import Event
     from amplifier_hooks.text.matching import Matcher
 

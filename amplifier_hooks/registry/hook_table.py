@@ -19,7 +19,7 @@ from amplifier_hooks.registry.permissions import may_change
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.events import Event
 
 

@@ -5,22 +5,27 @@ scope of the registry, and is `trusted` where it was granted a permission and `p
 
 A tenant's hooks count as a plugin's without permissions, whoever brings them in: what a tenant configured is as foreign
 as what somebody installed.
+
+What a plugin gets instead of the registry.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import field, frozen
 
 from amplifier_hooks.errors import HookRefused, PrivilegeRequired
 from amplifier_hooks.events import LLM_PRE
+from amplifier_hooks.registry.decorators import Registrar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from amplifier_hooks.dispatch.hook import Intent, Tier
+    from amplifier_hooks.dispatch.chain import Hook, Intent, Tier
     from amplifier_hooks.events import Event
+    from amplifier_hooks.registry.hook_table import Roster
+    from amplifier_hooks.registry.registration import Handler
 
 
 PRIVILEGED_HOOKS: Final = "privileged_hooks"
@@ -94,3 +99,49 @@ def check_tenant(scope: Scope, tenant: str) -> None:
 
 def _who(scope: Scope, tenant: str) -> str:
     return f"{scope.owner or 'hook'} of tenant {tenant!r}" if tenant else scope.owner
+
+
+class Enter(Protocol):
+    """How a registry lets somebody's hook in."""
+
+    def __call__(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
+        """Register a hook on behalf of the scope."""
+        ...
+
+
+class RegistryScope(Registrar):
+    """A plugin's way to a registry. Everything it registers is marked as its own and held to its permissions.
+
+    It sees, switches and removes its own hooks and nobody else's, and emits nothing. It keeps honest plugins to what
+    they were granted; code in this process that means harm has other ways, and belongs into another process.
+    """
+
+    def __init__(self, scope: Scope, roster: Roster, enter: Enter, row: Callable[[str], Event]) -> None:
+        self._scope = scope
+        self._roster = roster
+        self._let_in = enter
+        self._row_of = row
+        self._own: list[Hook] = []
+
+    @property
+    def plugin(self) -> str:
+        """Whose it is."""
+        return self._scope.owner
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """This plugin's hooks, in the order they were registered."""
+        there = set(self._roster)
+        self._own = [hook for hook in self._own if hook in there]
+        return tuple(self._own)
+
+    def close(self) -> int:
+        """Remove everything the plugin registered. Returns how many hooks that were."""
+        return self._roster.remove(self.hooks())
+
+    def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
+        hook = self._let_in(self._scope, intent, event, handler, **options)
+        self._own.append(hook)
+        return hook
+
+    def _row(self, event: str) -> Event:
+        return self._row_of(event)

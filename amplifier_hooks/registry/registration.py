@@ -1,17 +1,21 @@
-"""From what was said about a handler to a `Hook`, or to what is wrong with it: all that can be known beforehand."""
+"""From what was said about a handler to a `Hook`, or to what is wrong with it: all that can be known beforehand.
+
+Which version of a handler it is, as far as its code tells: the same in every process, another after a change.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable
 from functools import partial
 from math import inf, nan
 from reprlib import repr as shortened
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from amplifier_hooks.dispatch.captured_output import captured
-from amplifier_hooks.dispatch.hook import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
+from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.dispatch.middleware import layer_call
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -20,7 +24,7 @@ from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import EllipsisType
 
     from amplifier_hooks.registry.permissions import Scope
@@ -286,3 +290,31 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
             return CONTINUE
 
     return watch
+
+
+def fingerprint(handler: object) -> str:
+    """The version of a handler: what it says itself in `hook_version`, or a digest of its code.
+
+    What a function closes over is not in its code; a handler that is made from data says its version itself.
+    """
+    said = getattr(handler, "hook_version", None)
+    if isinstance(said, str):
+        return said
+    while isinstance(handler, partial) or hasattr(handler, "__wrapped__"):
+        handler = handler.func if isinstance(handler, partial) else handler.__wrapped__
+    code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+    if not isinstance(code, CodeType):
+        return f"{type(handler).__module__}.{type(handler).__qualname__}"
+    return hashlib.sha256("\0".join(parts(code)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def parts(code: CodeType) -> Iterator[str]:
+    """What makes a function this one, without where it stands."""
+    yield code.co_qualname
+    yield code.co_code.hex()
+    yield repr((code.co_names, code.co_varnames, code.co_freevars))
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from parts(value)
+        else:
+            yield repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

@@ -16,8 +16,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, Selection, whose
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, whose
 from amplifier_hooks.dispatch.merge import refusal
 from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_around
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
@@ -35,25 +34,24 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import STANDINGS, Voice
 from amplifier_hooks.registry.decorators import Registrar, Undo
 from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
-from amplifier_hooks.registry.handler_version import fingerprint
-from amplifier_hooks.registry.hook_events import reports
+from amplifier_hooks.registry.explain import reports
 from amplifier_hooks.registry.hook_table import Change, Roster
 from amplifier_hooks.registry.permissions import (
     BUILT_IN,
+    RegistryScope,
     Scope,
     check_access,
     check_operation,
     check_tenant,
     may_change,
 )
-from amplifier_hooks.registry.plugin_registry import RegistryScope
-from amplifier_hooks.registry.registration import Handler, Seen, make_hook, name_of, seconds
+from amplifier_hooks.registry.registration import Handler, Seen, fingerprint, make_hook, name_of, seconds
 from amplifier_hooks.result import Answer, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 
-    from amplifier_hooks.dispatch.hook import Hook, Intent, OnError
+    from amplifier_hooks.dispatch.chain import Hook, Intent, OnError
     from amplifier_hooks.payloads import Payload
     from amplifier_hooks.registry.entry_points import Discovered
     from amplifier_hooks.registry.explain import Explanation

@@ -1,10 +1,11 @@
 """A run of an agent is queued, its hooks judge its start and its end, and its result goes out."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
-    from amplifier_hooks.runs.agents import Agents, load_agents
+    from amplifier_hooks.runs.blueprint import Agents, load_agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.runs.run_errors import ParametersRefused
     from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
@@ -26,23 +27,25 @@ __all__ = [
     "load_agents",
 ]
 
-HOMES: Final = {
-    "Agents": "agents",
-    "ENDED": "run_states",
-    "Holder": "run_states",
-    "MemoryRuns": "store.run_store",
-    "ParametersRefused": "run_errors",
-    "PostgresRuns": "store.postgres",
-    "RunCoordinator": "run_coordinator",
-    "RunRecord": "run_states",
-    "Runner": "runner",
-    "SqliteRuns": "store.run_store",
-    "load_agents": "agents",
-}
-"""The module of each name; it loads on first use."""
-
-
-def __getattr__(name: str) -> object:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"amplifier_hooks.runs.{HOMES[name]}"), name)
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "blueprint": (
+            "Agents",
+            "load_agents",
+        ),
+        "run_coordinator": ("RunCoordinator",),
+        "run_errors": ("ParametersRefused",),
+        "run_states": (
+            "ENDED",
+            "Holder",
+            "RunRecord",
+        ),
+        "runner": ("Runner",),
+        "store.postgres": ("PostgresRuns",),
+        "store.run_store": (
+            "MemoryRuns",
+            "SqliteRuns",
+        ),
+    },
+)

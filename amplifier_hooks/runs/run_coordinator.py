@@ -18,14 +18,13 @@ from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import freeze
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentSaid
-from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.claim_batch import Lane
 from amplifier_hooks.runs.hooks.call_hooks import Carriers, child_id
 from amplifier_hooks.runs.hooks.hook_answers import plain_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import Around
-from amplifier_hooks.runs.long_poll import Poller
+from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_errors import (
     ParametersRefused,
     ResultRefused,
@@ -35,8 +34,8 @@ from amplifier_hooks.runs.run_errors import (
     UnknownRun,
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunEnding, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Passed, RunFilter, Wanted
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.runs.store.run_rows import Concluded, NewRun, Passed, RunFilter, Wanted
+from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -44,9 +43,8 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.registry.registry import HookRegistry
-    from amplifier_hooks.runs.agents import Agents
-    from amplifier_hooks.runs.blueprint import Blueprint
-    from amplifier_hooks.runs.run_events import RunEvent
+    from amplifier_hooks.runs.blueprint import Agents, Blueprint
+    from amplifier_hooks.runs.run_states import RunEvent
     from amplifier_hooks.runs.store.run_store import RunStore
 
 

@@ -1,20 +1,24 @@
-"""The HTTP API as one application: its edge, its callers, its problems, and the routes it is given."""
+"""The HTTP API as one application: its edge, its callers, its problems, and the routes it is given.
+
+The pages of hooks and runs. They are no secret: what they show they ask of the API, with the token of the reader.
+"""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from amplifier_hooks.server.edge.host_check import Bounds, Edge
 from amplifier_hooks.server.health import Health, HealthBody
-from amplifier_hooks.server.problem_details import PROBLEM, Mistake, ProblemDetails, speak_of_problems
+from amplifier_hooks.server.problem_details import PROBLEM, Mistake, Problem, ProblemDetails, speak_of_problems
+from approval_backends.gateway.page_files import HEADERS, Assets
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
-
     from amplifier_hooks.server.edge.authentication import Admission
+    from approval_backends.gateway.page_files import Asset
 
 
 DESCRIPTION: Final = """Hooks as data, what they did, and what waits for an answer.
@@ -101,3 +105,37 @@ def _described(app: FastAPI) -> dict[str, Any]:
             shapes[model.__name__] = schema
         app.openapi_schema = described
     return app.openapi_schema
+
+
+OURS: Final = "/pages/"
+SHARED: Final = "/assets/"
+
+
+def pages() -> APIRouter:
+    """The routes of the pages: the page itself at `/`, and what it loads."""
+    router = APIRouter(include_in_schema=False)
+    own, shared = Assets(files("amplifier_hooks.server").joinpath("web")), Assets()
+
+    @router.get("/")
+    async def index(request: Request) -> Response:
+        return sent(own.find("/"), request)
+
+    @router.get(OURS + "{name}")
+    async def part(name: str, request: Request) -> Response:
+        return sent(own.find(SHARED + name), request)
+
+    @router.get(SHARED + "{name}")
+    async def common(name: str, request: Request) -> Response:
+        return sent(shared.find(SHARED + name), request)
+
+    return router
+
+
+def sent(asset: Asset | None, request: Request) -> Response:
+    """One file, or that it has not changed since the browser had it."""
+    if asset is None:
+        raise Problem(404, "not_found", "there is no such file")
+    if request.headers.get("if-none-match") == asset.tag:
+        return Response(status_code=304, headers={**HEADERS, "ETag": asset.tag})
+    content, headers = asset.sent(request.headers.get("accept-encoding", ""))
+    return Response(content, headers={**HEADERS, **headers})

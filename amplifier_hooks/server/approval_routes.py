@@ -10,16 +10,15 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from amplifier_hooks.approvals.grants import grant_keys, kept_keys
+from amplifier_hooks.approvals import grant_keys, kept_keys
 from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
 from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.edge.authentication import Caller, admitted
-from amplifier_hooks.server.hooks.hook_bodies import Next
-from amplifier_hooks.server.pagination import Cursor, Limit, cursor_of, place_in
-from amplifier_hooks.server.problem_details import Problem
+from amplifier_hooks.server.hooks.try_hook import Next
+from amplifier_hooks.server.problem_details import Cursor, Limit, Problem, cursor_of, place_in
 from approval_backends.lifecycle import Decider, Status
 from approval_backends.stores.approval_store import Place
 

@@ -15,25 +15,21 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from attrs import frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionStore
-from amplifier_hooks.definitions.execution_recorder import ExecutionRecorder
+from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionRecorder, ExecutionStore
 from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.definitions.store import DEFINITION_TABLES, DefinitionStore
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS
 from amplifier_hooks.library import Metrics
-from amplifier_hooks.server.api import create_api
+from amplifier_hooks.server.api import create_api, pages
 from amplifier_hooks.server.approval_routes import approvals_router, void_questions
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
-from amplifier_hooks.server.health import Health
+from amplifier_hooks.server.health import Health, Measured, Meter, metrics_router
 from amplifier_hooks.server.hooks.change_hooks import HookKeeper
-from amplifier_hooks.server.hooks.execution_routes import executions_router
-from amplifier_hooks.server.hooks.hook_routes import hooks_router
+from amplifier_hooks.server.hooks.hook_routes import executions_router, hooks_router
 from amplifier_hooks.server.hooks.stored_hooks import StandingHooks
 from amplifier_hooks.server.hooks.try_hook import Trials
-from amplifier_hooks.server.page_routes import pages
-from amplifier_hooks.server.request_metrics import Measured, Meter, metrics_router
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection

@@ -1,22 +1,30 @@
 """`/healthz`: whether every part is there that gates need. It has no token, so it says which part, and never why.
 
 Whoever asks often learns what was found a moment ago: nobody without a token keeps the store busy.
+
+`/metrics`: what Prometheus reads. No tenant, no name and no path of anybody's is in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
-from typing import TYPE_CHECKING, Final, Literal
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from attrs import define, field
+from fastapi import APIRouter, Depends, Response
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.problem_details import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 State = Literal["ok", "down"]
@@ -70,3 +78,77 @@ class Health:
         if before == "down":
             log.warning("part_up", part=name)
         return "ok"
+
+
+Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
+
+UNKNOWN: Final = "none"
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@define(eq=False)
+class Meter:
+    """What is measured: requests, and gauges that are read when somebody asks."""
+
+    registry: CollectorRegistry = field(factory=CollectorRegistry)
+    requests: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        labels = ("method", "route")
+        name = "amplifier_hooks_http_requests"
+        self.requests = Counter(name, "Requests answered.", (*labels, "status"), registry=self.registry)
+        name = "amplifier_hooks_http_request_seconds"
+        self.seconds = Histogram(name, "How long they took.", labels, registry=self.registry)
+
+    def gauge(self, name: str, means: str, read: Callable[[], float]) -> None:
+        """Show a number that is read at that moment."""
+        Gauge(f"amplifier_hooks_{name}", means, registry=self.registry).set_function(read)
+
+
+@define
+class Measured:
+    """ASGI middleware that counts requests by route and status."""
+
+    app: ASGIApp
+    meter: Meter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on, and count how it ended."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        began = perf_counter()
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", UNKNOWN)
+            method = scope["method"] if scope["method"] in METHODS else UNKNOWN
+            self.meter.requests.labels(method, route, str(status)).inc()
+            self.meter.seconds.labels(method, route).observe(perf_counter() - began)
+
+
+def metrics_router(meter: Meter) -> APIRouter:
+    """The route. It is the system's: a tenant's token does not open it."""
+    router = APIRouter(tags=["server"])
+
+    @router.get(
+        "/metrics",
+        summary="For Prometheus.",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics(caller: Reading) -> Response:
+        if caller.tenant:
+            raise Problem(403, "refused", "these figures are the system's; use a token without a tenant")
+        return Response(generate_latest(meter.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    return router

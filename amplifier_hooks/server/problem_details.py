@@ -2,15 +2,19 @@
 
 Nothing of what was sent stands in a problem, for it may hold a secret; it says where the mistake is, and what to write
 instead.
+
+Lists: filters and pages. A cursor says where the next one begins; what is in it is nobody's business but ours.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from http.client import responses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
@@ -18,9 +22,10 @@ from starlette.exceptions import HTTPException
 from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
 from amplifier_hooks.definitions.store import ChangedMeanwhile, NameTaken, TooManyDefinitions
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks, UnknownEvent
+from amplifier_hooks.events import canonical
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
@@ -172,3 +177,50 @@ _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[Resp
     RecordUnavailable: _no_record,
     Exception: _unforeseen,
 }
+
+
+LONGEST: Final = 512
+
+Cursor = Annotated[
+    str | None, Query(max_length=LONGEST, description="The `next` of the page before, with the same filters.")
+]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="At most so many.")]
+
+TenantFilter = Annotated[
+    str | None, Query(max_length=100, description="Only of this tenant; '' is the system. By default all you see.")
+]
+EventFilter = Annotated[str | None, Query(min_length=1, max_length=100, description="Only of this event.")]
+NameFilter = Annotated[str | None, Query(min_length=1, max_length=300, description="Only of the hook of this name.")]
+
+
+def cursor_of(tenant: str, filters: list[Any], *place: int | str) -> str:
+    """A cursor for this caller, with these filters, that begins after this place."""
+    text = json.dumps([tenant, filters, *place], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_in(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
+    """Where a page begins. Raises `Problem`: 404 for another tenant's cursor, 400 for any other text."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        whose, given, at, name = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        wrong = type(at) is not int or not isinstance(name, str) or abs(at) >= 2**63 or not name.isascii()
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        wrong, whose, given, at, name = True, tenant, filters, 0, ""
+    if wrong or "\x00" in name:
+        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one")
+    if whose != tenant:
+        raise Problem(404, "not_found", "there is no such page")
+    if given != filters:
+        raise Problem(400, "bad_cursor", "the cursor belongs to other filters; begin again without one")
+    return at, name
+
+
+def wanted_event(name: str | None) -> str | None:
+    """The canonical name of an event in any spelling."""
+    return None if name is None else storable(canonical(name))
+
+
+def storable(text: str | None) -> str | None:
+    """A text as it can be looked for: one that no store can hold is nowhere."""
+    return text if text is None else text.replace("\x00", "\\x00")

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, Ended
-from amplifier_hooks.definitions.kinds.hop_limit import HOPS_HEADER, arrived
-from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD
+from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, HOPS_HEADER, LARGEST_PAYLOAD, Ended, arrived
 from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,8 +18,7 @@ from uuid import uuid4
 from attrs import define
 
 from amplifier_hooks.admission.apply_rules import Rules
-from amplifier_hooks.admission.ask_approver import Approver
-from amplifier_hooks.admission.backend_lease import Lease
+from amplifier_hooks.admission.ask_approver import Approver, Lease
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.upstream_backend import as_backend
 from amplifier_hooks.clock import SystemClock
@@ -46,8 +45,7 @@ from amplifier_hooks.injection.budget import Budget, Limits
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.write.recorder import NoRecord, Recorder
-from amplifier_hooks.record.write.sink_timeout import PunctualSink
+from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session import operations

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks.registry.handler_version import fingerprint
+from amplifier_hooks.registry.registration import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.registry.hook_table import Change
     from amplifier_hooks.registry.registry import HookRegistry

@@ -23,7 +23,7 @@ from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.admission.apply_rules import applied, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.clock import stamp
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.timeouts import pending, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE

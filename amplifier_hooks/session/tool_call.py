@@ -15,7 +15,7 @@ from attrs import define, frozen
 
 from amplifier_hooks.act import Action, thaw, unchanged
 from amplifier_hooks.dispatch.captured_output import outside
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE

@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.change_signal import Bells, Watch
-from amplifier_hooks.storage.database import LIMIT, Migrations, Row, Script, Wake
-from amplifier_hooks.storage.open_close import Opened
-from amplifier_hooks.storage.store_errors import StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
+from amplifier_hooks.storage.database import (
+    LIMIT,
+    Migrations,
+    Opened,
+    Row,
+    Script,
+    StoreBusy,
+    StoreClosed,
+    StoreUnavailable,
+    UnsafeStore,
+    Wake,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -5,6 +5,10 @@ synced as well (with DELETE the removal of the journal is not, and a commit may 
 before 3.51.3 can damage it when two processes write at once.
 
 A new file gets its tables under another name and is then linked into place, so there never is half a store.
+
+A database that is gone with the process: SQLite without a file.
+
+One thread that does one thing after the other, for a loop that waits for it.
 """
 
 from __future__ import annotations
@@ -12,25 +16,102 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 from amplifier_hooks.storage.change_signal import Bells, Watch
-from amplifier_hooks.storage.database import LIMIT, Migrations, Row, Script, Wake
-from amplifier_hooks.storage.file_permissions import inspect_file, inspect_folder, sync_folder
-from amplifier_hooks.storage.open_close import Opened
-from amplifier_hooks.storage.store_errors import CorruptStore, StoreBusy, StoreClosed, StoreUnavailable
-from amplifier_hooks.storage.worker_thread import Worker
+from amplifier_hooks.storage.database import (
+    LIMIT,
+    CorruptStore,
+    Migrations,
+    Opened,
+    Row,
+    Script,
+    StoreBusy,
+    StoreClosed,
+    StoreUnavailable,
+    Wake,
+)
+from amplifier_hooks.storage.state_folder import inspect_file, inspect_folder, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 T = TypeVar("T")
+
+
+class Worker:
+    """A thread and its queue. It ends with the process, or when it is told to.
+
+    A pool of one would do the same and take longer to say so: `run_in_executor` makes two futures for each call.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def do(self, work: Callable[[], T], limit: float | None = None) -> T:
+        """What the work returns or raises.
+
+        Raises `StoreBusy` after so many seconds. What has not begun by then, or when this is cancelled, is not done
+        at all; what has begun is done to its end.
+        """
+        if not self._open:
+            raise StoreClosed("the store is closed")
+        result: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put((result, work))
+        timer = None if limit is None else self._loop.call_later(limit, _late, result, limit)
+        try:
+            return await result
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def end(self) -> None:
+        """Do what is in the queue, and end. Twice is harmless."""
+        if self._open:
+            self._open = False
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            result, work = job
+            if not result.done():  # read from another thread, which can only make it do what nobody waits for
+                try:
+                    self._tell(result, work(), None)
+                except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
+                    self._tell(result, None, error)
+            del job, result, work
+
+    def _tell(self, result: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_set, result, value, error)
+        except RuntimeError:  # the loop is closed, and nobody waits any more
+            self._open = False
+
+
+def _set(result: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+    if result.done():
+        return
+    if error is None:
+        result.set_result(value)
+    else:
+        result.set_exception(error)
+
+
+def _late(result: asyncio.Future[Any], limit: float) -> None:
+    if not result.done():
+        result.set_exception(StoreBusy(f"the store did not answer within {limit:g} seconds"))
+
 
 APPLICATION: Final = 0x616D7068
 """Stands in the file's header and says whose it is."""
@@ -292,3 +373,10 @@ def _translated(work: Callable[[], T]) -> T:
         raise StoreUnavailable(f"store_unavailable: {problem}") from problem
     except OSError as problem:
         raise StoreUnavailable(f"store_unavailable: {problem}") from problem
+
+
+class MemoryDatabase(SqliteDatabase):
+    """The same statements and the same transactions, for tests and short lives. No other process can see it."""
+
+    def __init__(self, *migrations: Migrations) -> None:
+        super().__init__(None, *migrations)

@@ -1,9 +1,16 @@
-"""Where this user's state is kept: approvals, trust, records, tokens. The one place that says so."""
+"""Where this user's state is kept: approvals, trust, records, tokens. The one place that says so.
+
+Whether a file may hold what must not be read or replaced by others.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import Final
+
+from amplifier_hooks.storage.database import CorruptStore, StoreUnavailable, UnsafeStore
 
 
 def state_folder() -> Path:
@@ -21,3 +28,54 @@ def own_folder() -> Path:
     folder = state_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def inspect_folder(path: Path) -> None:
+    """Raise unless only its owner can put files into this folder.
+
+    A sticky folder such as /tmp is refused as well: others cannot replace the database there, but they can put a
+    journal beside it, which SQLite would play back.
+    """
+    try:
+        found = path.stat()
+    except OSError as problem:
+        raise StoreUnavailable(f"the folder {path} cannot be used: {problem.strerror}") from problem
+    if os.name == "posix" and found.st_mode & OTHERS_WRITE:
+        raise UnsafeStore(f"others may write to {path}; use a folder of your own, or: chmod go-w {path}")
+
+
+def inspect_file(path: Path) -> bool:
+    """Whether the file is there. Raise if it is a link, no plain file, empty, or somebody else's to read or own."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError as problem:
+        raise StoreUnavailable(f"{path} cannot be used: {problem.strerror}") from problem
+    if stat.S_ISLNK(found.st_mode):
+        raise UnsafeStore(f"{path} is a link; name the file itself")
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafeStore(f"{path} is no plain file")
+    if os.name == "posix":
+        if found.st_uid != os.geteuid():
+            raise UnsafeStore(f"{path} belongs to somebody else")
+        if found.st_mode & OTHERS:
+            raise UnsafeStore(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
+    if found.st_size == 0:
+        raise CorruptStore(f"{path} is empty, which no store ever is; restore it, or remove it to start anew")
+    return True
+
+
+def sync_folder(path: Path) -> None:
+    """Make sure that a new name in this folder survives a power cut."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

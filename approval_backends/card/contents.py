@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals.grants import grant_keys, kept_keys
+from amplifier_hooks.approvals import grant_keys, kept_keys
 from amplifier_hooks.text.escape import clip
 from approval_backends.card.file_diff import ChangeLine, change
 

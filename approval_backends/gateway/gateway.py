@@ -25,17 +25,16 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
 from approval_backends.gateway.approvers import Approver, Approvers
 from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, Visitor
 from approval_backends.gateway.edge.connection import BoundedConnection, QuietLog
 from approval_backends.gateway.edge.limits import Bounds
 from approval_backends.gateway.edge.origin_check import SOCKET, Admitted, Gate, Turned
-from approval_backends.gateway.gateway_record import Witness
+from approval_backends.gateway.gateway_record import Tails, Watched, Witness
 from approval_backends.gateway.page_files import HEADERS, Assets
 from approval_backends.gateway.rpc_methods import Desk
-from approval_backends.gateway.session_tail import Tails, Watched
 from approval_backends.gateway.waiting_requests import News, Waiting
 from approval_backends.gateway.wire.frames import MAX_MESSAGE, Note, encoded, written
 from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, told

@@ -1,18 +1,25 @@
 """What a gateway itself puts on record: answers that did not count, and standing answers that were ended.
 
 Decisions that count are the asking session's to record. Nothing waits for these records, so a failure is logged.
+
+What happens in the sessions beside this gateway, for those who look on: the last lines of each, and the next ones.
+
+SessionCoordinator(approvals=web, audit=web.watched(log))
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict, deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
+from amplifier_hooks.text.escape import clip, for_page
+from approval_backends.gateway.wire.messages import TailLine
 from approval_backends.stores.approval_store import LATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from amplifier_hooks.ports import AuditSink
     from approval_backends.lifecycle import Decider, Refusal
@@ -49,3 +56,74 @@ class Witness:
             await self._sink.write(kind, {**head, **facts})
         except Exception as problem:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable kind=%s error=%s", kind, type(problem).__name__)  # noqa: TRY400
+
+
+KEPT: Final = 100
+"""Lines of a session."""
+SESSIONS: Final = 64
+"""Sessions whose lines are kept; the one that was quiet for longest makes room."""
+LONGEST: Final = 300
+"""Bytes of what a line says."""
+
+TOLD: Final = ("hook", "hooks", "tool", "action", "status", "by", "reason", "error")
+"""Facts that a line tells, in this order. Arguments and results are not among them."""
+
+
+class Tails:
+    """The last lines of every session that is watched."""
+
+    def __init__(self) -> None:
+        self.kept = False
+        self.told: Callable[[tuple[str, str], TailLine], None] | None = None
+        self._lines: OrderedDict[tuple[str, str], deque[TailLine]] = OrderedDict()
+        self._number = 0
+
+    def last(self, by: Decider, session: str) -> list[TailLine]:
+        """What happened last in a session, oldest first; nothing in one that may not be seen."""
+        return [line for place, lines in self._lines.items() if seen(by, place, session) for line in lines]
+
+    def add(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """One more thing that happened. Facts without a session are nobody's."""
+        place = (str(facts.get("tenant", "")), str(facts.get("session", "")))
+        if not place[1]:
+            return
+        self._number += 1
+        line = TailLine(number=self._number, at=_time(facts), kind=for_page(kind), text=_text(facts))
+        self._lines.setdefault(place, deque(maxlen=KEPT)).append(line)
+        self._lines.move_to_end(place)
+        if len(self._lines) > SESSIONS:
+            self._lines.popitem(last=False)
+        if self.told is not None:
+            self.told(place, line)
+
+
+class Watched:
+    """A record that is looked at while it is written. What could not be written is not shown."""
+
+    def __init__(self, sink: AuditSink, tails: Tails) -> None:
+        self._sink = sink
+        self._tails = tails
+        tails.kept = True
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Write, then show. Raises what the sink raises."""
+        await self._sink.write(kind, facts, durable=durable)
+        self._tails.add(kind, facts)
+
+
+def seen(by: Decider, place: tuple[str, str], session: str) -> bool:
+    """Whether somebody may see these lines, and wants them."""
+    return place[1] == session and by.tenant in (None, place[0]) and (by.sessions is None or session in by.sessions)
+
+
+def _time(facts: Mapping[str, Any]) -> datetime:
+    try:
+        return datetime.fromisoformat(facts["time"])
+    except (KeyError, TypeError, ValueError):
+        return datetime.now(UTC)
+
+
+def _text(facts: Mapping[str, Any]) -> str:
+    said = (facts[name] for name in TOLD if facts.get(name))
+    words = (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value) for value in said)
+    return clip(" · ".join(for_page(word) for word in words), LONGEST)

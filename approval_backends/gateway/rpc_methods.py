@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from approval_backends.broker import Broker, Resolution
-    from approval_backends.gateway.gateway_record import Witness
-    from approval_backends.gateway.session_tail import Tails
+    from approval_backends.gateway.gateway_record import Tails, Witness
     from approval_backends.gateway.waiting_requests import Waiting
     from approval_backends.lifecycle import Decider
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from amplifier_hooks.storage.open_close import Opened
+from amplifier_hooks.storage.database import Opened
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable
 from approval_backends.race import RacingApprovals
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, AuditSink, Decision
     from approval_backends.gateway.approvers import Approver
-    from approval_backends.gateway.session_tail import Watched
+    from approval_backends.gateway.gateway_record import Watched
     from approval_backends.stores.approval_store import ApprovalStore
 
 

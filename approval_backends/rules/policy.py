@@ -10,9 +10,8 @@ from attrs import frozen
 
 from amplifier_hooks.ports import ActionFacts, RuleEffect, RuleVerdict
 from amplifier_hooks.result import Assessment, highest
-from approval_backends.rules.model import OTHERWISE
-from approval_backends.rules.rules_file import parse_rules, read_file
-from approval_backends.rules.subject import Subject
+from approval_backends.rules.conditions import Subject
+from approval_backends.rules.model import OTHERWISE, parse_rules, read_file
 
 if TYPE_CHECKING:
     import os

@@ -16,7 +16,7 @@ from attrs import evolve
 from attrs import fields as fields_of
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey
-from amplifier_hooks.storage.store_errors import CorruptStore
+from amplifier_hooks.storage.database import CorruptStore
 from approval_backends.lifecycle import Grant, Moment, Record
 from approval_backends.stores.approval_store import Event
 

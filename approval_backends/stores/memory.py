@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Self
 from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals.grants import grant_keys, kept_keys
+from amplifier_hooks.approvals import grant_keys, kept_keys
 from amplifier_hooks.storage.change_signal import Bells, Watch
-from amplifier_hooks.storage.store_errors import StoreClosed
+from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Grant, Moment, Record, Refusal, grants_of, is_over, judge, move, opened
 from approval_backends.stores.approval_store import (

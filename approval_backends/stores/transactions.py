@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from amplifier_hooks.approvals.grants import grant_keys, kept_keys
-from amplifier_hooks.storage.database import Script, Statement, Wake
-from amplifier_hooks.storage.open_close import Opened
+from amplifier_hooks.approvals import grant_keys, kept_keys
+from amplifier_hooks.storage.database import Opened, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Record, Refusal, grants_of, is_over, judge, move, opened
 from approval_backends.stores.approval_rows import (

@@ -28,10 +28,10 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from approval_backends.errors import BackendUnavailable, RequestSkipped
+from approval_backends.terminal.card_pages import NotUsable, read_back, typed, writable
 from approval_backends.terminal.cells import Line, Script
 from approval_backends.terminal.device import signals_told
 from approval_backends.terminal.draw_card import STYLES, Pages, Scene, Sheet, draw
-from approval_backends.terminal.edit_text import NotUsable, read_back, typed, writable
 from approval_backends.terminal.form import MESSAGE, Chosen, Form, Later, begin, changed, kept, press, rearmed, said
 
 if TYPE_CHECKING:

@@ -1,23 +1,32 @@
-"""What a person can read about a request: the action, what "always" would cover, what an edit changes. Pure.
+r"""What a person can read about a request: the action, what "always" would cover, what an edit changes. Pure.
 
 A page is a number of rows; how wide the screen is comes later. Whatever somebody else wrote passes through the `Script`
 here, once, and stands behind a mark of ours on every line.
+
+Secrets in what is shown: where they are. Pure.
+
+A mask is a way to deceive too, so it covers only what is known to be a secret by its form or its name, holds no slash,
+dot or blank, and does not stand where a command's name stands: no command word, path or host disappears behind it.
+
+Arguments as a person writes them: JSON, in which whatever cannot be seen stands as `\u202e`. Pure.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.text.escape import for_terminal
 from approval_backends.card.contents import reach
 from approval_backends.card.file_diff import change, compare
 from approval_backends.card.oddities import oddities
 from approval_backends.terminal.cells import Strip
-from approval_backends.terminal.masked_secrets import names_secret, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +34,55 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.terminal.cells import Script
+
+
+Piece = tuple[str, bool]
+"""A part of a text, and whether it is to be covered."""
+
+KNOWN: Final = r"""
+    \b(?P<token>
+        (?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}      # model and payment providers
+      | gh[pousr]_[A-Za-z0-9]{20,}              # GitHub
+      | github_pat_[A-Za-z0-9_]{20,}
+      | glpat-[A-Za-z0-9_-]{16,}                # GitLab
+      | xox[abeprs]-[A-Za-z0-9-]{10,}           # Slack
+      | AKIA[0-9A-Z]{16}                        # AWS
+      | AIza[A-Za-z0-9_-]{30,}                  # Google
+    )\b
+  | \b(?:Bearer|Basic)\ +(?P<bearer>[A-Za-z0-9_=+-]{8,})
+  | ://[^\s/:@]*:(?P<login>[^\s/:@.]{1,})@      # the password in an address
+  | (?:password|passwd|secret|token|api[-_]?key)["']?\ *[=:]\ *["']?(?P<named>[A-Za-z0-9_=+-]{8,})
+  | --(?:password|secret|token|api[-_]key)\ +(?P<option>[A-Za-z0-9_=+-]{8,})
+"""
+SECRET: Final = re.compile(KNOWN, re.VERBOSE | re.IGNORECASE)
+NAME: Final = re.compile(r"pass(?:word|wd|phrase)?$|secret|token|api[-_]?key|credential|authorization", re.IGNORECASE)
+VALUE: Final = re.compile(r"[A-Za-z0-9_=+-]{8,}")
+COMMAND_FOLLOWS: Final = frozenset("\n\r;&|(`{")
+
+
+def names_secret(name: str, value: str) -> bool:
+    """Whether an argument of this name and value is one secret as a whole."""
+    return NAME.search(name) is not None and VALUE.fullmatch(value) is not None
+
+
+def pieces(text: str) -> list[Piece]:
+    """The text in parts; joined, they are the text."""
+    found: list[Piece] = []
+    end = 0
+    for match in SECRET.finditer(text):
+        start, stop = match.span(match.lastgroup or 0)
+        if _names_command(text, start):
+            continue
+        found += [(text[end:start], False), (text[start:stop], True)]
+        end = stop
+    return [*found, (text[end:], False)]
+
+
+def _names_command(text: str, place: int) -> bool:
+    """Whether a word that begins here may be what runs."""
+    while place and text[place - 1] in " \t":
+        place -= 1
+    return place == 0 or text[place - 1] in COMMAND_FOLLOWS
 
 
 Page = tuple[Strip, ...]
@@ -243,3 +301,51 @@ def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Pag
         Strip(f"Not covered: {told.leaves[:1].lower()}{told.leaves[1:]}", words=True),
         Strip(f"Ends: {told.ends[:1].lower()}{told.ends[1:]}", words=True),
     )
+
+
+class NotUsable(ValueError):
+    """What was written cannot be arguments; the text says where and why."""
+
+
+def writable(arguments: Mapping[str, Any]) -> str:
+    """The arguments as JSON to be edited. Reading it back unchanged gives the same arguments."""
+    return typed(json.dumps(thaw(freeze(dict(arguments))), indent=2, ensure_ascii=False))
+
+
+def typed(text: str) -> str:
+    r"""A text as it may stand in the field: what cannot be seen as JSON writes it. Newlines stay."""
+    return "".join(sign if sign == "\n" or _seen(sign) else _escaped(sign) for sign in text)
+
+
+def read_back(text: str) -> dict[str, Any]:
+    """The arguments that were written. Raises `NotUsable`, with the line."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as problem:
+        raise NotUsable(f"line {problem.lineno}: {problem.msg}") from problem
+    except RecursionError as problem:
+        raise NotUsable("it is nested too deep") from problem
+    if not isinstance(value, dict):
+        raise NotUsable("arguments are an object: { … }")
+    try:
+        freeze(value)
+    except InputNotFreezable as problem:
+        raise NotUsable(str(problem)) from problem
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise NotUsable(f"{name!r} is there twice")
+        found[name] = value
+    return found
+
+
+def _seen(sign: str) -> bool:
+    return for_terminal(sign) == sign != "\t"
+
+
+def _escaped(sign: str) -> str:
+    return json.dumps(sign)[1:-1] if sign != "\t" else "  "

@@ -1,27 +1,125 @@
-"""A question to the person at a terminal: one card at a time, and a line that stays when it has gone."""
+"""A question to the person at a terminal: one card at a time, and a line that stays when it has gone.
+
+Asking in the terminal.
+
+A line from the person at the terminal, for programs that talk with them between two questions.
+
+One card at a time on each terminal, first come, first served, whichever thread or event loop it comes from.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import threading
+from collections import deque
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip, for_log
 from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
-from approval_backends.terminal.card_queue import turns_at
-from approval_backends.terminal.device import terminal_of
-from approval_backends.terminal.held_output import held_back
+from approval_backends.in_process import InProcessBackend
+from approval_backends.terminal.device import held_back, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from prompt_toolkit import PromptSession
+
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.terminal.device import Terminal
     from approval_backends.terminal.form import Chosen
+
+
+class LinePrompt:
+    """Reads lines, with the keys and the history people are used to. A card that comes meanwhile takes its place."""
+
+    def __init__(self, prompt: str, *, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        terminal_of(stdin, stdout)
+        self._prompt = prompt
+        self._session: PromptSession[str] | None = None
+
+    async def read(self) -> str:
+        """The next line. Raises `EOFError` for Ctrl-D, `KeyboardInterrupt` for Ctrl-C. Cancelling it takes it away."""
+        if self._session is None:
+            await asyncio.to_thread(import_module, "prompt_toolkit")
+            from prompt_toolkit import PromptSession
+            from prompt_toolkit.output import ColorDepth
+
+            options: dict[str, Any] = {"color_depth": ColorDepth.MONOCHROME}  # it draws nothing that needs colour
+            self._session = PromptSession(self._prompt, **options)
+        return await self._session.prompt_async()
+
+
+class Turns:
+    """Whose turn it is. Cancelling whoever waits takes them out of the row."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._row: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait behind whose turn it is."""
+        return len(self._row)
+
+    @asynccontextmanager
+    async def mine(self) -> AsyncIterator[None]:
+        """Wait for the turn, and keep it for the body."""
+        with self._lock:
+            turn = asyncio.get_running_loop().create_future()
+            if self._taken:
+                self._row.append(turn)
+            else:
+                self._taken = True
+                turn.set_result(None)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                waiting = turn in self._row
+                if waiting:
+                    self._row.remove(turn)
+            if not waiting:
+                self._pass_on()
+            raise
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while True:
+            with self._lock:
+                if not self._row:
+                    self._taken = False
+                    return
+                turn = self._row.popleft()
+            try:
+                turn.get_loop().call_soon_threadsafe(_give, turn)
+            except RuntimeError:  # its loop is closed: nobody waits there any more
+                continue
+            return
+
+
+def turns_at(terminal: int) -> Turns:
+    """Whose turn it is at the terminal of this number."""
+    with ROWS_LOCK:
+        return ROWS.setdefault(terminal, Turns())
+
+
+def _give(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+ROWS: Final[dict[int, Turns]] = {}
+ROWS_LOCK: Final = threading.Lock()
 
 
 EXPIRED: Final = "expired"
@@ -176,3 +274,36 @@ async def _taken_away(showing: asyncio.Task[Chosen]) -> None:
     await asyncio.wait({showing})
     if not showing.cancelled():
         showing.exception()  # looked at, or asyncio would complain that nobody did
+
+
+class TerminalApprovals(InProcessBackend):
+    """Asks the person at the terminal, one question at a time, on a card that shows all of what would run.
+
+    Without a terminal on both ends nobody can be asked: a piped `y` must not approve. `prompt` is where to ask
+    instead of at the program's own terminal; `user` is who sits there.
+    """
+
+    def __init__(self, user: str = "terminal user", *, prompt: TerminalPrompt | None = None) -> None:
+        super().__init__()
+        self._user = user
+        self._prompt = prompt or TerminalPrompt()
+
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """Show the request and wait for an answer.
+
+        Raises `BackendUnavailable` where nobody can be asked, and `ApprovalTimeout` when the request's time is up.
+        Cancelling it takes the card away and restores the terminal.
+        """
+        choice = await self._prompt.ask(request)
+        return Decision(
+            option=choice.option.id,
+            by=self._user,
+            channel="terminal",
+            message=choice.message,
+            arguments=choice.arguments,
+        )
+
+    async def withdraw(self, request_id: str, reason: str) -> None:
+        """Take the question away, and tell the person why."""
+        await super().withdraw(request_id, reason)
+        self._prompt.dismiss(request_id, reason)

@@ -65,7 +65,7 @@ assert outcome.cause == "hook_invalid_output", outcome.reason
 
 RUN = """
 import json, pathlib, tempfile
-from amplifier_hooks.runs.agents import load_agents
+from amplifier_hooks.runs.blueprint import load_agents
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
 from amplifier_hooks.runs.store.run_store import MemoryRuns
 

@@ -12,7 +12,7 @@ import pytest
 from amplifier_core import models as upstream  # type: ignore[import-untyped]
 from hypothesis import given
 
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.result import (
     ACTIONS,

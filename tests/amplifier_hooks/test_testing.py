@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.approvals.labels import as_options
+from amplifier_hooks.approvals import as_options
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision, Question
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, RecordingContext, ScriptedApprover

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.ports import Question
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import Answer, Decider, Record, Refusal

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals.grants import grant_keys, standing
+from amplifier_hooks.approvals import grant_keys, standing
 from amplifier_hooks.ports import Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (

@@ -13,7 +13,7 @@ from attrs import evolve
 from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.errors import ApprovalPending, ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
-from amplifier_hooks.storage.store_errors import StoreClosed
+from amplifier_hooks.storage.database import StoreClosed
 from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals

@@ -11,7 +11,7 @@ from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
 from approval_backends.gateway.gateway import Gateway
-from approval_backends.gateway.session_tail import Tails
+from approval_backends.gateway.gateway_record import Tails
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.approval_store import Limits
 from approval_backends.stores.memory import MemoryStore

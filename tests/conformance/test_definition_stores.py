@@ -26,8 +26,7 @@ from amplifier_hooks.definitions.store import (
     TooManyDefinitions,
 )
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.storage.database import Database
-from amplifier_hooks.storage.store_errors import CorruptStore
+from amplifier_hooks.storage.database import CorruptStore, Database
 from tests.stores import KINDS, database
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -9,9 +9,8 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
-from amplifier_hooks.runs.run_events import Told
-from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_queries import Concluded, Passed, RunFilter, Wanted
+from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal, Told
+from amplifier_hooks.runs.store.run_rows import Concluded, Passed, RunFilter, Wanted
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:

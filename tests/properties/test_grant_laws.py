@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.approvals.grants import standing
+from amplifier_hooks.approvals import standing
 from amplifier_hooks.ports import Question
 from approval_backends.lifecycle import Moment, Record, grants_of, judge, opened
 from approval_backends.testing import ALWAYS, a_request, an_answer

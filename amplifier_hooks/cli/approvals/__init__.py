@@ -11,8 +11,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from amplifier_hooks.cli.common.consent import confirm
-from amplifier_hooks.cli.common.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm
 
 HELP: Final = """Look at what waits for an answer, and answer it.
 
@@ -145,18 +144,18 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What waits."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.View(store, tenant, session)
-    open_store.carried_out(request_commands.listed(view, everything=everything, limit=limit, as_json=as_json))
+    open_store.carried_out(commands.listed(view, everything=everything, limit=limit, as_json=as_json))
 
 
 @app.command(help=SHOW)
 def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """One request."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(request_commands.shown(open_store.View(store, tenant), request, as_json=as_json))
+    open_store.carried_out(commands.shown(open_store.View(store, tenant), request, as_json=as_json))
 
 
 @app.command(help=ALLOW)
@@ -173,13 +172,13 @@ def allow(
     as_json: AsJson = False,
 ) -> None:
     """Yes."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.View(store, tenant)
-    record = open_store.carried_out(request_commands.waiting(view, request))
-    chosen = request_commands.allowing(record, option)
-    request_commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    open_store.carried_out(request_commands.answer(view, record, chosen, as_json=as_json))
+    record = open_store.carried_out(commands.waiting(view, request))
+    chosen = commands.allowing(record, option)
+    commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
+    open_store.carried_out(commands.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -197,20 +196,20 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """No."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.View(store, tenant)
-    record = open_store.carried_out(request_commands.waiting(view, request))
-    chosen = request_commands.refusing(record, option)
-    open_store.carried_out(request_commands.answer(view, record, chosen, message=message, as_json=as_json))
+    record = open_store.carried_out(commands.waiting(view, request))
+    chosen = commands.refusing(record, option)
+    open_store.carried_out(commands.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)
 def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
     """Standing answers."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(request_commands.list_grants(open_store.View(store, tenant, session), as_json=as_json))
+    open_store.carried_out(commands.list_grants(open_store.View(store, tenant, session), as_json=as_json))
 
 
 @app.command(help=REVOKE)
@@ -221,9 +220,9 @@ def revoke(
     tenant: Tenant = None,
 ) -> None:
     """No more."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(request_commands.revoked(open_store.View(store, tenant), grant))
+    open_store.carried_out(commands.revoked(open_store.View(store, tenant), grant))
 
 
 @app.command(help=PURGE)
@@ -239,13 +238,11 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Gone."""
-    from amplifier_hooks.cli.approvals import open_store, request_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
-    seconds = request_commands.seconds_of(older_than)
+    seconds = commands.seconds_of(older_than)
     confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    open_store.carried_out(
-        request_commands.purged(open_store.View(store), seconds, unrecorded=unrecorded, as_json=as_json)
-    )
+    open_store.carried_out(commands.purged(open_store.View(store), seconds, unrecorded=unrecorded, as_json=as_json))
 
 
 @app.command(help=WATCH)
@@ -264,9 +261,9 @@ def rules_options() -> None:
 @rules.command(help=CHECK)
 def check(file: File, *, as_json: AsJson = False) -> None:
     """Right or wrong."""
-    from amplifier_hooks.cli.approvals import open_store, rule_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(rule_commands.checked(file, as_json=as_json))
+    open_store.carried_out(commands.checked(file, as_json=as_json))
 
 
 @rules.command(help=EXPLAIN)
@@ -286,14 +283,14 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why."""
-    from amplifier_hooks.cli.approvals import open_store, rule_commands
+    from amplifier_hooks.cli.approvals import commands, open_store
 
     if (tool is None) == (request is None):
         raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
     if request is not None:
         open_store.carried_out(
-            rule_commands.explained_request(file, open_store.View(store, tenant), request, as_json=as_json)
+            commands.explained_request(file, open_store.View(store, tenant), request, as_json=as_json)
         )
     else:
-        facts = rule_commands.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
-        open_store.carried_out(rule_commands.explained(file, facts, as_json=as_json))
+        facts = commands.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
+        open_store.carried_out(commands.explained(file, facts, as_json=as_json))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 from attrs import frozen
 
-from amplifier_hooks.cli.common.error_messages import stop
+from amplifier_hooks.cli.common.terminal_io import stop
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import default_path, store_at, without_secrets

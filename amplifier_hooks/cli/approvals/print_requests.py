@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
-from amplifier_hooks.approvals.grants import grant_keys
+from amplifier_hooks.approvals import grant_keys
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import reach
 from approval_backends.card.oddities import oddities
 from approval_backends.lifecycle import seconds_left
-from approval_backends.terminal.masked_secrets import names_secret, pieces
+from approval_backends.terminal.card_pages import names_secret, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.approvals.open_store import Trouble
-from amplifier_hooks.cli.common.error_messages import complain
+from amplifier_hooks.cli.common.terminal_io import complain
 from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left

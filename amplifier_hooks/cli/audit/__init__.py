@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.common.consent import confirm
-from amplifier_hooks.cli.common.error_messages import complain
-from amplifier_hooks.cli.common.options import AsJson, NoInput, Store, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, complain, confirm
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -216,7 +214,7 @@ def accept(
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
     from amplifier_hooks.cli.approvals.open_store import carried_out
-    from amplifier_hooks.cli.audit.accept_mismatch import Accepted, gone_on
+    from amplifier_hooks.cli.audit.repair import Accepted, gone_on
 
     accepted = Accepted()
     while problem := carried_out(gone_on(record, store, accepted)):
@@ -235,8 +233,8 @@ def purge(
     json: AsJson = False,
 ) -> None:
     """Say how many there are, and remove them if the operator wants to."""
-    from amplifier_hooks.cli.approvals.request_commands import seconds_of
-    from amplifier_hooks.cli.audit.purge_records import CHATS, ended_records, records_removed
+    from amplifier_hooks.cli.approvals.commands import seconds_of
+    from amplifier_hooks.cli.audit.repair import CHATS, ended_records, records_removed
     from amplifier_hooks.storage.state_folder import state_folder
 
     found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))

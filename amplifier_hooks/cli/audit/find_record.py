@@ -12,10 +12,8 @@ import typer
 from attrs import define, frozen
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.hash_chain import FORMAT
-from amplifier_hooks.record.format.line import Entry, read, unseal
-from amplifier_hooks.record.read.check_segment import Walk
-from amplifier_hooks.record.read.read_lines import opened
+from amplifier_hooks.record.format.line import FORMAT, Entry, read, unseal
+from amplifier_hooks.record.read.read_segment import Walk, opened
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.record.write.segments import file_of, numbers_of
@@ -218,9 +216,9 @@ def kept_heads(file: Path, log: str) -> list[Checkpoint]:
 
     Raises `typer.BadParameter` when the store is not there, or cannot be read.
     """
-    from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
+    from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
+    from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.sqlite import SqliteDatabase
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
 
     async def latest() -> Head | None:
         async with SqliteDatabase(file, HEADS) as database:

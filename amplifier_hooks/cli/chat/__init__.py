@@ -75,13 +75,12 @@ def chat(
     import asyncio
     import os
 
-    from amplifier_hooks.cli.chat.ask_trust import agreeing
-    from amplifier_hooks.cli.chat.chat_session import Wishes
+    from amplifier_hooks.cli.chat.chat_session import Wishes, agreeing
     from amplifier_hooks.cli.chat.choose_model import model_from
     from amplifier_hooks.cli.chat.read_input import one_turn, talk
-    from amplifier_hooks.cli.project.find_hooks import hooks_named, hooks_of_folder
+    from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
     from amplifier_hooks.errors import HookError
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
+    from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.text.escape import for_terminal
 
     folder, rules, record = (None if path is None else path.resolve() for path in (directory, rules, record))

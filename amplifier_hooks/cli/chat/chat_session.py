@@ -1,31 +1,39 @@
-"""Where a chat takes place: its session, with everything that belongs to it, from what was asked for."""
+"""Where a chat takes place: its session, with everything that belongs to it, from what was asked for.
+
+Whether the hooks of a project may run: whoever opens it is shown what they would run, once for every change.
+"""
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from pathlib import Path  # noqa: TC003  # attrs keeps it
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+import typer
 from attrs import frozen
 
 from amplifier_hooks import AuditLog, SessionCoordinator
-from amplifier_hooks.cli.audit.purge_records import CHATS
+from amplifier_hooks.cli.audit.repair import CHATS
 from amplifier_hooks.cli.chat.chat_tools import Workplace
 from amplifier_hooks.cli.chat.conversation import Conversation
+from amplifier_hooks.cli.common.terminal_io import agreed, somebody_here
 from amplifier_hooks.injection.budget import Limits
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.session.display import TerminalDisplay
 from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-    from amplifier_hooks.cli.chat.chat_model import ChatModel
     from amplifier_hooks.cli.chat.conversation import Listener
+    from amplifier_hooks.cli.chat.remote_model import ChatModel
     from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
-    from amplifier_hooks.cli.project.find_hooks import NamedHooks
-    from amplifier_hooks.cli.serve.token_files import HandOver
+    from amplifier_hooks.cli.project.read_project import NamedHooks
+    from amplifier_hooks.cli.serve.host_programs import HandOver
+    from amplifier_hooks.definitions import DefinitionSet
     from amplifier_hooks.ports import ApprovalBackend
     from approval_backends.gateway.gateway import Gateway
 
@@ -154,7 +162,7 @@ async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | No
         broker = Broker(store)
         page = None
         if wishes.web:
-            from amplifier_hooks.cli.serve.token_files import handed_over
+            from amplifier_hooks.cli.serve.host_programs import handed_over
             from approval_backends.gateway.approvers import Approver
             from approval_backends.gateway.gateway import Gateway
 
@@ -166,3 +174,24 @@ async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | No
         racing = RacingApprovals(*here, broker=broker)
         stack.push_async_callback(racing.cancel_all, "the chat has ended")
         yield racing, page
+
+
+def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
+    """Asks at a terminal; says no where nobody can be asked. All of it is shown, however long it is."""
+
+    def agree(path: Path, found: DefinitionSet) -> bool:
+        if not (ask and somebody_here()):
+            return False
+        typer.echo(f"{for_log(str(path))} has not been trusted as it is now. It switches on:", err=True)
+        for entry in found.library:
+            typer.echo(f"  {for_log(entry.name)}  {_said(dict(entry.config))}", err=True)
+        for one in found.definitions:
+            where = f"{for_log(one.name)} at {for_log(one.event_type)}{'' if one.enabled else ' (switched off)'}"
+            typer.echo(f"  {where}: {for_log(one.handler_ref)}  {_said(one.config)}", err=True)
+        return agreed("Trust it to run as shown?")
+
+    return agree
+
+
+def _said(config: Mapping[str, Any]) -> str:
+    return for_log(json.dumps(config, ensure_ascii=False, default=str)) if config else ""

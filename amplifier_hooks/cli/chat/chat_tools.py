@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.command import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

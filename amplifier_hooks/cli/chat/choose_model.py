@@ -1,21 +1,81 @@
-"""Which model is meant, by the environment."""
+"""Which model is meant, by the environment.
+
+The model of those who have no key: it does what it is told, a line at a time, and says what came of it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from amplifier_hooks.cli.chat.anthropic import AnthropicWire
-from amplifier_hooks.cli.chat.openai import OpenAIWire
-from amplifier_hooks.cli.chat.remote_model import RemoteModel
-from amplifier_hooks.cli.chat.scripted_model import ScriptedModel
+from amplifier_hooks.cli.chat.remote_model import AnthropicWire, OpenAIWire, RemoteModel, ToolUse
+from amplifier_hooks.provenance import is_injected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
-    from amplifier_hooks.cli.chat.chat_model import ChatModel
-    from amplifier_hooks.cli.chat.remote_model import Wire
+    from amplifier_hooks.cli.chat.chat_tools import Tool
+    from amplifier_hooks.cli.chat.remote_model import ChatModel, Piece, Wire
+
+
+ORDERS: Final[Mapping[str, tuple[str, Callable[[re.Match[str]], dict[str, Any]]]]] = {
+    r"read (?P<file>\S+)": ("Read", lambda found: {"file_path": found["file"]}),
+    r"write (?P<file>\S+) (?P<text>.+)": (
+        "Write",
+        lambda found: {"file_path": found["file"], "content": found["text"].replace("\\n", "\n") + "\n"},
+    ),
+    r"(?:run |\$ ?)(?P<command>.+)": ("Bash", lambda found: {"command": found["command"]}),
+}
+USAGE: Final = """I am a script, not a model. I understand, one on a line:
+  read FILE
+  write FILE TEXT
+  run COMMAND
+Set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL to talk to a model."""
+
+
+@frozen
+class ScriptedModel:
+    """Understands three orders, and calls the tools that they name."""
+
+    name: str = "script"
+
+    async def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
+        """The next order, or what came of them all."""
+        del tools
+        asked = max((place for place, one in enumerate(messages) if _asks(one)), default=-1)
+        since = messages[asked + 1 :]
+        orders = list(_orders(str(messages[asked]["content"]) if asked >= 0 else ""))
+        done = sum(len(one.get("tool_calls") or ()) for one in since)
+        if done < len(orders):
+            name, given = orders[done]
+            yield ToolUse(f"call_{len(messages)}", name, given)
+            return
+        for word in re.findall(r"\S+\s*", _report(since) if orders else USAGE):
+            yield word
+
+
+def _asks(message: Mapping[str, Any]) -> bool:
+    """Whether the person said this."""
+    return message.get("role") == "user" and not is_injected(message.get("metadata"))
+
+
+def _orders(prompt: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line in prompt.splitlines():
+        for pattern, (tool, given) in ORDERS.items():
+            found = re.fullmatch(pattern, line.strip())
+            if found:
+                yield tool, given(found)
+                break
+
+
+def _report(since: Sequence[Mapping[str, Any]]) -> str:
+    """How many orders were carried out, and what hooks said beside it."""
+    results = [one for one in since if one.get("role") == "tool"]
+    done = sum(not one.get("is_error") for one in results)
+    texts = [str(one["content"]) for one in since if is_injected(one.get("metadata"))]
+    return "\n".join([f"Done: {done} of {len(results)}.", *(f"I was also told:\n{text}" for text in texts)])
 
 
 @frozen

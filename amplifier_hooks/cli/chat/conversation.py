@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
-from amplifier_hooks.cli.chat.chat_model import ModelFailed, joined
+from amplifier_hooks.cli.chat.remote_model import ModelFailed, joined
 from amplifier_hooks.events import AGENT_STOP
 from amplifier_hooks.text.escape import for_model
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from amplifier_hooks.cli.chat.chat_model import ChatAnswer, ChatModel, ToolUse
     from amplifier_hooks.cli.chat.chat_tools import Tool
+    from amplifier_hooks.cli.chat.remote_model import ChatAnswer, ChatModel, ToolUse
     from amplifier_hooks.session.coordinator import SessionCoordinator
     from amplifier_hooks.session.model_call import ModelOutcome
     from amplifier_hooks.session.tool_call import ToolOutcome

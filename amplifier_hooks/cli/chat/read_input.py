@@ -1,29 +1,145 @@
-"""Reading what the person says, and answering."""
+"""Reading what the person says, and answering.
+
+What a person can ask the chat itself, with a slash in front.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import sys
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
+from amplifier_hooks.cli.audit import record_text
+from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
 from amplifier_hooks.cli.chat.chat_session import Room
 from amplifier_hooks.cli.chat.conversation import Said
 from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
-from amplifier_hooks.cli.chat.slash_commands import QuitChat, answered
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.text.escape import for_log, for_terminal
+from amplifier_hooks.record.read.report import Observation
+from amplifier_hooks.text.escape import clip, for_log, for_terminal
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from amplifier_hooks.cli.chat.chat_session import Wishes
+
+
+LAST: Final = 8
+"""Lines of the record."""
+STILL_OPEN: Final = (Observation.OPEN, Observation.UNCOVERED)
+"""What is found in every record that is being written."""
+DEEDS: Final = (
+    *("tool.running", "tool.done", "tool.failed", "tool.denied", "tool.cancelled", "tool.pending"),
+    *("approval.requested", "approval.decided", "approval.revoked", "model.denied", "model.failed"),
+)
+SHOWN: Final = 200
+"""Bytes of what others wrote."""
+
+
+class QuitChat(Exception):
+    """The person wants to go."""
+
+
+async def _help(room: Room, rest: str) -> AsyncIterator[str]:
+    del room, rest
+    for name, (usage, what, _) in SLASH.items():
+        yield f"  /{name} {usage}".ljust(16) + what
+
+
+async def _budget(room: Room, rest: str) -> AsyncIterator[str]:
+    del rest
+    limit, session = room.limits.per_turn, room.session
+    of = "with no limit" if limit is None else f"of {limit:,}"
+    yield f"Hooks have used {session.tokens_this_turn:,} tokens {of} in the last turn."
+    if session.injections:
+        yield "Since the chat began, the last of them:"
+    for one in session.injections[-LAST:]:
+        cut = ", trimmed" if one.provenance.trimmed else ""
+        yield f"  {for_log(one.provenance.hook)}  {one.provenance.tokens:,} tokens ({one.provenance.counter}){cut}"
+
+
+async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
+    del rest
+    # What was written is on disk within a second, and all of it when this is.
+    await room.log.write("chat.audit", {"session": room.session.session_id}, durable=True)
+    found = RecordFiles(room.record)
+    report = found.verify(pinned([str(room.key)]), None, None, [])
+    if all(finding.verdict is None or finding.found in STILL_OPEN for finding in report.findings):
+        yield "Whole so far: each line holds the hash of the one before. It is signed and closed when the chat ends."
+    else:
+        yield record_text.verdict(report)
+        for finding in report.findings:
+            yield f"  {finding.verdict or 'note'}: {record_text.said(finding)}"
+    for line in found.lines(kinds=DEEDS, last=LAST):
+        yield f"  {record_text.brief(line)}"
+    command = ["amplifier-hooks", "audit", "show", str(room.record), "--key", str(room.key)]
+    yield f"All of it: {for_log(shlex.join(command))}"
+
+
+async def _grants(room: Room, rest: str) -> AsyncIterator[str]:
+    del rest
+    there = await room.session.grants()
+    if not there:
+        yield "Nothing was allowed or denied for good."
+    for grant in there:
+        said = "allowed" if grant.allows else "denied"
+        what = clip(for_log(f"{grant.key.tool}: {grant.key.hook}, {grant.key.scope}"), SHOWN)
+        yield f"  {grant.id[:8]}  always {said}  {what}"
+
+
+async def _revoke(room: Room, rest: str) -> AsyncIterator[str]:
+    found = [grant for grant in await room.session.grants() if rest and grant.id.startswith(rest)]
+    if len(found) == 1 and await room.session.revoke(found[0].id):
+        yield "From now on it is asked again."
+    else:
+        yield f"There is not just one standing answer {rest!r}; /grants lists them."
+
+
+async def _hooks(room: Room, rest: str) -> AsyncIterator[str]:
+    del rest
+    hooks = room.session.hooks.hooks()
+    if not hooks:
+        yield "There are no hooks. Write some: amplifier-hooks init"
+    for hook in sorted(hooks, key=lambda one: (one.event, one.priority)):
+        match = f"  for {for_log(hook.match.spec)}" if hook.match else ""
+        yield f"  {hook.event:<16} {hook.priority:>4}  {hook.intent:<8} {for_log(hook.name)}{match}"
+
+
+def _quit(room: Room, rest: str) -> AsyncIterator[str]:
+    del room, rest
+    raise QuitChat
+
+
+SLASH: Final[Mapping[str, tuple[str, str, Callable[[Room, str], AsyncIterator[str]]]]] = {
+    "help": ("", "this list", _help),
+    "hooks": ("", "the hooks that look on", _hooks),
+    "budget": ("", "what hooks have injected in the last turn", _budget),
+    "audit": ("", "whether the record is whole, and its last lines", _audit),
+    "grants": ("", "standing answers", _grants),
+    "revoke": ("ID", "end one of them", _revoke),
+    "quit": ("", "go; Ctrl-D does the same", _quit),
+}
+
+
+async def answered(room: Room, line: str) -> AsyncIterator[str]:
+    """The lines of the answer to `/name rest`. Raises `QuitChat`."""
+    name, _, rest = line.removeprefix("/").partition(" ")
+    if name not in SLASH:
+        likely = get_close_matches(name, SLASH, 1)
+        meant = f"Did you mean /{likely[0]}?" if likely else "/help lists what there is."
+        yield f"There is no /{for_log(name)}. {meant}"
+        return
+    async for text in SLASH[name][2](room, rest.strip()):
+        yield text
 
 
 async def one_turn(wishes: Wishes, prompt: str, *, as_json: bool) -> int:
@@ -94,7 +210,7 @@ def interrupts(turn: asyncio.Future[Said]) -> Iterator[None]:
 async def lines() -> AsyncIterator[str]:
     """What is said, a line each: at a terminal with a prompt, otherwise what standard input has."""
     from approval_backends import BackendUnavailable
-    from approval_backends.terminal.line_prompt import LinePrompt
+    from approval_backends.terminal.prompt import LinePrompt
 
     with suppress(BackendUnavailable):
         prompt = LinePrompt("> ")

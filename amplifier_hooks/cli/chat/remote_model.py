@@ -1,4 +1,11 @@
-"""A model behind an address: one streamed POST for each answer."""
+"""A model behind an address: one streamed POST for each answer.
+
+What a model is to a chat: messages in, text and tool calls out, in pieces.
+
+Anthropic's messages.
+
+OpenAI's chat completions, which many other servers speak as well.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +14,81 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from amplifier_hooks.cli.chat.chat_model import ModelFailed
+from amplifier_hooks.act import freeze
+from amplifier_hooks.injection.provider_messages import to_anthropic, to_openai
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     import httpx2
 
-    from amplifier_hooks.cli.chat.chat_model import Piece
     from amplifier_hooks.cli.chat.chat_tools import Tool
+
+
+class ModelFailed(Exception):
+    """The model did not answer; the message says why, and what to do about it."""
+
+
+@frozen
+class ToolUse:
+    """A tool the model calls. Without an `input` its arguments were no JSON object."""
+
+    id: str
+    name: str
+    input: dict[str, Any] | None
+
+
+Piece = str | ToolUse
+"""Some of its text, or a whole tool call."""
+
+
+@frozen
+class ChatAnswer:
+    """All it said."""
+
+    text: str = ""
+    uses: tuple[ToolUse, ...] = ()
+
+
+def joined(pieces: Iterable[Piece]) -> ChatAnswer:
+    """The answer that came in these pieces."""
+    kept = list(pieces)
+    text = "".join(piece for piece in kept if isinstance(piece, str))
+    return ChatAnswer(text, tuple(piece for piece in kept if isinstance(piece, ToolUse)))
+
+
+class ChatModel(Protocol):
+    """A model somewhere."""
+
+    @property
+    def name(self) -> str:
+        """What it is called; decides how tokens are counted."""
+        ...
+
+    def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
+        """Its answer to these messages, as it comes. Raises `ModelFailed`. Leaving it ends the call."""
+        ...
+
+
+@define
+class Draft:
+    """A tool call whose arguments are still coming."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def whole(self) -> ToolUse:
+        """The call, with its arguments read. None at all are an empty object; what JSON does not have is no input."""
+        try:
+            value = json.loads(self.arguments) if self.arguments.strip() else {}
+            freeze(value)
+        except (ValueError, RecursionError):
+            value = None
+        return ToolUse(str(self.id), str(self.name), value if isinstance(value, dict) else None)
 
 
 CONNECT: Final = 15.0
@@ -134,3 +204,100 @@ def _on_this_machine(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+LONGEST_ANSWER: Final = 8_192
+"""Tokens; they want to be told."""
+
+
+@define
+class AnthropicWire:
+    """One request, and the reading of its answer."""
+
+    complete: bool = False
+    _draft: Draft | None = None
+
+    path = "/v1/messages"
+
+    @staticmethod
+    def headers(key: str) -> dict[str, str]:
+        """Who asks, and in which version."""
+        return {"x-api-key": key, "anthropic-version": "2023-06-01"}
+
+    @staticmethod
+    def body(model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> dict[str, Any]:
+        """What is asked."""
+        return {
+            "model": model,
+            "max_tokens": LONGEST_ANSWER,
+            **to_anthropic(messages),
+            "tools": [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
+                for tool in tools
+            ],
+            "stream": True,
+        }
+
+    def read(self, said: Mapping[str, Any]) -> Iterator[Piece]:
+        """The pieces in one event. Raises `ModelFailed` for an error in the middle."""
+        kind = said.get("type")
+        if kind == "error":
+            raise ModelFailed(f"it stopped in the middle: {said.get('error')}")
+        if kind == "content_block_start" and said["content_block"]["type"] == "tool_use":
+            self._draft = Draft(said["content_block"]["id"], said["content_block"]["name"])
+        elif kind == "content_block_delta" and said["delta"]["type"] == "text_delta":
+            yield said["delta"]["text"]
+        elif kind == "content_block_delta" and said["delta"]["type"] == "input_json_delta" and self._draft is not None:
+            self._draft.arguments += said["delta"]["partial_json"]
+        elif kind == "content_block_stop" and self._draft is not None:
+            yield self._draft.whole()
+            self._draft = None
+        elif kind == "message_stop":
+            self.complete = True
+
+
+@define
+class OpenAIWire:
+    """One request, and the reading of its answer."""
+
+    complete: bool = False
+    _drafts: dict[int, Draft] = field(factory=dict)
+
+    path = "/chat/completions"
+
+    @staticmethod
+    def headers(key: str) -> dict[str, str]:
+        """Who asks. A server of one's own may want no key."""
+        return {"authorization": f"Bearer {key}"} if key else {}
+
+    @staticmethod
+    def body(model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> dict[str, Any]:
+        """What is asked."""
+        functions = [
+            {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)} for tool in tools
+        ]
+        return {
+            "model": model,
+            "messages": to_openai(messages),
+            "tools": [{"type": "function", "function": function} for function in functions],
+            "stream": True,
+        }
+
+    def read(self, said: Mapping[str, Any]) -> Iterator[Piece]:
+        """The pieces in one event. Raises `ModelFailed` for an error in the middle."""
+        if said.get("error"):
+            raise ModelFailed(f"it stopped in the middle: {said['error']}")
+        for choice in said.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if delta.get("content"):
+                yield delta["content"]
+            for part in delta.get("tool_calls") or ():
+                draft = self._drafts.setdefault(part.get("index") or 0, Draft())
+                function = part.get("function") or {}
+                draft.id = part.get("id") or draft.id
+                draft.name += function.get("name") or ""
+                draft.arguments += function.get("arguments") or ""
+            if choice.get("finish_reason"):
+                self.complete = True
+                yield from (draft.whole() for draft in self._drafts.values())
+                self._drafts = {}

@@ -17,8 +17,7 @@ from attrs import define, field, frozen
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
 from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
-from amplifier_hooks.cli.demo.demo_linter import Linter
-from amplifier_hooks.cli.demo.narrator import Narrator, Rests
+from amplifier_hooks.cli.demo.narrator import Linter, Narrator, Rests
 from amplifier_hooks.injection.memory_context import InMemoryContext
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBac
     if telling.web:
         import webbrowser
 
-        from amplifier_hooks.cli.serve.token_files import handed_over
+        from amplifier_hooks.cli.serve.host_programs import handed_over
         from amplifier_hooks.storage.state_folder import own_folder
         from approval_backends import WebSocketApprovals
 

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.cli.doctor.findings import Check, Symptom
+    from amplifier_hooks.cli.doctor.check_machine import Check, Symptom
 
 
 DOCTOR: Final = """Find out what works on this machine and in this project, and what to do about the rest.
@@ -30,7 +30,7 @@ STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "
 
 def checks() -> dict[str, Check]:
     """Every check, in the order in which they are told."""
-    from amplifier_hooks.cli.doctor import check_machine, check_project, check_state
+    from amplifier_hooks.cli.doctor import check_machine, check_project
 
     return {
         "python": check_machine.python,
@@ -44,10 +44,10 @@ def checks() -> dict[str, Check]:
         "hooks": check_project.hooks,
         "programs": check_project.other_programs,
         "plugins": check_project.plugins,
-        "state": check_state.state,
-        "approvals": check_state.approvals,
-        "record": check_state.record,
-        "ports": check_state.ports,
+        "state": check_machine.state,
+        "approvals": check_machine.approvals,
+        "record": check_machine.record,
+        "ports": check_machine.ports,
         "telemetry": check_machine.telemetry,
     }
 
@@ -71,7 +71,7 @@ def doctor(
     """Look, and tell."""
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
-    from amplifier_hooks.cli.doctor.findings import Patient, examined
+    from amplifier_hooks.cli.doctor.check_machine import Patient, examined
     from amplifier_hooks.cli.serve import PORT
 
     patient = Patient(folder=directory.resolve(), store=store, record=record, port=port or PORT)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.cli.doctor.findings import NOTE, WARNING, Symptom, bad, good, reinstall
+from amplifier_hooks.cli.doctor.check_machine import NOTE, WARNING, Symptom, bad, good, reinstall
 from amplifier_hooks.cli.project.read_project import importable
 from amplifier_hooks.definitions import PROJECT_FILE, InvalidDefinitions, load_files
 from amplifier_hooks.definitions.kinds.python import sources_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from amplifier_hooks.cli.doctor.findings import Patient
+    from amplifier_hooks.cli.doctor.check_machine import Patient
     from amplifier_hooks.definitions import DefinitionSet, HookDefinition, ReadyMadeEntry
 
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from amplifier_hooks.cli.common.consent import confirm
-from amplifier_hooks.cli.common.error_messages import stop
-from amplifier_hooks.cli.common.options import NoInput, Yes  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.terminal_io import NoInput, Yes, confirm, stop
 from amplifier_hooks.cli.programs.settings_file import (
     difference,
     file_text,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from amplifier_hooks.cli.common.error_messages import stop
+from amplifier_hooks.cli.common.terminal_io import stop
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:

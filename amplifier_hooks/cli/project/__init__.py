@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from amplifier_hooks.cli.common.error_messages import stop
-from amplifier_hooks.cli.common.options import AsJson  # noqa: TC001  # typer reads the annotations
+from amplifier_hooks.cli.common.terminal_io import AsJson, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
@@ -160,8 +159,7 @@ def list_hooks(
 ) -> None:
     """What there is."""
     del no_input
-    from amplifier_hooks.cli.project.event_trial import event_named
-    from amplifier_hooks.cli.project.hook_listing import hook_lines, rows
+    from amplifier_hooks.cli.project.hook_listing import event_named, hook_lines, rows
     from amplifier_hooks.registry.event_names import applies
 
     project = built(file)
@@ -200,17 +198,17 @@ def try_event(
     del no_input
     import asyncio
 
-    from amplifier_hooks.cli.project import event_trial
+    from amplifier_hooks.cli.project import hook_listing
 
-    data = event_trial.payload_from(given, tool)
+    data = hook_listing.payload_from(given, tool)
     project = built(file)
-    name = event_trial.event_named(event, project.found.events)
+    name = hook_listing.event_named(event, project.found.events)
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
-        say_json(event_trial.trial_value(explained, outcome))
+        say_json(hook_listing.trial_value(explained, outcome))
     else:
-        for line in event_trial.trial_lines(explained, outcome):
+        for line in hook_listing.trial_lines(explained, outcome):
             typer.echo(line)
     denied = explained.refused is not None or (outcome is not None and outcome.denied)
     raise typer.Exit(1 if denied else 0)

@@ -16,16 +16,16 @@ import typer
 
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.runs.agents import load_agents
+from amplifier_hooks.runs.blueprint import load_agents
 from amplifier_hooks.runs.run_errors import BlueprintError
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-    from amplifier_hooks.cli.project.find_hooks import NamedHooks
+    from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.registry.registry import HookRegistry
-    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.blueprint import Agents
 
 
 def check_blueprints(folder: Path) -> None:
@@ -52,7 +52,7 @@ def serve_runs(
     folder: Path, *, store: str | None, hooks: str | None, port: int, leases: tuple[float, float], as_json: bool
 ) -> None:
     """Coordinate until told to stop."""
-    from amplifier_hooks.cli.project.find_hooks import hooks_named
+    from amplifier_hooks.cli.project.read_project import hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
     from amplifier_hooks.storage.state_folder import own_folder
     from approval_backends.errors import UnknownStore
@@ -60,7 +60,7 @@ def serve_runs(
 
     agents = loaded(folder)
     sys.path.insert(0, os.fspath(Path.cwd()))
-    from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+    from amplifier_hooks.runs.store.statements import RUN_TABLES
 
     try:
         database = database_at(store, "hooks.db", ACCESS_TABLES, RUN_TABLES)
@@ -106,11 +106,10 @@ async def served(
     """Answer until cancelled."""
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.store.postgres import runs_in
-    from amplifier_hooks.server.api import create_api
+    from amplifier_hooks.server.api import create_api, pages
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission
     from amplifier_hooks.server.edge.listen import listening, loopback
-    from amplifier_hooks.server.page_routes import pages
     from amplifier_hooks.server.runs.run_routes import runs_router
 
     for_runner, for_coordinator = leases
@@ -161,7 +160,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
 
 def finished(task: Coroutine[Any, Any, None]) -> None:
     """Run it until it ends or a signal ends it; what keeps it from going on is said."""
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
+    from amplifier_hooks.storage.database import StoreUnavailable
 
     async def until_told() -> None:
         going = asyncio.ensure_future(task)

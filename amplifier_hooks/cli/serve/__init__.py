@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
-    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.blueprint import Agents
     from approval_backends.gateway.gateway import Gateway
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -98,8 +98,8 @@ def serve(
     import asyncio
 
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.state_folder import own_folder
-    from amplifier_hooks.storage.store_errors import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.gateway.approvers import Approver
@@ -123,7 +123,7 @@ def serve(
 
             place = None
             if api:
-                from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+                from amplifier_hooks.runs.store.statements import RUN_TABLES
                 from amplifier_hooks.server.build_api import API_TABLES
                 from approval_backends.stores.address import database_at
 
@@ -160,7 +160,7 @@ def agents_in(folder: Path) -> Agents:
     import os
     import sys
 
-    from amplifier_hooks.runs.agents import load_agents
+    from amplifier_hooks.runs.blueprint import load_agents
     from amplifier_hooks.text.escape import for_terminal
 
     found = load_agents(folder)
@@ -215,7 +215,7 @@ class Serving:
     async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
         import webbrowser
 
-        from amplifier_hooks.cli.serve.token_files import handed_over
+        from amplifier_hooks.cli.serve.host_programs import handed_over
         from amplifier_hooks.storage.state_folder import own_folder
 
         await stack.enter_async_context(gateway)

@@ -1,17 +1,22 @@
-"""What `amplifier-hooks serve` answers other programs with: hooks, rules, approvals and a record, behind a socket."""
+"""What `amplifier-hooks serve` answers other programs with: hooks, rules, approvals and a record, behind a socket.
+
+Handing the token over to programs of the same user, and to the browser: by files that only the owner can read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from html import escape
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, frozen
 
-from amplifier_hooks.cli.project.find_hooks import hooks_named
+from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.storage.state_folder import own_folder
@@ -19,14 +24,14 @@ from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from amplifier_hooks.cli.project.find_hooks import NamedHooks
+    from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.programs.program_session import Asking
     from amplifier_hooks.registry.hook_table import Change
     from amplifier_hooks.registry.registry import HookRegistry
-    from amplifier_hooks.runs.agents import Agents
+    from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.storage.database import Database
     from approval_backends.broker import Broker
@@ -120,9 +125,8 @@ class Host:
         Yields why every call is denied, where the record and the store do not fit together. Raises `OSError` when the
         socket is in use, or the record cannot be opened, and `StoreUnavailable`.
         """
-        from amplifier_hooks.programs.question_store import GuestBook
-        from amplifier_hooks.programs.session_pool import Guests
-        from amplifier_hooks.record.write.stored_heads import StoredHeads
+        from amplifier_hooks.programs.session_pool import GuestBook, Guests
+        from amplifier_hooks.record.write.beside_the_log import StoredHeads
         from amplifier_hooks.server.edge.listen import bound, listening, loopback
         from amplifier_hooks.server.program_api import create_app
 
@@ -209,3 +213,47 @@ def host_programs(
     path = default_socket() if socket is None else socket
     kept = record or own_folder() / "record.jsonl"
     return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)
+
+
+PAGE: Final = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={link}">
+<title>Approvals</title>
+"""
+
+
+@frozen
+class HandOver:
+    """The files. `file` is JSON with the address and the token; `page` sends a browser there."""
+
+    file: Path
+    page: Path
+
+
+@contextmanager
+def handed_over(folder: Path, address: str, link: str, token: str) -> Iterator[HandOver]:
+    """Both files, for as long as the gateway is there; they are removed at its end.
+
+    What an earlier gateway at this address left behind, because it was killed, is replaced: the address is ours now.
+    Raises `OSError` if they cannot be made.
+    """
+    name = address.rstrip("/").rpartition(":")[2]
+    files = HandOver(folder / f"gateway-{name}.json", folder / f"gateway-{name}.html")
+    try:
+        _write(files.file, json.dumps({"address": address, "token": token}))
+        _write(files.page, PAGE.format(link=escape(link)))
+        yield files
+    finally:
+        for path in (files.file, files.page):
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file for its owner alone. It never follows a link, and never takes over a file of somebody else's."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

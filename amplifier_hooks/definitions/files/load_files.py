@@ -31,8 +31,7 @@ from attrs import Factory, define, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.files.open_files import OpenedFiles, Page, nearest, wrong
-from amplifier_hooks.definitions.files.refs import Written, read_part
+from amplifier_hooks.definitions.files.open_files import OpenedFiles, Page, Written, nearest, read_part, wrong
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, said_of
 from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
 from amplifier_hooks.definitions.settings import DefinitionSettings

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from attrs import field, frozen
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
-from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.errors import HookUnavailable
 
 if TYPE_CHECKING:

@@ -8,35 +8,48 @@
 
 A hook with points, or one that wraps an operation, keeps being an observer or a layer; a gate of its own stays one
 unless the definition says `fail_mode: open`. The definition's `risk` is for those that can ask.
+
+A ready-made hook, switched on by the name of its entry point: all its points, as it says they are.
+
+It is found like any hook of an installed package, and registers in a scope of its own.
+
+Hooks that nobody waits for: so many at once, each within its time, and none longer than their owner.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from inspect import isawaitable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
+from amplifier_hooks.abandoned_work import cancel_all
 from amplifier_hooks.definitions.install.build_external import MODES, Surroundings, build_command, build_http
 from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
 from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
 from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook
 from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT
+from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.registry.entry_points import OURS, installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
-from amplifier_hooks.registry.handler_version import fingerprint
-from amplifier_hooks.registry.registration import awaits
+from amplifier_hooks.registry.registration import awaits, fingerprint
 
 if TYPE_CHECKING:
-    from amplifier_hooks.definitions.install.background_hooks import Background
-    from amplifier_hooks.definitions.model import HookDefinition, Kind
-    from amplifier_hooks.definitions.priority import FailMode
+    from collections.abc import Awaitable
+
+    from amplifier_hooks.definitions.model import FailMode, HookDefinition, Kind
     from amplifier_hooks.definitions.settings import DefinitionSettings
-    from amplifier_hooks.dispatch.hook import Intent
+    from amplifier_hooks.dispatch.chain import Intent
+    from amplifier_hooks.registry.decorators import Registrar
+    from amplifier_hooks.registry.registry import HookRegistry
 
 
 Builder = Callable[["HookDefinition", Surroundings], Callable[..., Any]]
@@ -258,3 +271,103 @@ def versioned(digest: str, call: Callable[..., Any]) -> Plain:
     origin = getattr(call, "origin", "")
     version = f"{digest[:16]}.{fingerprint(call)}"
     return (Awaited if awaits(call) else Plain)(call, version, origin if isinstance(origin, str) else "")
+
+
+@frozen
+class Ready:
+    """A ready-made hook, made and not registered yet."""
+
+    enter: Callable[[HookRegistry], None]
+    """Registers it."""
+    close: Callable[[], Awaitable[None]] | None
+    """Lets go of what it holds open; None for one that has no such thing."""
+
+
+def ready_made(name: str, config: Mapping[str, Any], version: str, trusted: Callable[[], bool] | None = None) -> Ready:
+    """The hook of this name with this config. Importing its module runs that.
+
+    With `trusted` it is asked only while that says yes: for one whose config names files of a project.
+
+    Raises `HookUnavailable` for a name no installed package has, and whatever error of ours its config meets with.
+    """
+    points = installed().get(name, [])
+    if not points:
+        known = ", ".join(sorted(installed())) or "none"
+        raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
+    hook = build_hook(name, config)
+    ours = {point.dist.name for point in points if point.dist} == {OURS}
+
+    def enter(registry: HookRegistry) -> None:
+        _enter(registry.scoped(name, built_in=ours), name, hook, version, trusted)
+
+    return Ready(enter, getattr(hook, "close", None))
+
+
+def _enter(scope: Registrar, name: str, hook: Any, version: str, trusted: Callable[[], bool] | None) -> None:
+    if isinstance(hook, PointedHook):
+        for point in hook.points():
+            options: dict[str, Any] = {"priority": point.priority, "match": point.match, "timeout": point.timeout}
+            if point.intent == "gate":
+                options["recheck"] = getattr(point, "recheck", True)
+            call = point.call if trusted is None else while_trusted(point.call, trusted)
+            getattr(scope, point.intent)(point.event, versioned(version, call), name=name, **options)
+    elif hasattr(hook, "execute"):
+        scope.add(hook)
+    else:
+        hook(scope)
+
+
+AT_ONCE: Final = 256
+FAREWELL: Final = 1.0
+"""Seconds that what still runs has to clean up when its owner closes."""
+
+log = get_logger(__name__)
+
+
+@define(eq=False)
+class Background:
+    """Starts hooks and forgets them. What is over the limit is not started, and logged; each tenant has its own."""
+
+    at_once: int = AT_ONCE
+    farewell: float = FAREWELL
+    closed: bool = False
+    dropped: int = 0
+    """How many were not started."""
+    _tasks: dict[str, set[asyncio.Task[None]]] = field(factory=dict)
+    """What runs, by tenant."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tasks.values()))
+
+    def observer(self, name: str, call: Callable[..., Any], timeout: float, tenant: str = "") -> Callable[..., None]:
+        """What is registered in place of `call(event, data)`: an observer that starts it."""
+
+        def start(event: str, data: Mapping[str, Any], _outcome: object) -> None:
+            running = self._tasks.setdefault(tenant, set())
+            if self.closed or len(running) >= self.at_once:
+                self.dropped += 1
+                log.warning("hook_dropped", hook=name, event=event, running=len(running))
+                return
+            task = asyncio.get_running_loop().create_task(_run(name, call, event, dict(data), timeout))
+            running.add(task)
+            task.add_done_callback(running.discard)
+
+        return start
+
+    async def close(self) -> None:
+        """End what runs, and start nothing any more. Waits for it a moment; cancelling that leaves it behind."""
+        self.closed = True
+        left = await cancel_all(set().union(*self._tasks.values()), grace=self.farewell)
+        if left:
+            log.warning("hooks_left_behind", number=len(left))
+
+
+async def _run(name: str, call: Callable[..., Any], event: str, data: dict[str, Any], timeout: float) -> None:
+    try:
+        async with asyncio.timeout(None if timeout == inf else timeout):
+            answer = call(event, data)
+            if inspect.isawaitable(answer):
+                await answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # nobody waits who could be told
+        status = "timeout" if isinstance(error, TimeoutError) else "error"
+        log.warning("hook_failed", hook=name, error=describe(error), event=event, status=status)

@@ -21,12 +21,10 @@ from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.install.background_hooks import Background
 from amplifier_hooks.definitions.install.build_external import Surroundings, texts_in
-from amplifier_hooks.definitions.install.build_hooks import Builder, Part, parts_of, stand_in
-from amplifier_hooks.definitions.install.build_ready_made import ready_made
+from amplifier_hooks.definitions.install.build_hooks import Background, Builder, Part, parts_of, ready_made, stand_in
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, said_of
-from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.logs import get_logger
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.files.load_files import DefinitionSet, ReadyMadeEntry
     from amplifier_hooks.definitions.model import HookDefinition, Kind
-    from amplifier_hooks.dispatch.hook import Hook
+    from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.registry.registry import HookRegistry
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 from attrs import frozen
 
-from amplifier_hooks.definitions.kinds.strict_json import LONGEST_REASON, answer_in, outgoing
+from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, answer_in, outgoing
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_log

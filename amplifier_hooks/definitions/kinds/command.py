@@ -1,25 +1,220 @@
-"""A hook that is a command: JSON on its standard input, its exit status and standard output for an answer."""
+"""A hook that is a command: JSON on its standard input, its exit status and standard output for an answer.
+
+Other programs, run to their end: fed, capped, and killed together with whatever they started.
+
+A program gets a session and process group of its own, so it has no terminal to read from and can be ended with all
+its children at once. Its exit counts when it exits: a child that holds the pipes open neither delays an answer nor
+survives it. A child that makes itself a session of its own does survive; only the operating system could hold it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
 import shutil
+import signal
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.kinds.event_codec import NATIVE, Codec
-from amplifier_hooks.definitions.kinds.hop_limit import HOPS_VARIABLE, next_hop
-from amplifier_hooks.definitions.kinds.run_program import Programs
+from amplifier_hooks.definitions.kinds.event_codec import HOPS_VARIABLE, LARGEST_ANSWER, NATIVE, Codec, Ended, next_hop
 from amplifier_hooks.dispatch import captured_output
-from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
+from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, InvalidResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.result import HookResult
+
+
+AT_ONCE: Final = 8
+WAITING: Final = 512
+"""Programs that run at the same time, and that may wait for their turn."""
+
+ERRORS_KEPT: Final = 16 * 1024
+"""Bytes of standard error, the last ones."""
+MOST_ERRORS: Final = 1024 * 1024
+"""Bytes of standard error after which a program is taken for one that never ends."""
+
+FAREWELL: Final = 0.08
+"""Seconds to clean up for a program that was told to end; the dispatcher waits a little longer than that."""
+DRAIN: Final = 0.1
+"""Seconds to wait for the end of the pipes, once the program has exited and its group was killed."""
+
+
+@define(eq=False)
+class Programs:
+    """Runs programs, so many at once; the others wait their turn, in order.
+
+    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is
+    how long one that is told to end may clean up, `longest` how many bytes it may write to its standard output.
+    """
+
+    at_once: int = AT_ONCE
+    waiting: int = WAITING
+    farewell: float = FAREWELL
+    longest: int = LARGEST_ANSWER
+    _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
+        factory=WeakKeyDictionary, init=False
+    )
+    _queued: int = field(default=0, init=False)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        feed: bytes,
+        env: Mapping[str, str],
+        cwd: str,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Ended:
+        """Start it, write `feed` to its standard input, and wait until it ends.
+
+        With `heard`, its standard output goes there as it comes, however much it is, and is not kept. Raises
+        `HookUnavailable` when it cannot be started or too many wait, `InvalidResult` when it writes more than it may.
+        Cancelling it asks the group of processes to end, and kills it after a moment.
+        """
+        if self._queued >= self.waiting:
+            raise HookUnavailable(f"{self.waiting} commands wait for their turn already")
+        loop = asyncio.get_running_loop()
+        turn = self._turns.get(loop)
+        if turn is None:
+            turn = self._turns[loop] = asyncio.Semaphore(self.at_once)
+        self._queued += 1
+        try:
+            await turn.acquire()
+        finally:
+            self._queued -= 1
+        try:
+            return await self._run(_Program(loop, self.longest, heard), argv, feed, env, cwd)
+        finally:
+            turn.release()
+
+    async def _run(
+        self, program: _Program, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
+    ) -> Ended:
+        loop = asyncio.get_running_loop()
+        starting = loop.create_task(
+            loop.subprocess_exec(lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True)
+        )
+        try:
+            # Waiting for these, unlike awaiting them, leaves them alone when we are cancelled.
+            await asyncio.wait([starting])
+            transport = _started(starting, argv, cwd)
+            stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+            stdin.write(feed)
+            stdin.write_eof()  # or the reader that ignores us would be waited for
+            await asyncio.wait([program.over])
+            # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
+            # names nobody, for numbers are handed out anew only after all others had their turn.
+            _kill(transport)
+            await asyncio.wait([program.exited])
+            if program.excess is None:
+                await asyncio.wait([program.silent], timeout=DRAIN)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])  # half a start cannot be taken back
+            if starting.exception() is None:
+                _signal(starting.result()[0], signal.SIGTERM)
+                await asyncio.wait([program.exited], timeout=self.farewell)
+                _kill(starting.result()[0])
+                await asyncio.wait([program.exited], timeout=DRAIN)
+            raise
+        finally:
+            if starting.done():
+                _put_away(starting)
+            else:
+                starting.add_done_callback(_put_away)
+        if program.excess is not None:
+            raise InvalidResult(program.excess)
+        return Ended(
+            code=cast("int", transport.get_returncode()), output=bytes(program.output), errors=bytes(program.errors)
+        )
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """What one program has said so far."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, longest: int, heard: Callable[[bytes], None] | None) -> None:
+        self._longest = longest
+        self.heard = heard
+        self.output = bytearray()
+        self.errors = bytearray()
+        self.excess: str | None = None
+        self.over: asyncio.Future[None] = loop.create_future()
+        """It has exited, or has said too much."""
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.silent: asyncio.Future[None] = loop.create_future()
+        """Nobody holds its output open any more."""
+        self._errors = 0
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.excess is not None:
+            return
+        if fd == 1 and self.heard is not None:
+            self.heard(data)
+        elif fd == 1:
+            self.output += data
+            if len(self.output) > self._longest:
+                self._too_much("output", self._longest)
+        else:
+            self._errors += len(data)
+            self.errors = (self.errors + data)[-ERRORS_KEPT:]
+            if self._errors > MOST_ERRORS:
+                self._too_much("error", MOST_ERRORS)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  # however it was lost
+        self._open.discard(fd)
+        if not self._open and not self.silent.done():
+            self.silent.set_result(None)
+
+    def process_exited(self) -> None:
+        for future in (self.exited, self.over):
+            if not future.done():
+                future.set_result(None)
+
+    def _too_much(self, stream: str, limit: int) -> None:
+        self.excess = f"the command wrote more than {limit:,} bytes to standard {stream}: keep it short"
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+Starting = asyncio.Task[tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]]
+
+
+def _started(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.SubprocessTransport:
+    """The program that was started. Raises `HookUnavailable` when it was not."""
+    try:
+        return starting.result()[0]
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
+        raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
+
+
+def _put_away(starting: Starting) -> None:
+    """Whatever became of it, nothing of it goes on."""
+    if not starting.cancelled() and starting.exception() is None:
+        _kill(starting.result()[0])
+        starting.result()[0].close()
+
+
+def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:
+    """Tell the whole group. A stopped one is woken, or it would never notice."""
+    if sys.platform == "win32":
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), number)
+        os.killpg(transport.get_pid(), signal.SIGCONT)
+
+
+def _kill(transport: asyncio.SubprocessTransport) -> None:
+    _signal(transport, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 COMMAND_TIMEOUT: Final = 60.0

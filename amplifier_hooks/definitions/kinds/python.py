@@ -25,7 +25,7 @@ from amplifier_hooks.registry.entry_points import installed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from amplifier_hooks.dispatch.hook import Intent
+    from amplifier_hooks.dispatch.chain import Intent
 
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})

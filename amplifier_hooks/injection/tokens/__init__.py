@@ -15,9 +15,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.injection.tokens.counter import Counter, TokenCount
-from amplifier_hooks.injection.tokens.guarded_counter import GuardedCounter, InThread
-from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick, yardstick
+from amplifier_hooks.injection.tokens.counter import Counter, GuardedCounter, InThread, TokenCount
+from amplifier_hooks.injection.tokens.tokenizers import Yardstick, yardstick
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import TokenCounter

@@ -2,18 +2,21 @@
 
 With a store a day survives a restart, and processes that share it share the day. What could not be written is counted
 here, and written with the next answer.
+
+What a model call used, as its provider says it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks.library.parts.session_memory import SESSIONS_KEPT
+from amplifier_hooks.library.parts.ready_made import SESSIONS_KEPT
 from amplifier_hooks.storage.database import Migrations, Script, Statement
 from amplifier_hooks.text.escape import for_log
 
@@ -144,3 +147,37 @@ def _seen(day: _Day, total: Usage) -> None:
     """What the store holds; of two looks that overtook each other, the later one."""
     if total.tokens >= day.stored.tokens:
         day.stored = total
+
+
+MOST: Final = 10**12
+"""Tokens one answer can claim to have used; more is no number of tokens."""
+
+
+def tokens_of(data: Mapping[str, Any]) -> dict[str, int] | None:
+    """The tokens of one answer by their price, in the words of any provider; None where it does not say."""
+    usage = data.get("usage") or _member(data.get("response"), "usage")
+    read = _count(usage, "input_tokens", "prompt_tokens")
+    wrote = _count(usage, "output_tokens", "completion_tokens")
+    if read is None and wrote is None:
+        return None
+    details = _member(usage, "input_tokens_details") or _member(usage, "prompt_tokens_details")
+    # Some count what came from a cache among what was read, others beside it.
+    within = min(_count(details, "cached_tokens") or 0, read or 0)
+    return {
+        "input": (read or 0) - within,
+        "output": wrote or 0,
+        "cache_read": within + (_count(usage, "cache_read_input_tokens") or 0),
+        "cache_write": _count(usage, "cache_creation_input_tokens") or 0,
+    }
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _count(usage: object, *names: str) -> int | None:
+    for name in names:
+        count = _member(usage, name)
+        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST:
+            return count
+    return None

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator
 
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import own_folder
-from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def database_at(place: str, name: str) -> Callable[[Migrations], Database]:
 
     def opened(tables: Migrations) -> Database:
         if place == ":memory:":
-            from amplifier_hooks.storage.memory import MemoryDatabase
+            from amplifier_hooks.storage.sqlite import MemoryDatabase
 
             return MemoryDatabase(tables)
         if place.startswith(SERVERS):

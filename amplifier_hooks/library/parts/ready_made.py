@@ -1,8 +1,12 @@
-"""What ready-made hooks have in common: settings that explain themselves, and the points where they register."""
+"""What ready-made hooks have in common: settings that explain themselves, and the points where they register.
+
+What a hook remembers of each session it serves: bounded, and forgotten when the session ends.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
@@ -12,17 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Self
 from attrs import frozen
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from amplifier_hooks.dispatch.hook import DEFAULT_TIMEOUT
+from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from types import TracebackType
 
     from pydantic_core import ErrorDetails
 
-    from amplifier_hooks.dispatch.hook import Intent
+    from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.registry.decorators import Registrar, Undo
 
 
@@ -171,3 +175,65 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _models(inner)
+
+
+SESSIONS_KEPT: Final = 10_000
+"""Sessions a hook remembers; of more, those it has not heard of for longest are forgotten."""
+
+MOST_SAID: Final = 1_000
+"""Things of one session that `Once` remembers; of more, the first are forgotten."""
+
+T = TypeVar("T")
+
+
+class PerSession(Generic[T]):
+    """One value for each session, made by `make` when it is first asked for. Sessions of two tenants are two."""
+
+    def __init__(self, make: Callable[[], T], *, most: int = SESSIONS_KEPT) -> None:
+        self._make = make
+        self._most = most
+        self._kept: OrderedDict[tuple[str, str], T] = OrderedDict()
+
+    def of(self, data: Mapping[str, Any]) -> T:
+        """The value of the session that a payload is from."""
+        key = _key(data)
+        kept = self._kept
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
+        value = kept[key] = self._make()
+        while len(kept) > self._most:
+            kept.popitem(last=False)
+        return value
+
+    def forget(self, data: Mapping[str, Any]) -> None:
+        """Forget the session that a payload is from."""
+        self._kept.pop(_key(data), None)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+class Once:
+    """Says whether something is said for the first time in a session."""
+
+    def __init__(self) -> None:
+        self._said: PerSession[dict[Hashable, None]] = PerSession(dict)
+
+    def first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
+        """Whether this was not said before in the session of this payload; from now on it was."""
+        said = self._said.of(data)
+        if what in said:
+            return False
+        said[what] = None
+        if len(said) > MOST_SAID:
+            del said[next(iter(said))]
+        return True
+
+    def forget(self, data: Mapping[str, Any]) -> None:
+        """Forget the session that a payload is from."""
+        self._said.forget(data)
+
+
+def _key(data: Mapping[str, Any]) -> tuple[str, str]:
+    return str(data.get("tenant_id") or ""), str(data.get("session_id") or "")

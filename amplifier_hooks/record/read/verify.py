@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.record.format.hash_chain import FORMAT
-from amplifier_hooks.record.read.check_segment import CLOSED, GOES_ON, Walk, chained, is_torn
-from amplifier_hooks.record.read.read_lines import opened
+from amplifier_hooks.record.format.line import FORMAT
+from amplifier_hooks.record.read.read_segment import CLOSED, GOES_ON, Walk, chained, is_torn, opened
 from amplifier_hooks.record.read.report import Compared, Finding, Observation, Report, SegmentReport, decide
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
-    from amplifier_hooks.record.read.read_lines import Pages
+    from amplifier_hooks.record.read.read_segment import Pages
 
 
 _WHY_LEFT: Final = {

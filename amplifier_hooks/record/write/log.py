@@ -15,13 +15,11 @@ import attrs
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Head, MarkedStore
-from amplifier_hooks.record.format.encode_facts import Encoder, Heavy
-from amplifier_hooks.record.format.redact import Redactor
+from amplifier_hooks.record.format.encode_facts import Encoder, Heavy, Redactor
 from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.database_marks import MARKED, last_mark
-from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.write.beside_the_log import MARKED, last_mark
+from amplifier_hooks.record.write.log_files import AuditKey, Files
 from amplifier_hooks.record.write.segments import Segments, hash_at
-from amplifier_hooks.record.write.signing_key import AuditKey
 from amplifier_hooks.record.write.writer import Mark, Pace, Writer
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool

@@ -1,15 +1,23 @@
-"""The front of a session to its record: who, when, and in which order."""
+"""The front of a session to its record: who, when, and in which order.
+
+Two records in two failure domains: what one of them has is on record.
+
+A record that hangs is a record that cannot be written: any sink, held to its time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.clock import stamp
+from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Generator, Iterator, Mapping
 
     from amplifier_hooks.ports import ArgumentStore, AuditSink, Clock
 
@@ -83,3 +91,106 @@ class Recorder:
             **facts,
         }
         return self._sink.write(kind, record, durable=durable)
+
+
+MIRROR_TIMEOUT: Final = 4.0
+"""Seconds both have together."""
+
+
+class TwoSinks:
+    """A sink that writes to two: another disk, another machine.
+
+    By default a record is on record when one of the two has it, so that one that fails or hangs stops nothing; with
+    `need=2` both must have it. The program that opened the two closes them.
+    """
+
+    def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, patience: float = MIRROR_TIMEOUT) -> None:
+        if need not in (1, 2):
+            raise InvalidLimit("need", need, "1 or 2")
+        self._sinks = (first, second)
+        self._need = need
+        self._patience = patience
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append a record to both, and return when enough of them have it.
+
+        Raises `LogUnavailable` when too few do. Cancelling it leaves the record with whoever has it.
+        """
+        tasks = {asyncio.ensure_future(sink.write(kind, facts, durable=durable)) for sink in self._sinks}
+        self._late |= tasks
+        for task in tasks:
+            task.add_done_callback(self._over)
+        deadline = asyncio.get_running_loop().time() + self._patience
+        waiting, done = tasks, set[asyncio.Task[None]]()
+        while waiting and self._need > _good(done):
+            left = deadline - asyncio.get_running_loop().time()
+            ended, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            done |= ended
+            if not ended:
+                break
+        if self._need > _good(done):
+            problems = [str(task.exception()) for task in done if not task.cancelled() and task.exception()]
+            problems += ["no answer in time"] * len(waiting)
+            raise LogUnavailable(f"{_good(done)} of {len(tasks)} records could be written: {'; '.join(problems)}")
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._late.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("audit_sink_failed", error=f"{type(problem).__name__}: {problem}")
+
+
+def _good(tasks: set[asyncio.Task[None]]) -> int:
+    return sum(not task.cancelled() and task.exception() is None for task in tasks)
+
+
+SINK_TIMEOUT: Final = 5.0
+"""Seconds a sink has for one record."""
+
+THROUGH: Final = object()
+
+
+class PunctualSink:
+    """Another sink, given up when it takes too long. One that never waits costs no timer.
+
+    It is driven in its caller's task, so that a sink which ignores its cancellation still holds up its caller.
+    """
+
+    def __init__(self, sink: AuditSink, seconds: float | None = None) -> None:
+        self._sink = sink
+        self._seconds = seconds
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record. Raises `TimeoutError`, and what the sink raises."""
+        step = self._sink.write(kind, facts, durable=durable).__await__()
+        waiting = next(step, THROUGH)  # most records are written in the first step
+        if waiting is THROUGH:
+            return
+        seconds = SINK_TIMEOUT if self._seconds is None else self._seconds
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await rest(step, waiting)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"not written within {seconds:g} s") from error
+            raise
+
+
+@coroutine
+def rest(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:
+    """The other steps of something awaitable that has been started, the first of which waits for `waiting`."""
+    steps: Any = step
+    try:
+        while True:
+            try:
+                yield waiting
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # whatever it is, it is for who waits
+                waiting = steps.throw(error)
+            else:
+                waiting = next(steps)
+    except StopIteration:
+        return

@@ -24,10 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, frozen
 
-from amplifier_hooks.record.format.chain_position import LineEnd, Strand, own
 from amplifier_hooks.record.format.checkpoint import Signer, VerifierKey
-from amplifier_hooks.record.format.hash_chain import Opening, following
-from amplifier_hooks.record.format.line import LONGEST_LINE, read, unseal
+from amplifier_hooks.record.format.line import LONGEST_LINE, LineEnd, Opening, Strand, following, own, read, unseal
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, UnsafeLog
 from amplifier_hooks.record.write.log_files import Files
 

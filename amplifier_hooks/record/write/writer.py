@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from attrs import define, field, frozen
 
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.format.chain_position import own
+from amplifier_hooks.record.format.line import own
 from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogUnavailable
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from amplifier_hooks.record.format.chain_position import LineEnd, Strand
-    from amplifier_hooks.record.format.hash_chain import Opening
+    from amplifier_hooks.record.format.line import LineEnd, Opening, Strand
     from amplifier_hooks.record.write.segments import Segments
 
 

@@ -17,8 +17,8 @@ from attrs import field, frozen
 
 from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentOrder, AgentRuns
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.event_codec import incoming, outgoing
 from amplifier_hooks.definitions.kinds.python import build_hook
-from amplifier_hooks.definitions.kinds.strict_json import incoming, outgoing
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.runs.contain_errors import contained, in_words
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amplifier_hooks.runs.blueprint import HookEntry
-    from amplifier_hooks.runs.run_events import HookPoint
-    from amplifier_hooks.runs.run_states import RunRecord
+    from amplifier_hooks.runs.run_states import HookPoint, RunRecord
 
 
 THREADS: Final = 8

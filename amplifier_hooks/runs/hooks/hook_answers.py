@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.definitions.kinds.strict_json import LARGEST_PAYLOAD, LONGEST_REASON
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, LONGEST_REASON
 from amplifier_hooks.errors import InputNotFreezable, InvalidResult
 from amplifier_hooks.result import HookResult, as_result
 from amplifier_hooks.text.escape import clip, visible

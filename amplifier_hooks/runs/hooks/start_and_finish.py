@@ -14,7 +14,7 @@ from attrs import define, evolve, frozen
 
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused
-from amplifier_hooks.definitions.kinds.strict_json import LONGEST_REASON
+from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON
 from amplifier_hooks.dispatch.bounded_wait import TooLate, within
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.logs import get_logger
@@ -29,8 +29,8 @@ from amplifier_hooks.runs.hooks.hook_answers import (
     plain_parameters,
     start_input,
 )
-from amplifier_hooks.runs.run_events import HookPoint, Told, event_body
-from amplifier_hooks.runs.store.run_queries import Passed
+from amplifier_hooks.runs.run_states import HookPoint, Told, event_body
+from amplifier_hooks.runs.store.run_rows import Passed
 from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:

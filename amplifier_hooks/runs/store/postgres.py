@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from amplifier_hooks.runs.run_states import RunRecord, RunRefusal
-from amplifier_hooks.runs.run_transitions import concluded_as
+from amplifier_hooks.runs.run_states import RunRecord, RunRefusal, concluded_as
 from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run, moment_of
 from amplifier_hooks.runs.store.run_store import RunStore
-from amplifier_hooks.runs.store.run_tables import RUN_TABLES
-from amplifier_hooks.runs.store.statements import event_values, next_runs, setting, telling
+from amplifier_hooks.runs.store.statements import RUN_TABLES, event_values, next_runs, setting, telling
 from amplifier_hooks.storage.database import Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from amplifier_hooks.runs.run_events import Told
-    from amplifier_hooks.runs.run_transitions import RunWrite
-    from amplifier_hooks.runs.store.run_queries import Concluded, Wanted
+    from amplifier_hooks.runs.run_states import RunWrite, Told
+    from amplifier_hooks.runs.store.run_rows import Concluded, Wanted
     from amplifier_hooks.storage.database import Database, Row, Script
 
 

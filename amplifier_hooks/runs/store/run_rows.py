@@ -1,6 +1,8 @@
 """Runs and their events as columns and back. Times are whole microseconds; what others wrote is kept as JSON.
 
 JSON is ASCII here: half a character or a NUL is spelt out, so every database can keep it.
+
+What is asked of a store of runs, as data.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from amplifier_hooks.runs.run_events import RunEvent
-from amplifier_hooks.runs.run_states import RunRecord
-from amplifier_hooks.storage.store_errors import CorruptStore
+from attrs import frozen
+
+from amplifier_hooks.runs.run_states import RunEvent, RunRecord
+from amplifier_hooks.storage.database import CorruptStore
 
 if TYPE_CHECKING:
+    from amplifier_hooks.runs.run_states import Holder, RunStatus, Told
     from amplifier_hooks.storage.database import Row
 
 
@@ -150,3 +154,73 @@ def _moment(value: int | None) -> datetime | None:
 
 def _read(text: str | None) -> Any:
     return None if text is None else json.loads(text)
+
+
+@frozen(kw_only=True)
+class NewRun:
+    """A run to be queued. One whose id is there already is that run."""
+
+    id: str
+    tenant: str
+    session: str
+    agent: str
+    parameters: dict[str, Any]
+    parent: str | None = None
+    bare: bool = False
+    urgent: bool = False
+    hooked: bool = False
+    resumes: bool = False
+    """The session is to be there already."""
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """What whoever claims would take.
+
+    `tenant` and `agents` None mean all. `begin`: also runs whose start hooks have to run first; `heard`: the registry
+    has hooks for the start of any run.
+    """
+
+    tenant: str | None = None
+    agents: frozenset[str] | None = None
+    begin: bool = True
+    heard: bool = False
+
+
+@frozen(kw_only=True)
+class Passed:
+    """What the start hooks made of a run: go on with `parameters`, or `error`; blocked if a hook said so."""
+
+    parameters: dict[str, Any] | None = None
+    error: str | None = None
+    blocked: bool = False
+    told: tuple[Told, ...] = ()
+
+
+@frozen
+class Concluded:
+    """What came of the start hooks of one run, and the runner that waits for it.
+
+    `known` is the run as it was when it was begun: if it still is, it need not be read again.
+    """
+
+    run: str
+    by: Holder
+    passed: Passed
+    runner: str | None = None
+    known: RunRecord | None = None
+
+
+@frozen(kw_only=True)
+class RunFilter:
+    """Which runs to list. None and False mean that it does not matter."""
+
+    tenant: str | None = None
+    has_hooks: bool = False
+    blocked: bool = False
+    status: RunStatus | None = None
+    agent: str | None = None
+    parent: str | None = None
+    session: str | None = None
+    before: tuple[datetime, str] | None = None
+    """Those after this one in the list: when it was created, and its id."""

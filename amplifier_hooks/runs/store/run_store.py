@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.runs.run_errors import UnknownRun
-from amplifier_hooks.runs.store.run_queries import Concluded
-from amplifier_hooks.runs.store.run_rows import load_run, load_run_event
-from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+from amplifier_hooks.runs.store.run_rows import Concluded, load_run, load_run_event
 from amplifier_hooks.runs.store.run_transactions import ID, WAITING, RunScripts
-from amplifier_hooks.runs.store.statements import CHILDREN, EVENTS, GET, selecting
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.open_close import Opened
-from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.runs.store.statements import CHILDREN, EVENTS, GET, RUN_TABLES, selecting
+from amplifier_hooks.storage.database import Opened
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,9 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_events import RunEvent, Told
-    from amplifier_hooks.runs.run_states import Holder, RunEnding, RunRecord, RunRefusal
-    from amplifier_hooks.runs.store.run_queries import NewRun, Passed, RunFilter, Wanted
+    from amplifier_hooks.runs.run_states import Holder, RunEnding, RunEvent, RunRecord, RunRefusal, Told
+    from amplifier_hooks.runs.store.run_rows import NewRun, Passed, RunFilter, Wanted
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
 

@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
-from amplifier_hooks.runs.run_events import Told
-from amplifier_hooks.runs.run_states import END_OF, ENDED, Holder, RunEnding, RunRecord, RunRefusal, held, moved
-from amplifier_hooks.runs.run_transitions import (
+from amplifier_hooks.runs.run_states import (
+    END_OF,
+    ENDED,
+    Holder,
+    RunEnding,
+    RunRecord,
+    RunRefusal,
+    Told,
     concluded_as,
     ended_told,
     handed_back,
     handed_to,
+    held,
+    moved,
     result_told,
     sure,
     taken_back,
@@ -55,8 +62,8 @@ from amplifier_hooks.storage.database import Script, Statement, Wake
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amplifier_hooks.runs.run_transitions import RunWrite
-    from amplifier_hooks.runs.store.run_queries import Concluded, NewRun, Wanted
+    from amplifier_hooks.runs.run_states import RunWrite
+    from amplifier_hooks.runs.store.run_rows import Concluded, NewRun, Wanted
     from amplifier_hooks.storage.database import Row
 
 

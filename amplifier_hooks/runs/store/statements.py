@@ -1,24 +1,24 @@
-"""The statements over runs: one text for every kind of database, a number for each value."""
+"""The statements over runs: one text for every kind of database, a number for each value.
+
+The tables of runs. One text for every kind of database; a number is as wide as a time in microseconds needs.
+"""
 
 # ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
-
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.runs.run_events import event_body
+from amplifier_hooks.runs.run_states import event_body
 from amplifier_hooks.runs.store.run_rows import RUN_CHANGING, RUN_COLUMNS, as_column, changing_values, micros_of
-from amplifier_hooks.storage.database import Statement
+from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.runs.run_events import Told
-    from amplifier_hooks.runs.run_states import RunRecord
-    from amplifier_hooks.runs.run_transitions import RunWrite
-    from amplifier_hooks.runs.store.run_queries import RunFilter, Wanted
+    from amplifier_hooks.runs.run_states import RunRecord, RunWrite, Told
+    from amplifier_hooks.runs.store.run_rows import RunFilter, Wanted
 
 
 RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{schema}}.run"
@@ -158,3 +158,60 @@ def _conditions(wanted: RunFilter) -> Iterable[tuple[str, Any]]:
         (wanted.status == "starting", "stage IN ('starting', ?)", "ready"),
     ]
     return [(condition, value) for applies, condition, value in found if applies]
+
+
+RUN: Final = """CREATE TABLE {schema}.run (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    session TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    parent TEXT,
+    parent_session TEXT,
+    depth BIGINT NOT NULL,
+    bare BIGINT NOT NULL,
+    urgent BIGINT NOT NULL,
+    created BIGINT NOT NULL,
+    parameters TEXT NOT NULL,
+    hooked BIGINT NOT NULL,
+    blocked BIGINT NOT NULL,
+    stage TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    events BIGINT NOT NULL,
+    failures BIGINT NOT NULL,
+    attempt BIGINT NOT NULL,
+    handed BIGINT NOT NULL,
+    holder TEXT,
+    held_until BIGINT,
+    stopping BIGINT NOT NULL,
+    ran_with TEXT,
+    reported BIGINT NOT NULL,
+    result_text TEXT,
+    result_data TEXT,
+    error TEXT,
+    started BIGINT,
+    ended BIGINT,
+    owes BIGINT NOT NULL
+)"""
+EVENT: Final = """CREATE TABLE {schema}.run_event (
+    run TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+)"""
+RUN_TABLES: Final = Migrations(
+    component="runs",
+    steps=(
+        (
+            RUN,
+            EVENT,
+            "CREATE INDEX run_waiting ON {schema}.run (urgent DESC, created, id) WHERE stage IN ('queued', 'ready')",
+            "CREATE INDEX run_held ON {schema}.run (held_until) WHERE held_until IS NOT NULL",
+            "CREATE INDEX run_listed ON {schema}.run (tenant, created DESC, id)",
+            "CREATE INDEX run_session ON {schema}.run (session)",
+            "CREATE INDEX run_children ON {schema}.run (parent, created) WHERE parent IS NOT NULL",
+            "CREATE INDEX run_owing ON {schema}.run (id) WHERE owes = 1",
+        ),
+    ),
+)

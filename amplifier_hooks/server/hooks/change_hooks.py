@@ -22,7 +22,7 @@ from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tena
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine

@@ -1,4 +1,7 @@
-"""`/v1/hooks`: definitions, and trying them."""
+"""`/v1/hooks`: definitions, and trying them.
+
+`/v1/hooks/logs` and `/v1/hooks/stats`: what hooks did.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,39 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
-from amplifier_hooks.definitions.kinds.hop_limit import HOPS_HEADER, arrived
+from amplifier_hooks.definitions.execution_log import HookExecutionLog, LogPlace
+from amplifier_hooks.definitions.kinds.event_codec import HOPS_HEADER, arrived
 from amplifier_hooks.definitions.model import HookChanges, NewHook
 from amplifier_hooks.definitions.store import ListPlace
 from amplifier_hooks.errors import HookRefused
 from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.edge.authentication import Caller, admitted
-from amplifier_hooks.server.hooks.hook_bodies import HookBodies, HookBody, HookPage, Toggle, Trial, TrialResult
-from amplifier_hooks.server.pagination import (
+from amplifier_hooks.server.hooks.change_hooks import whose_list
+from amplifier_hooks.server.hooks.try_hook import (
+    HookBodies,
+    HookBody,
+    HookPage,
+    LogPage,
+    StatisticsBody,
+    Toggle,
+    Trial,
+    TrialResult,
+)
+from amplifier_hooks.server.problem_details import (
     Cursor,
     EventFilter,
     Limit,
+    NameFilter,
+    Problem,
     TenantFilter,
     cursor_of,
     place_in,
+    storable,
     wanted_event,
 )
-from amplifier_hooks.server.problem_details import Problem
 
 if TYPE_CHECKING:
+    from amplifier_hooks.definitions.execution_log import ExecutionStore
     from amplifier_hooks.server.hooks.change_hooks import HookKeeper
     from amplifier_hooks.server.hooks.try_hook import Trials
 
@@ -145,3 +162,57 @@ def _version(if_match: str | None) -> int:
     if found is None:
         raise Problem(412, "changed_meanwhile", "If-Match is no ETag of this hook; read it again, and decide again")
     return int(found[1])
+
+
+Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
+
+LOG_ID: Final = re.compile(r"log_[0-9a-f]{24}")
+
+
+def executions_router(executions: ExecutionStore) -> APIRouter:
+    """The routes. They come before those that take an id in the same place."""
+    router = APIRouter(prefix="/v1/hooks", tags=["logs"])
+
+    @router.get("/logs", summary="What hooks did, newest first.", responses=MISSING)
+    async def logs(
+        caller: Reading,
+        *,
+        tenant: TenantFilter = None,
+        event: EventFilter = None,
+        hook: NameFilter = None,
+        aborted: Annotated[bool | None, Query(description="Only what was stopped, or what was not.")] = None,
+        cursor: Cursor = None,
+        limit: Limit = 100,
+    ) -> LogPage:
+        whose = whose_list(caller, tenant)
+        filters = ["logs", tenant, event, hook, aborted]
+        after = LogPlace(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        found = await executions.find(
+            tenant=whose,
+            event=wanted_event(event),
+            hook=storable(hook),
+            aborted=aborted,
+            after=after,
+            limit=limit + 1,
+        )
+        last = LogPlace.of(found[limit - 1]) if len(found) > limit else None
+        following = cursor_of(caller.tenant, filters, last.at, last.log_id) if last else None
+        return LogPage(logs=found[:limit], next=following)
+
+    @router.get("/logs/{log_id}", summary="One entry.", responses=MISSING)
+    async def log(caller: Reading, log_id: str) -> HookExecutionLog:
+        whose = None if caller.everywhere else caller.tenant
+        entry = await executions.get(log_id, whose) if LOG_ID.fullmatch(log_id) else None
+        if entry is None:
+            raise Problem(404, "not_found", "there is no such entry")
+        return entry
+
+    @router.get("/stats", summary="How each hook did at each event.", responses=MISSING)
+    async def stats(
+        caller: Reading, *, tenant: TenantFilter = None, event: EventFilter = None, hook: NameFilter = None
+    ) -> StatisticsBody:
+        whose = whose_list(caller, tenant)
+        found = await executions.statistics(tenant=whose, event=wanted_event(event), hook=storable(hook))
+        return StatisticsBody(statistics=found)
+
+    return router

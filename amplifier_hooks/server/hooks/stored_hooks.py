@@ -19,7 +19,7 @@ from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import TooManyHooks
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping

@@ -1,18 +1,23 @@
 """Events of a run as server-sent events: each with its number, so that whoever lost the stream goes on where it broke.
 
 A line without meaning is sent while nothing happens, so that a connection that is dead is noticed.
+
+Waiting for something on behalf of somebody who may go away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+    from typing import Any
 
-    from amplifier_hooks.runs.run_events import RunEvent
+    from starlette.requests import Request
+
+    from amplifier_hooks.runs.run_states import RunEvent
 
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -49,3 +54,49 @@ async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> As
         if pending is not None and not pending.done():
             pending.cancel()
             await asyncio.wait({pending})
+
+
+T = TypeVar("T")
+
+
+async def while_there(
+    request: Request, work: Coroutine[Any, Any, T | None], undo: Callable[[T], Awaitable[None]]
+) -> T | None:
+    """What comes of the work; None, and the work cancelled, once whoever asked has hung up.
+
+    What came of it all the same is undone. Cancelling it is as if they had hung up. Raises what the work raises.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        await _given_up(working, leaving, undo)
+        raise
+    if not leaving.done():
+        await _ended(leaving)
+        return working.result()
+    await _given_up(working, leaving, undo)
+    return None
+
+
+async def _given_up(
+    working: asyncio.Task[T | None], leaving: asyncio.Task[None], undo: Callable[[T], Awaitable[None]]
+) -> None:
+    await _ended(working, leaving)
+    if not working.cancelled() and working.exception() is None:
+        found = working.result()
+        if found is not None:
+            await undo(found)
+
+
+async def _ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def _gone(request: Request) -> None:
+    """Returns when the other side has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

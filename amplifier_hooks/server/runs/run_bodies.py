@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from amplifier_hooks.runs.blueprint import Blueprint
-    from amplifier_hooks.runs.run_events import RunEvent
-    from amplifier_hooks.runs.run_states import RunRecord
+    from amplifier_hooks.runs.run_states import RunEvent, RunRecord
 
 
 LONGEST_ERROR: Final = 8_192

@@ -24,12 +24,11 @@ from amplifier_hooks.runs.run_errors import (
     UnknownSession,
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
-from amplifier_hooks.runs.store.run_queries import RunFilter
+from amplifier_hooks.runs.store.run_rows import RunFilter
 from amplifier_hooks.server.api import documented
 from amplifier_hooks.server.edge.authentication import Caller, admitted
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.server.runs.client_presence import while_there
-from amplifier_hooks.server.runs.event_stream import EVENT_STREAM, as_stream, last_event
+from amplifier_hooks.server.runs.event_stream import EVENT_STREAM, as_stream, last_event, while_there
 from amplifier_hooks.server.runs.run_bodies import (
     ClaimedRun,
     Completion,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from amplifier_hooks.runs.run_events import RunEvent
+    from amplifier_hooks.runs.run_states import RunEvent
 
 
 Outcome = Literal["running", "complete", "failed", "blocked", "lost"]

@@ -10,8 +10,8 @@ from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.text.escape import clip, for_page
 from approval_backends.card.contents import asked, claim, headline, reach, reach_of, views
 from approval_backends.card.edit_arguments import editable, edited
+from approval_backends.card.file_diff import marked
 from approval_backends.card.oddities import oddities
-from approval_backends.card.word_diff import marked
 from approval_backends.gateway.wire.messages import (
     CardView,
     Choice,

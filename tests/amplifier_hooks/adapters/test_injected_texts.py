@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookResult, SessionCoordinator
-from amplifier_hooks.adapters.injected_texts import Texts
+from amplifier_hooks.adapters.shared import Texts
 from amplifier_hooks.injection.budget import Limits
 
 

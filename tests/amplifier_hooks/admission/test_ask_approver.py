@@ -12,7 +12,7 @@ from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.admission.approval_result import Approval
 from amplifier_hooks.admission.ask_approver import Approver
 from amplifier_hooks.admission.build_request import Origin
-from amplifier_hooks.approvals.labels import as_options
+from amplifier_hooks.approvals import as_options
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.record.record_errors import RecordUnavailable

@@ -316,15 +316,15 @@ def test_confirming_an_always(store: Path) -> None:
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
     """What was decided or ran out while somebody read it is said, with who decided; nothing changes."""
-    from amplifier_hooks.cli.approvals import request_commands
+    from amplifier_hooks.cli.approvals import commands
     from amplifier_hooks.cli.approvals.open_store import Trouble, View
 
     view = View(str(store))
-    before = asyncio.run(request_commands.waiting(view, "1111"))
+    before = asyncio.run(commands.waiting(view, "1111"))
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
     with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
-        asyncio.run(request_commands.answer(view, before, ALLOW, as_json=False))
+        asyncio.run(commands.answer(view, before, ALLOW, as_json=False))
     assert record(store, before.id).status == "denied"
 
 

@@ -20,8 +20,8 @@ from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
 from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
 from amplifier_hooks.record.write.log_files import Files
-from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli import app
 from amplifier_hooks.cli.chat.chat_session import Room, Wishes
+from amplifier_hooks.cli.chat.choose_model import ScriptedModel
+from amplifier_hooks.cli.chat.read_input import answered
 from amplifier_hooks.cli.chat.screen import Silence
-from amplifier_hooks.cli.chat.scripted_model import ScriptedModel
-from amplifier_hooks.cli.chat.slash_commands import answered
-from amplifier_hooks.cli.project.find_hooks import NamedHooks, hooks_of_folder
+from amplifier_hooks.cli.project.read_project import NamedHooks, hooks_of_folder
 from approval_backends.client import ApprovalsClient
 from tests.scripted_models import Say, Use, serving
 

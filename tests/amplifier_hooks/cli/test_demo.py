@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import pexpect
 import pytest
 
-from amplifier_hooks.cli.demo.demo_linter import Linter, unused_imports
+from amplifier_hooks.cli.demo.narrator import Linter, unused_imports
 from amplifier_hooks.cli.demo.scenes import Telling, tell
 from approval_backends.client import ApprovalsClient
 

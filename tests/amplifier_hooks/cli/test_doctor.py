@@ -20,14 +20,14 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
-from amplifier_hooks.cli.doctor import check_machine, check_project, check_state, checks
-from amplifier_hooks.cli.doctor.findings import Patient, examined
+from amplifier_hooks.cli.doctor import check_machine, check_project, checks
+from amplifier_hooks.cli.doctor.check_machine import Patient, examined
 from amplifier_hooks.record.write.log import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from amplifier_hooks.cli.doctor.findings import Symptom
+    from amplifier_hooks.cli.doctor.check_machine import Symptom
 
 
 @pytest.fixture
@@ -256,21 +256,21 @@ def test_plugins(patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_state(patient: Patient, tmp_path: Path) -> None:
     """A folder of state that others can read is found, and the command that is named repairs it."""
     folder = tmp_path / "state" / "amplifier-hooks"
-    assert states(check_state.state(patient)) == {"ok"}
+    assert states(check_machine.state(patient)) == {"ok"}
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    (found,) = check_state.state(patient)
+    (found,) = check_machine.state(patient)
     assert found.state == "warning"
     subprocess.run(shlex.split(found.repair), check=True)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert states(check_state.state(patient)) == {"ok"}
+    assert states(check_machine.state(patient)) == {"ok"}
 
 
 @pytest.mark.rule("CLI-5")
 @pytest.mark.parametrize("store", ["nowhere.db", "postgresql://user:secret@127.0.0.1:1/shop", "mysql://x"])
 def test_store(patient: Patient, store: str) -> None:
     """A store that cannot be reached has failed, and nobody's password is shown."""
-    (found,) = check_state.approvals(Patient(folder=patient.folder, store=store))
+    (found,) = check_machine.approvals(Patient(folder=patient.folder, store=store))
     assert found.state == "failed"
     assert "secret" not in found.text
     assert found.repair
@@ -284,9 +284,9 @@ async def test_record(patient: Patient, tmp_path: Path) -> None:
     await log.write("session.began", {"session": "s"}, durable=True)
     await log.close()
     asked = Patient(folder=patient.folder, record=path)
-    assert states(check_state.record(asked)) == {"ok"}
+    assert states(check_machine.record(asked)) == {"ok"}
     path.write_bytes(path.read_bytes().replace(b"session.began", b"session.ended"))
-    (found,) = check_state.record(asked)
+    (found,) = check_machine.record(asked)
     assert (found.state, "tampered" in found.text) == ("failed", True)
     assert f"amplifier-hooks audit verify {path} --key {path.with_name('audit.key.pub')}" in found.repair
 
@@ -294,12 +294,12 @@ async def test_record(patient: Patient, tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-5")
 def test_ports(patient: Patient, tmp_path: Path) -> None:
     """A port that is taken and a socket that was left behind are found."""
-    assert states(check_state.ports(patient)) == {"ok"}
+    assert states(check_machine.ports(patient)) == {"ok"}
     with socket.socket() as taken, socket.socket(socket.AF_UNIX) as left:
         taken.bind(("127.0.0.1", patient.port))
         taken.listen()
         left.bind(str(tmp_path / "run" / "amplifier-hooks.sock"))
-        found = list(check_state.ports(patient))
+        found = list(check_machine.ports(patient))
     assert [finding.state for finding in found] == ["warning", "warning"]
     assert found[1].repair == f"rm {tmp_path / 'run' / 'amplifier-hooks.sock'}"
 
@@ -341,7 +341,7 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     config(patient, "version: 1\nlibrary:\n  metrics: {}\n")
-    looked_at = {"hooks": check_project.hooks, "approvals": check_state.approvals}
+    looked_at = {"hooks": check_project.hooks, "approvals": check_machine.approvals}
     found = list(examined(looked_at, evolve(patient, store="postgresql://127.0.0.1:1/shop")))
     assert states(found) == {"failed"}
     extras = [finding.repair.partition("pip install ")[2] for finding in found]
@@ -360,7 +360,7 @@ def test_machine(check: Callable[[Patient], Iterable[Symptom]], patient: Patient
 @pytest.mark.rule("CLI-5", "CLI-3")
 def test_repairs_are_commands() -> None:
     """Every command of ours that is proposed exists."""
-    sources: list[Any] = [check_machine, check_project, check_state]
+    sources: list[Any] = [check_machine, check_project, check_machine]
     text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in sources)
     named = sorted(set(re.findall(r"[\"`: ]amplifier-hooks ((?:[a-z]+ ?)+)", text)))
     assert named

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
-from amplifier_hooks.cli.project.find_hooks import hooks_named
+from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.cli.runs.serve_runs import served
-from amplifier_hooks.runs.agents import Agents
+from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.runner import Runner
-from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback
 from amplifier_hooks.storage.sqlite import SqliteDatabase

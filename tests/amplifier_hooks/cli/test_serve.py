@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli import app
-from amplifier_hooks.cli.serve.token_files import handed_over
+from amplifier_hooks.cli.serve.host_programs import handed_over
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient
 from approval_backends.stores.sqlite import SqliteStore

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionStore
-from amplifier_hooks.definitions.execution_recorder import ExecutionRecorder
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionRecorder, ExecutionStore
+from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import ManualClock
 
 CALL = {"tool_name": "Bash", "tool_input": {}, "tenant_id": "acme", "request_id": "req-1", "event_id": "e"}

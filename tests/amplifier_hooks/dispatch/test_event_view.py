@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.dispatch.event_view import DataView
+from amplifier_hooks.dispatch.chain import DataView
 
 pytestmark = pytest.mark.rule("DSP-7")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
-from amplifier_hooks.dispatch.hook import TENANTS_ALLOWED
+from amplifier_hooks.dispatch.chain import TENANTS_ALLOWED
 from amplifier_hooks.dispatch.timeouts import Watchdog
 from amplifier_hooks.errors import EmitTooDeep
 from tests.hooks import hang, saying, statuses, swallow

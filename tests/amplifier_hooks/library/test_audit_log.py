@@ -14,7 +14,7 @@ from amplifier_hooks.library.audit_log import AuditLogSettings
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 from tests.logbook import pinned
 

@@ -11,8 +11,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
 from amplifier_hooks.library import Metrics
-from amplifier_hooks.library.metrics import MetricsSettings
-from amplifier_hooks.library.parts.metric_table import MEASURES
+from amplifier_hooks.library.metrics import MEASURES, MetricsSettings
 from amplifier_hooks.testing import ScriptedApprover
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.library import RedactSecrets
 from amplifier_hooks.library.redact_secrets import RedactSecretsSettings
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.testing import CollectingDisplay, RecordingContext, ScriptedApprover
 from tests.secrets_to_find import FOUND
 

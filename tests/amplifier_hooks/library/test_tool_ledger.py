@@ -13,11 +13,9 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.library.parts.hook_database import AGAIN, Book
 from amplifier_hooks.library.tool_ledger import TABLES, ToolLedger, ToolLedgerSettings
-from amplifier_hooks.storage.database import Migrations
-from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.database import Migrations, StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from amplifier_hooks.testing import (
     HANG,
     CollectingAudit,

@@ -20,12 +20,11 @@ from amplifier_hooks.definitions.kinds.event_codec import Ended
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.programs.dialect import Dialect
 from amplifier_hooks.programs.program_session import Guest, Outbox
-from amplifier_hooks.programs.question_store import GuestBook
-from amplifier_hooks.programs.session_pool import DIALECTS, Guests
+from amplifier_hooks.programs.session_pool import DIALECTS, GuestBook, Guests
 from amplifier_hooks.server.program_api import create_app
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
 from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider

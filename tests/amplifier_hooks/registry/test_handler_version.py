@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.registry.handler_version import fingerprint
+from amplifier_hooks.registry.registration import fingerprint
 
 SOURCE = """
 def guard(event, data):
@@ -47,7 +47,7 @@ def test_same_code_same_version() -> None:
 def test_same_in_every_process() -> None:
     """The version does not depend on the process, nor on the order of a set in it."""
     program = (
-        "import sys; from amplifier_hooks.registry.handler_version import fingerprint; names = {}; "
+        "import sys; from amplifier_hooks.registry.registration import fingerprint; names = {}; "
         "exec(sys.argv[1], names); print(fingerprint(names['guard']))"
     )
     command = [sys.executable, "-W", "error", "-c", program, SOURCE.format(text="no")]

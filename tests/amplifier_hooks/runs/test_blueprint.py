@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.runs.agents import load_agents
-from amplifier_hooks.runs.blueprint import read_blueprint, read_entries
+from amplifier_hooks.runs.blueprint import load_agents, read_blueprint, read_entries
 from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
 
 if TYPE_CHECKING:

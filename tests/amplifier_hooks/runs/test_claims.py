@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.runs import run_coordinator as module
-from amplifier_hooks.runs.claim_batch import Lane
-from amplifier_hooks.runs.long_poll import Poller
+from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_coordinator import Leases
 from amplifier_hooks.runs.run_states import Holder
 from amplifier_hooks.runs.store.run_store import MemoryRuns
 from amplifier_hooks.storage.change_signal import Watch
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from tests.runs import Shelf, agent, agent_hook, house, python_hook
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from pydantic import BaseModel
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
-from amplifier_hooks.server.edge.authentication import Admission, Caller, admitted
+from amplifier_hooks.server.edge.authentication import Admission, Caller, Rate, Turnstile, admitted
 from amplifier_hooks.server.edge.host_check import Bounds, depth
-from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import ManualClock
 from tests.api import knocking
 

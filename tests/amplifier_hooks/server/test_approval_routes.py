@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.ports import Assessment, Question
-from amplifier_hooks.server.pagination import cursor_of
+from amplifier_hooks.server.problem_details import cursor_of
 from approval_backends.testing import a_request
 from tests.api import Office, office
 

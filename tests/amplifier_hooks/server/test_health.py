@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.server.health import Health
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.testing import CollectingAudit
 from tests.api import knocking, new_hook, office
 

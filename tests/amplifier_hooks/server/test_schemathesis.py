@@ -17,12 +17,12 @@ from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
 from amplifier_hooks.runs.store.postgres import runs_in
-from amplifier_hooks.runs.store.run_tables import RUN_TABLES
+from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.listen import listening, loopback
 from amplifier_hooks.server.runs.run_routes import runs_router
-from amplifier_hooks.storage.memory import MemoryDatabase
 from amplifier_hooks.storage.postgres import PostgresDatabase
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import Office, new_hook, office
 from tests.runs import agent, house
 from tests.stores import DSN, schema, server

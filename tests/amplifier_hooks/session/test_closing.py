@@ -11,9 +11,9 @@ import pytest
 from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.admission import ask_approver as approver
-from amplifier_hooks.admission.session_grants import SessionGrants
+from amplifier_hooks.admission.approval_result import SessionGrants
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.record.write import sink_timeout
+from amplifier_hooks.record.write import recorder
 from amplifier_hooks.session import coordinator
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 
@@ -34,7 +34,7 @@ def _nothing_left() -> Iterator[None]:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "CLOSING", 0.02)
     monkeypatch.setattr(approver, "CARE", 0.02)
-    monkeypatch.setattr(sink_timeout, "PATIENCE", 0.02)
+    monkeypatch.setattr(recorder, "PATIENCE", 0.02)
 
 
 soon = pytest.mark.usefixtures("_soon")

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.storage.database import Migrations, Statement, Wake
+from amplifier_hooks.storage.database import (
+    Migrations,
+    SchemaMismatch,
+    Statement,
+    StoreBusy,
+    StoreClosed,
+    StoreUnavailable,
+    UnsafeStore,
+    Wake,
+)
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from amplifier_hooks.storage.store_errors import SchemaMismatch, StoreBusy, StoreClosed, StoreUnavailable, UnsafeStore
 from tests.stores import DSN, schema, server, turns
 
 if TYPE_CHECKING:

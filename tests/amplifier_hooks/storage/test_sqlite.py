@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.storage.database import Migrations, Statement, Wake
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import (
+from amplifier_hooks.storage.database import (
     CorruptStore,
+    Migrations,
     SchemaMismatch,
+    Statement,
     StoreBusy,
     StoreClosed,
     StoreUnavailable,
     UnsafeStore,
+    Wake,
 )
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

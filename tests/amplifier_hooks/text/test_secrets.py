@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amplifier_hooks.text.secret_patterns import PRIVATE_KEY, SHAPES
-from amplifier_hooks.text.secrets import Secrets, is_secret_name
+from amplifier_hooks.text.secrets import PRIVATE_KEY, SHAPES, Secrets, is_secret_name
 from tests.secrets_to_find import FOUND, INNOCENT, PEM, VALUE
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approval_backends.card.file_diff import ChangeLine
-from approval_backends.card.word_diff import marked
+from approval_backends.card.file_diff import ChangeLine, marked
 
 texts = st.text("ab \\u{2}⟨⟩", max_size=20) | st.lists(st.sampled_from(["a ", r"\u{202E}", "⟨9 spaces⟩"])).map("".join)
 

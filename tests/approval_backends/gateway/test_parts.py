@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from approval_backends.broker import Broker
+from approval_backends.gateway.client_session import Outbox
 from approval_backends.gateway.edge.message_rate_limit import Pace
-from approval_backends.gateway.gateway_record import Witness
-from approval_backends.gateway.outbox import Outbox
+from approval_backends.gateway.gateway_record import KEPT, SESSIONS, Tails, Watched, Witness
 from approval_backends.gateway.page_files import TYPES, Assets
-from approval_backends.gateway.session_tail import KEPT, SESSIONS, Tails, Watched
 from approval_backends.gateway.waiting_requests import FOLLOWED, Waiting
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore

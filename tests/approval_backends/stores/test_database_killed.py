@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from attrs import define
 
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends.lifecycle import Record
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.testing import a_request, an_answer

@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
-from approval_backends.terminal.card_pages import action_page, raw_page, reach_page
+from approval_backends.terminal.card_pages import (
+    NotUsable,
+    action_page,
+    names_secret,
+    pieces,
+    raw_page,
+    reach_page,
+    read_back,
+    typed,
+    writable,
+)
 from approval_backends.terminal.cells import Script, clipped, lay, text_of, wrapped
-from approval_backends.terminal.edit_text import NotUsable, read_back, typed, writable
-from approval_backends.terminal.masked_secrets import names_secret, pieces
 from approval_backends.testing import a_request
 
 TOKEN = "sk-" + "a1b2" * 6

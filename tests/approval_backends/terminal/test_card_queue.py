@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from approval_backends.terminal.card_queue import Turns
+from approval_backends.terminal.prompt import Turns
 
 
 @pytest.mark.rule("BCK-1")

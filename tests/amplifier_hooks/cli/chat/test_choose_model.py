@@ -14,12 +14,9 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from amplifier_hooks.cli.chat.anthropic import AnthropicWire
-from amplifier_hooks.cli.chat.chat_model import Draft, ModelFailed, ToolUse, joined
 from amplifier_hooks.cli.chat.chat_tools import Workplace
-from amplifier_hooks.cli.chat.choose_model import model_from
-from amplifier_hooks.cli.chat.openai import OpenAIWire
-from amplifier_hooks.cli.chat.scripted_model import ScriptedModel
+from amplifier_hooks.cli.chat.choose_model import ScriptedModel, model_from
+from amplifier_hooks.cli.chat.remote_model import AnthropicWire, Draft, ModelFailed, OpenAIWire, ToolUse, joined
 from tests.scripted_models import Say, Use, listening, serving
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from amplifier_hooks.cli.chat.chat_model import ChatAnswer, ChatModel
+    from amplifier_hooks.cli.chat.remote_model import ChatAnswer, ChatModel
 
 BASES = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.cli.chat.chat_model import ModelFailed, ToolUse
 from amplifier_hooks.cli.chat.chat_tools import Workplace
+from amplifier_hooks.cli.chat.choose_model import ScriptedModel
 from amplifier_hooks.cli.chat.conversation import Conversation
+from amplifier_hooks.cli.chat.remote_model import ModelFailed, ToolUse
 from amplifier_hooks.cli.chat.screen import Silence
-from amplifier_hooks.cli.chat.scripted_model import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

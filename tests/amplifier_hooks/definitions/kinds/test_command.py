@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.definitions.kinds.command import CommandHook
+from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN, NativeCodec
-from amplifier_hooks.definitions.kinds.run_program import Programs
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.result import HookResult, Outcome
 

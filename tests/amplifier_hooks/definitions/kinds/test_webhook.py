@@ -18,8 +18,7 @@ from standardwebhooks import Webhook
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
-from amplifier_hooks.definitions.kinds.circuit_breaker import MOST_TENANTS, Circuit
-from amplifier_hooks.definitions.kinds.webhook import WebhookHook, resolve
+from amplifier_hooks.definitions.kinds.webhook import MOST_TENANTS, Circuit, WebhookHook, resolve
 from amplifier_hooks.errors import EndpointForbidden, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.result import HookResult, Outcome
 from amplifier_hooks.testing import RecordingContext

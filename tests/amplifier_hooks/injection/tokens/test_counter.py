@@ -13,8 +13,7 @@ from attrs import evolve
 from amplifier_hooks.injection.tokens import count, count_async, counter, counter_for, encodings, fit
 from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.injection.tokens.encodings import encoding
-from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick
-from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, tokenizer, utf8_size
+from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick, tokenizer, utf8_size
 
 PROSE = "The quick brown fox jumps over the lazy dog; nobody minds.\n"
 

@@ -3,8 +3,7 @@ import zlib
 import pytest
 
 from amplifier_hooks.injection.tokens import count, counter, fit
-from amplifier_hooks.injection.tokens.tokenizer_of_model import Yardstick
-from amplifier_hooks.injection.tokens.tokenizers import Tokenizer
+from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick
 
 LINES = "".join(f"app.py:{number}: E501 line too long ({number + 80} > 79 characters)\n" for number in range(500))
 LONG_LINE = " ".join(f"word{number}" for number in range(3_000))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.injection.tokens import counter_for, guarded
-from amplifier_hooks.injection.tokens.counter import TokenCount
-from amplifier_hooks.injection.tokens.guarded_counter import GuardedCounter
+from amplifier_hooks.injection.tokens.counter import GuardedCounter, TokenCount
 from amplifier_hooks.threads import DaemonPool
 
 TEXT = "one two three four five six seven eight nine ten\n" * 20

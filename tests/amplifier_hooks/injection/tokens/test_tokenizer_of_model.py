@@ -1,7 +1,7 @@
 import pytest
 
 from amplifier_hooks.injection.tokens import count, counter_for
-from amplifier_hooks.injection.tokens.tokenizer_of_model import yardstick
+from amplifier_hooks.injection.tokens.tokenizers import yardstick
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 EXACT = {"o200k_base": 10, "cl100k_base": 10}
@@ -10,7 +10,7 @@ EXACT = {"o200k_base": 10, "cl100k_base": 10}
 @pytest.fixture(autouse=True)
 def _without_ctok(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is without the extra `claude`."""
-    monkeypatch.setattr("amplifier_hooks.injection.tokens.tokenizer_of_model.find_spec", lambda _name: None)
+    monkeypatch.setattr("amplifier_hooks.injection.tokens.tokenizers.find_spec", lambda _name: None)
 
 
 @pytest.mark.rule("INJ-4")
@@ -101,7 +101,7 @@ def test_one_counter_for_a_yardstick() -> None:
 def test_a_folder_named_ctok_is_no_ctok(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that only has the name leaves the estimate as it was."""
     monkeypatch.setattr(
-        "amplifier_hooks.injection.tokens.tokenizer_of_model.find_spec",
+        "amplifier_hooks.injection.tokens.tokenizers.find_spec",
         lambda _name: type("Spec", (), {"origin": None}),
     )
     assert yardstick("claude-opus-4-7").percent == 280

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from amplifier_hooks.library.parts.hook_database import AGAIN, Book, database_at
-from amplifier_hooks.storage.database import Migrations, Script, Statement
+from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
 
 pytestmark = pytest.mark.rule("LIB-2")
 

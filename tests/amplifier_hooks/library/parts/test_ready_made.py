@@ -16,10 +16,9 @@ from pydantic import Field, ValidationError
 
 from amplifier_hooks import HookRegistry, library
 from amplifier_hooks.definitions import BANDS
-from amplifier_hooks.dispatch.hook import DEFAULT_TIMEOUT
+from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings, InvalidRegistration
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
-from amplifier_hooks.library.parts.session_memory import Once, PerSession
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, ToolMatch
 from amplifier_hooks.registry.entry_points import OURS
 from amplifier_hooks.result import HookResult
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.library.parts.schema_example import example_of
-from amplifier_hooks.library.parts.tool_schemas import Shape, Shapes, ToolShape
+from amplifier_hooks.library.parts.tool_schemas import Shape, Shapes, ToolShape, example_of
 
 pytestmark = pytest.mark.rule("LIB-1")
 

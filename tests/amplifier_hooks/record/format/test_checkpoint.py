@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note, signed
 from amplifier_hooks.record.record_errors import BadNote
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 """The verifier key of the Go implementation's examples, and the note it signs."""

@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.record.format.encode_facts import ROOM, Encoder, Heavy
-from amplifier_hooks.record.format.redact import Redactor
+from amplifier_hooks.record.format.encode_facts import ROOM, Encoder, Heavy, Redactor
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from tests.records import facts
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import combinations
 import attrs
 import pytest
 
-from amplifier_hooks.record.format.hash_chain import FORMAT, Opening, following
+from amplifier_hooks.record.format.line import FORMAT, Opening, following
 from amplifier_hooks.record.record_errors import MalformedLine
 
 OPENING = Opening(log="5b" * 16, segment=2, previous="9f" * 32, tenant="acme", session="s1", sdk="0.1.0", key="k")

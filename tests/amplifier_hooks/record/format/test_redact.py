@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.record.format.encode_facts import Encoder
-from amplifier_hooks.record.format.redact import Redactor
+from amplifier_hooks.record.format.encode_facts import Encoder, Redactor
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.testing import ScriptedApprover
 from amplifier_hooks.text.secrets import is_secret_name
 from tests.records import kinds

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.record.format.line import LONGEST_LINE, Entry, read
-from amplifier_hooks.record.read.read_lines import entry, opened
+from amplifier_hooks.record.read.read_segment import entry, opened
 from amplifier_hooks.record.record_errors import MalformedLine, UnsafeLog
 
 if TYPE_CHECKING:

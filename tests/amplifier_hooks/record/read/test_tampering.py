@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from amplifier_hooks.record.format.hash_chain import Opening, following
-from amplifier_hooks.record.format.line import SEAL, read, seal
+from amplifier_hooks.record.format.line import SEAL, Opening, following, read, seal
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger

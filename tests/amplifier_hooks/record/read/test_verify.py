@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
-from amplifier_hooks.record.read.check_segment import Walk
+from amplifier_hooks.record.read.read_segment import Walk
 from amplifier_hooks.record.read.report import (
     MEANING,
     Compared,

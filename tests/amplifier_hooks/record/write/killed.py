@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 
 SIZES = (400, 4_000, 20_000, 45_000, 200_000)

@@ -16,8 +16,8 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.record.write.signing_key import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds

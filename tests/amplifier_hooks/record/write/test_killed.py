@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from tests.records import entries
 
 ROOT = Path(__file__).parents[4]

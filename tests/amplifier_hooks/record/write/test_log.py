@@ -16,7 +16,7 @@ import pytest
 
 from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogHangs, LogInUse, LogUnavailable, UnsafeLog
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 from amplifier_hooks.testing import ManualClock
 from tests.disk import FaultyFiles

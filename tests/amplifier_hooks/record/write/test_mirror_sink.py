@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.record.write.mirror_sink import TwoSinks
+from amplifier_hooks.record.write.recorder import TwoSinks
 from amplifier_hooks.testing import CollectingAudit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from amplifier_hooks.record.format.checkpoint import VerifierKey
 from amplifier_hooks.record.record_errors import UnsafeLog
-from amplifier_hooks.record.write.signing_key import AuditKey
+from amplifier_hooks.record.write.log_files import AuditKey
 
 if TYPE_CHECKING:
     from pathlib import Path

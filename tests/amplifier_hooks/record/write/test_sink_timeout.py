@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.record.write.sink_timeout import PunctualSink
+from amplifier_hooks.record.write.recorder import PunctualSink
 from amplifier_hooks.testing import CollectingAudit
 
 

@@ -10,12 +10,11 @@ import pytest
 from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import InvalidLimit
+from amplifier_hooks.record.write.beside_the_log import ARGUMENTS, StoredArguments
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
-from amplifier_hooks.record.write.stored_arguments import ARGUMENTS, StoredArguments
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 from tests.records import facts, kinds
 

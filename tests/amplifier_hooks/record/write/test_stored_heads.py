@@ -14,14 +14,12 @@ import pytest
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.record.record_errors import HeadConflict, LogCut, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.database_marks import last_mark
+from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads, last_mark
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.signing_key import AuditKey
-from amplifier_hooks.record.write.stored_heads import HEADS, StoredHeads
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.writer import Pace
-from amplifier_hooks.storage.memory import MemoryDatabase
-from amplifier_hooks.storage.sqlite import SqliteDatabase
-from amplifier_hooks.storage.store_errors import StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from amplifier_hooks.testing import RecordingContext
 from tests.records import entries, facts, kinds
 from tests.stores import DSN

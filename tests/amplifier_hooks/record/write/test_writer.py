@@ -11,8 +11,8 @@ from amplifier_hooks.record.format.checkpoint import Checkpoint
 from amplifier_hooks.record.read.report import LogVerdict, Observation
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.record.write.signing_key import AuditKey
 from amplifier_hooks.record.write.writer import Pace
 from benchmarks.audit_verify import alone, write
 from tests.logbook import pinned, stranger

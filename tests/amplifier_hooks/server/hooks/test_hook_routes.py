@@ -16,7 +16,7 @@ from amplifier_hooks import HookResult, SessionCoordinator
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.server.build_api import API_TABLES
-from amplifier_hooks.server.edge.request_rate_limit import Rate, Turnstile
+from amplifier_hooks.server.edge.authentication import Rate, Turnstile
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, Record

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve, frozen
 
-from amplifier_hooks.runs.run_events import RunEvent
+from amplifier_hooks.runs.run_states import RunEvent
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
-from amplifier_hooks.server.runs.client_presence import while_there
-from amplifier_hooks.server.runs.event_stream import as_stream
+from amplifier_hooks.server.runs.event_stream import as_stream, while_there
 from amplifier_hooks.server.runs.run_routes import runs_router
-from amplifier_hooks.storage.memory import MemoryDatabase
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import knocking
 from tests.runs import House, agent, agent_hook, house, python_hook
 

@@ -1,0 +1,189 @@
+"""An approval is claimed once, by its digest: the bookkeeping of backends that decide inside this process.
+
+What an "always" covers, and what standing answers come to. Pure: nothing is kept here.
+
+The labels of answers, and what they mean.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from attrs import evolve
+
+from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.ports import GrantKey, Option, OptionKind, StandingAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from amplifier_hooks.ports import ApprovalRequest, Decision, Question
+    from amplifier_hooks.result import Ask
+
+
+def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
+    """The digest of what would run: the action as it was shown, or with the arguments of the approver.
+
+    Raises `InputNotFreezable` for arguments that are not plain JSON.
+    """
+    if arguments is None:
+        return request.digest
+    return Action(request.tenant, request.session, request.event, request.tool, freeze(dict(arguments))).digest
+
+
+class Claims:
+    """What was approved and has not run yet, by request."""
+
+    def __init__(self) -> None:
+        self._approved: dict[str, str] = {}
+
+    def note(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Keep what was decided, if it was to allow.
+
+        Raises `InputNotFreezable` for edited arguments that are not plain JSON.
+        """
+        if any(option.allows for option in request.options if option.id == decision.option):
+            self._approved[request.id] = answered_digest(request, decision.arguments)
+
+    def take(self, request_id: str, digest: str) -> bool:
+        """Whether this was approved; true once. Asked with another digest, the approval is gone, too."""
+        return self._approved.pop(request_id, None) == digest
+
+    def drop(self, request_id: str) -> None:
+        """Nothing is approved here any more."""
+        self._approved.pop(request_id, None)
+
+
+def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
+    """One key for each hook that asked; together they are what a grant has to cover."""
+    return tuple(
+        GrantKey(
+            tenant=request.tenant,
+            session=request.session,
+            agent=request.agent,
+            hook=question.hook,
+            version=question.version,
+            tool=request.tool,
+            cwd=request.cwd,
+            scope=_scope(question, digest or request.digest),
+        )
+        for question in request.questions
+    )
+
+
+def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = None) -> tuple[GrantKey, ...]:
+    """The keys of grants that are kept beyond their session, for the request or for the approver's own arguments.
+
+    They hold in every session, so the digest in them is that of the action without its session.
+
+    Raises `InputNotFreezable` for arguments that are not plain JSON.
+    """
+    given = freeze(dict(request.arguments if arguments is None else arguments))
+    action = Action(request.tenant, request.session, request.event, request.tool, given)
+    return tuple(evolve(key, session=None) for key in grant_keys(request, action.grant_digest))
+
+
+def granted(
+    request: ApprovalRequest, decision: Decision, decided: datetime, digest: str, keep: float | None = None
+) -> tuple[StandingAnswer, ...]:
+    """What a decision grants from now on; nothing, unless "always" was chosen.
+
+    With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
+    `digest` is that of the action that was decided about.
+    """
+    option = next((option for option in request.options if option.id == decision.option), None)
+    if option is None or not option.lasts:
+        return ()
+    if keep is None:
+        keys = grant_keys(request, digest)
+    else:
+        keys = kept_keys(request, decision.arguments if option.allows else None)
+    return tuple(
+        StandingAnswer(
+            id=f"{request.id}:{number}",
+            key=key,
+            allows=option.allows,
+            by=decision.by,
+            channel=decision.channel,
+            request=request.id,
+            created=decided,
+            expires=None if keep is None else decided + timedelta(seconds=keep),
+        )
+        for number, key in enumerate(keys, start=1)
+    )
+
+
+def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Literal["allow", "deny"] | None:
+    """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
+
+    No grant allows an action of high risk.
+    """
+    allowed: set[GrantKey] = set()
+    denied: set[GrantKey] = set()
+    for grant in grants:
+        (allowed if grant.allows else denied).add(grant.key)
+    asked = [set(keys) for keys in zip(grant_keys(request), kept_keys(request), strict=True)]
+    if any(denied & keys for keys in asked):
+        return "deny"
+    if request.risk == "high":
+        return None
+    return "allow" if asked and all(allowed & keys for keys in asked) else None
+
+
+def _scope(question: Question, digest: str) -> str:
+    """What a hook's "always" is about. The word in front keeps a prompt from passing for a digest or a key."""
+    if question.key is not None:
+        return f"key:{question.key}"
+    if question.scope == "action" or not question.prompt:
+        return f"action:{digest}"
+    return f"prompt:{question.prompt}"
+
+
+KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
+    "allow": "allow_once",
+    "allow once": "allow_once",
+    "approve": "allow_once",
+    "approve once": "allow_once",
+    "yes": "allow_once",
+    "allow always": "allow_always",
+    "always allow": "allow_always",
+    "approve always": "allow_always",
+    "deny": "reject_once",
+    "deny once": "reject_once",
+    "reject": "reject_once",
+    "no": "reject_once",
+    "deny always": "reject_always",
+    "always deny": "reject_always",
+    "reject always": "reject_always",
+    "never": "reject_always",
+}
+"""What a plain label means. Any other is a rejection: a word nobody knows must not become a permit."""
+
+
+def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
+    """Options from plain labels."""
+    return tuple(
+        Option(id=f"option-{number}", label=label, kind=KNOWN_LABELS.get(label.strip().casefold(), "reject_once"))
+        for number, label in enumerate(labels, start=1)
+    )
+
+
+def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
+    """Options from plain labels, with one more where none of them refuses."""
+    options = as_options(labels)
+    if any(not option.allows for option in options):
+        return options
+    return as_options([*(option.label for option in options), "Deny"])
+
+
+def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
+    """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
+    first, *rest = (as_options(ask.options) for ask in asks)
+    return with_refusal(option.label for option in first if all(option.kind in kinds_of(other) for other in rest))
+
+
+def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
+    """The kinds there are among these options."""
+    return {option.kind for option in options}

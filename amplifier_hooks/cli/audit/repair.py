@@ -1,0 +1,94 @@
+"""Going on with a record and a store that do not fit together, once the operator knows why.
+
+Removing the records of chats that ended long ago: whole records, and no others.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from amplifier_hooks.cli.approvals.open_store import Trouble, View, user_name
+from amplifier_hooks.record.record_errors import LogCut, LogInUse, LogUnavailable, StoreReplaced
+from amplifier_hooks.record.write.beside_the_log import StoredHeads
+from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.storage.state_folder import state_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@frozen
+class Accepted:
+    """What the operator has accepted so far: that the record lacks lines, that the store is another or older."""
+
+    cut: bool = False
+    store: bool = False
+
+    def and_also(self, problem: LogUnavailable) -> Accepted:
+        """This, too."""
+        return Accepted(
+            cut=self.cut or isinstance(problem, LogCut), store=not isinstance(problem, LogCut) or self.store
+        )
+
+
+async def gone_on(record: Path | None, store: str | None, accepted: Accepted) -> LogUnavailable | None:
+    """Go on with the two, unless something does not fit that was not accepted: then say what, and write nothing.
+
+    Raises `Trouble` where one of them is not there, and what keeps them from being opened.
+    """
+    path = state_folder() / "record.jsonl" if record is None else record
+    if not path.exists():  # opening would make it
+        raise Trouble(f"There is no record at {path}; name its first file.")
+    async with View(store).opened() as desk:
+        heads = await StoredHeads.beside(desk.database)
+        log = AuditLog.open(path, heads=heads, accept_cut=accepted.cut, accept_store=accepted.store)
+        try:
+            await log.check()
+            if accepted != Accepted():
+                facts = {"by": user_name(), "record": accepted.cut, "store": accepted.store}
+                await log.write("operator.accepted", facts, durable=True)
+        except (LogCut, StoreReplaced) as problem:
+            return problem
+        finally:
+            with suppress(LogUnavailable):  # it is on its way already
+                await log.close()
+    return None
+
+
+CHATS: Final = "chats"
+"""The folder, beside the user's other state, in which `chat` keeps a record of each chat."""
+OURS: Final = re.compile(r"[0-9a-f]{32}\.jsonl")
+"""What `chat` calls them. Whatever else somebody has put there stays."""
+
+
+def ended_records(folder: Path, before: float) -> Iterator[Path]:
+    """The first files of the records to which nothing was written since this time, in seconds since 1970."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if OURS.fullmatch(path.name) and not path.is_symlink():
+            latest = max(file_of(path, number).stat().st_mtime for number in numbers_of(path))
+            if latest < before:
+                yield path
+
+
+def records_removed(paths: list[Path]) -> int:
+    """Remove these records, and return how many that were; one that is being written stays. Raises `OSError`."""
+    files, count = Files(), 0
+    for path in paths:
+        lock = path.with_name(f".{path.name}.lock")
+        with suppress(LogInUse):
+            held = files.lock(lock)
+            try:
+                for number in reversed(numbers_of(path)):  # the first one last: it is what is looked for
+                    file_of(path, number).unlink()
+                lock.unlink()
+            finally:
+                files.close(held)
+            count += 1
+    return count

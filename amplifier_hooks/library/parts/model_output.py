@@ -1,0 +1,55 @@
+"""The text of an agent's last word, in whatever shape its host has it.
+
+Files that somebody is to leave behind: whether they are there, and are something.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+DEEPEST: Final = 8
+
+
+def text_of(response: object, depth: int = 0) -> str | None:
+    """The text of a response: of a string, of `content` or `text`, of a list of such; None where there is none."""
+    if isinstance(response, str):
+        return response
+    if depth > DEEPEST:
+        return None
+    if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray):
+        texts = [text for part in response if (text := text_of(part, depth + 1)) is not None]
+        return "\n".join(texts) if texts else None
+    for name in ("content", "text", "message"):
+        inner = response.get(name) if isinstance(response, Mapping) else getattr(response, name, None)
+        if inner is not None:
+            return text_of(inner, depth + 1)
+    return None
+
+
+def found(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
+    """The files of this name or glob within a folder that are not empty, and their sizes in bytes; no folders.
+
+    With `since`, only those that were written at or after that time (seconds since 1970).
+    """
+    there = []
+    for path in sorted(glob.iglob(pattern, root_dir=os.path.expanduser(folder), recursive=True)):  # noqa: PTH111, PTH207  # pathlib's refuses absolute patterns
+        try:
+            status = os.stat(os.path.join(os.path.expanduser(folder), path))  # noqa: PTH111, PTH116, PTH118  # as above
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_size and status.st_mtime >= since:
+            there.append((path, status.st_size))
+    return there
+
+
+def missing(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
+    """Those of these names or globs for which there is nothing."""
+    return [pattern for pattern in patterns if not found(folder, pattern, since=since)]

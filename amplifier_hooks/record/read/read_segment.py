@@ -1,0 +1,354 @@
+"""A file of a log as lines, in bounded memory: however long a line or a file is, little of it is held at a time.
+
+Only what the file held when it was opened is read, so a file that grows meanwhile cannot keep a reader busy for ever.
+
+One segment as it is read: each line by itself, and after the lines before it.
+
+What a line of the log about itself means is a function, looked up by its kind. Lines of any other kind only have to be
+in their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from attrs import Factory, define
+
+from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
+from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, Entry, Opening, following, read, seal, unseal
+from amplifier_hooks.record.read.report import Observation
+from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine, UnsafeLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import BinaryIO
+
+
+_BUFFER: Final = 1 << 18
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Pages:
+    """One file of a log, open for reading."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size: int = os.fstat(file.fileno()).st_size
+        """Bytes it had when it was opened."""
+
+    def lines(self, limit: int | None = None, start: int = 0) -> Iterator[bytes]:
+        """Each line with its newline, of the first `limit` bytes if one is given, and from `start` on.
+
+        What has no newline comes without: the end of a torn file, and the first 64 KiB of what is too long for a line.
+        Whoever meets that stops; what comes after it is not the beginning of a line. The last line may end behind
+        `size`, when it was written meanwhile.
+        """
+        end = self.size if limit is None else min(limit, self.size)
+        self._file.seek(start)
+        position, most = start, LONGEST_LINE
+        while position < end:
+            if limit is not None:
+                most = min(LONGEST_LINE, end - position)
+            line = self._file.readline(most)
+            if not line:  # it became shorter
+                return
+            position += len(line)
+            yield line
+
+    def digest(self, start: int) -> str:
+        """SHA-256 of everything from a place on, up to `size`."""
+        hashed, left = hashlib.sha256(), self.size - start
+        self._file.seek(start)
+        while left > 0 and (piece := self._file.read(min(_BUFFER, left))):
+            hashed.update(piece)
+            left -= len(piece)
+        return hashed.hexdigest()
+
+    @property
+    def grew(self) -> int:
+        """Bytes that were added since it was opened; negative when there are fewer."""
+        return os.fstat(self._file.fileno()).st_size - self.size
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Pages]:
+    """The file at a path, open for reading.
+
+    Raises `UnsafeLog` for what is no plain file: a pipe would wait for a writer. Otherwise the `OSError` of opening it.
+    """
+    descriptor = os.open(path, _FLAGS)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnsafeLog(f"{path} is no plain file")
+    with os.fdopen(descriptor, "rb", buffering=_BUFFER) as file:
+        yield Pages(file)
+
+
+# -- what a line says --------------------------------------------------------------------------------------------------
+
+_USUAL: Final = re.compile(
+    rb'\{"seq":([1-9][0-9]{0,17}),(?:"time":"([0-9T:.+-]{1,40})",)?"kind":"([a-z._]{1,64})","facts":(?=\{)'
+)
+_ALLOWED: Final = bytes(range(0x20, 0x80))
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def entry(body: bytes) -> Entry:
+    """What a body says: as `line.read` has it, several times faster where nothing in the line is unusual.
+
+    Raises `MalformedLine` for what that one refuses, and for bytes that no line may have.
+    """
+    return Entry(*parts(body))
+
+
+def parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
+    """The same without an object around it: number, kind, facts and time."""
+    usual = _USUAL.match(body)
+    facts = None if usual is None else _plain(body[usual.end() :])
+    if usual is not None and facts is not None:
+        seq, time, kind = usual.groups()
+        return int(seq), kind.decode("ascii"), facts, None if time is None else time.decode("ascii")
+    if body.translate(None, _ALLOWED):
+        raise MalformedLine("has bytes that are not allowed in a line")
+    record = read(body)
+    return record.seq, record.kind, record.facts, record.time
+
+
+def _plain(written: bytes) -> dict[str, Any] | None:
+    """An object that is written as this encoder would write it: no name stands twice in it, and nothing is left out."""
+    try:
+        facts = _decode(written)
+        return facts if _encode(facts) == written else None
+    except (msgspec.DecodeError, OverflowError, RecursionError):
+        return None
+
+
+CLOSED: Final = "log.closed"
+GOES_ON: Final = "segment.closed"
+
+_OPENED: Final = "segment.opened"
+_CHECKPOINT: Final = "log.checkpoint"
+_RECOVERED: Final = "log.recovered"
+_RESUMED: Final = "log.resumed"
+_UNSIGNED: Final = "log.unsigned"
+
+_KEEP_IT_CLOSED: Final = (_CHECKPOINT, _RECOVERED, _UNSIGNED)
+"""What may stand between the line that closes a segment and the checkpoint that ends it."""
+
+_MAY_FOLLOW: Final = {CLOSED: (_RESUMED, _RECOVERED), GOES_ON: (_RECOVERED,)}
+"""What may follow the end: a torn line may have, and was cut off."""
+
+_LINES_OF_A_NOTE: Final = 5
+
+
+def chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The body and the hash of each line, as long as each follows the one before.
+
+    Raises `MalformedLine` at the first that does not, and `TornLine` at one that a crash can have left.
+    """
+    for line in lines:
+        body = line[:-SEAL]
+        head = following(head, body)
+        if line != seal(body, head):
+            if is_torn(line):
+                raise TornLine("does not end in a hash and a newline")
+            unseal(line)
+            raise MalformedLine("is not the one that was written here: its hash is another")
+        yield body, head
+
+
+@define
+class Tally:
+    """What is found many times: where first, how often, and how much."""
+
+    line: int
+    why: str = ""
+    count: int = 0
+    amount: int = 0
+
+    @property
+    def times(self) -> str:
+        """How often, in words."""
+        return "once" if self.count == 1 else f"{self.count:,} times, here first"
+
+
+@define
+class Walk:
+    """One segment, and how far it was read."""
+
+    number: int
+    file: Path
+    opening: Opening
+    key: VerifierKey | None
+    left: Mapping[str, Any]
+    """Why the segment before has no end, as this one says it; empty if it has one."""
+    lines: int = 0
+    size: int = 0
+    first: int = 0
+    seq: int = 0
+    head: bytes = b""
+    """Number and hash of the last line that was read."""
+    due: int | None = None
+    """The number of the next line; None as long as any will do."""
+    closing: str = ""
+    """The kind of the line that closes it, as long as nothing of weight follows."""
+    end: str = ""
+    """The same, once all of it is as it has to be."""
+    signed: int = 0
+    began: str = ""
+    clock: str = ""
+    broken: bool = False
+    tallies: dict[Observation, Tally] = Factory(dict)
+
+    @classmethod
+    def of(cls, number: int, file: Path, line: bytes) -> Walk:
+        """What the first line of segment `number` says.
+
+        Raises `MalformedLine` or `BadNote` when that line opens no such segment.
+        """
+        record = read(unseal(line)[0])
+        if record.kind != _OPENED:
+            raise MalformedLine(f"is of the kind {record.kind!r:.80}, and a segment begins with {_OPENED!r}")
+        opening = Opening.of(record.facts)
+        for _ in chained([line], opening.head()):
+            pass
+        if opening.segment != number:
+            raise MalformedLine(f"opens segment {opening.segment}, in the place of segment {number}")
+        key = VerifierKey.parse(opening.key) if opening.key else None
+        if key is not None and key.name != opening.origin:
+            raise MalformedLine(f"names the key {key.name!r:.120}, and this is {opening.origin!r:.120}")
+        left = record.facts.get("left", {})
+        if not isinstance(left, dict) or (left and type(left.get("bytes")) is not int):
+            raise MalformedLine("does not say how much of the segment before counts")
+        return cls(number, file, opening, key, left, due=1 if number == 1 else None)
+
+    def follow(self, before: Walk | None) -> None:
+        """Take up where the segment before ends.
+
+        Raises `MalformedLine` when this one follows another segment than that.
+        """
+        opening = self.opening
+        if self.number == 1 and opening.previous:
+            raise MalformedLine("is to follow another segment, and stands in the first one")
+        if before is None:
+            return
+        self.clock = before.clock
+        if opening.log != before.opening.log:
+            raise MalformedLine(f"belongs to the log {opening.log!r:.80}, and the segment before to another one")
+        if before.broken:
+            return
+        if opening.previous != before.head.hex():
+            raise MalformedLine(f"does not follow line {before.seq}, the last one of the segment before that counts")
+        self.due = before.seq + 1
+
+    def take(self, body: bytes, head: bytes) -> int:
+        """The next line, whose hash is good. Hands back its number.
+
+        Raises `MalformedLine` or `BadNote` when it does not belong there.
+        """
+        seq, kind, facts, time = parts(body)
+        if seq != self.due and self.due is not None:
+            raise MalformedLine(f"has the number {seq}, and {self.due} is due")
+        if self.end and kind not in _MAY_FOLLOW[self.end]:
+            raise MalformedLine(f"is of the kind {kind!r:.80}, and stands behind the end")
+        if (kind == _OPENED) is not (self.lines == 0):
+            raise MalformedLine("opens a segment in the middle of one")
+        self.end = ""
+        if kind not in _KEEP_IT_CLOSED:
+            self.closing = ""
+        if kind in _MEANINGS:
+            _MEANINGS[kind](self, Entry(seq, kind, facts, time), body)
+        if time is not None:
+            if time < self.clock:
+                self.count(Observation.CLOCK)
+            self.clock = time
+            self.began = self.began or time
+        self.first = self.first or seq
+        self.seq, self.due, self.head = seq, seq + 1, head
+        self.lines += 1
+        self.size += len(body) + SEAL
+        return seq
+
+    @property
+    def covered(self) -> int:
+        """The last line that a signature covers, its own included; the line before the first if none does."""
+        return self.signed + 1 if self.signed else self.first - 1
+
+    def count(self, found: Observation, *, amount: int = 0, why: str = "") -> None:
+        """Remember what may be found many times."""
+        tally = self.tallies.setdefault(found, Tally(self.lines + 1, why))
+        tally.count += 1
+        tally.amount += amount
+
+
+# -- lines of the log about itself -------------------------------------------------------------------------------------
+
+
+def _checkpoint(walk: Walk, record: Entry, body: bytes) -> None:
+    if walk.key is None:
+        raise BadNote("the segment names no key")
+    note = record.facts.get("note")
+    if not isinstance(note, str) or note.count("\n") != _LINES_OF_A_NOTE or body != _statement(record.seq, note):
+        raise BadNote("it is not written in the one way there is")
+    stated = open_note(note, walk.key)
+    if stated != Checkpoint(walk.opening.origin, walk.seq, walk.head):
+        raise BadNote(f"it is about line {stated.size} of {stated.origin!r:.120}, or about another hash")
+    walk.signed = walk.seq
+    walk.end = walk.closing
+
+
+def _closed(walk: Walk, record: Entry, _body: bytes) -> None:
+    walk.closing = record.kind
+    if walk.key is None:
+        walk.end = record.kind
+
+
+def _goes_on(walk: Walk, record: Entry, body: bytes) -> None:
+    if record.facts.get("next") != walk.number + 1:
+        raise MalformedLine(f"names another segment than {walk.number + 1} as the next one")
+    _closed(walk, record, body)
+
+
+def _recovered(walk: Walk, record: Entry, _body: bytes) -> None:
+    size = record.facts.get("bytes")
+    if type(size) is not int:
+        raise MalformedLine("does not say how many bytes were cut off")
+    walk.count(Observation.RECOVERED, amount=size)
+
+
+def _resumed(walk: Walk, _record: Entry, _body: bytes) -> None:
+    walk.count(Observation.RESUMED)
+
+
+def _unsigned(walk: Walk, record: Entry, _body: bytes) -> None:
+    walk.count(Observation.SIGNER, why=str(record.facts.get("error"))[:200])
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a crash can have left it: no end, and short, or nothing but the NULs of a page never written."""
+    return not line.endswith(b"\n") and (len(line) < LONGEST_LINE or not line.strip(b"\0"))
+
+
+def _statement(seq: int, note: str) -> bytes:
+    """The body of a checkpoint. There is one way to write it, so not a byte of it can be changed unnoticed."""
+    record = {"seq": seq, "kind": _CHECKPOINT, "facts": {"note": note}}
+    return json.dumps(record, separators=(",", ":")).removesuffix("}").encode("ascii")
+
+
+_MEANINGS: Final[dict[str, Callable[[Walk, Entry, bytes], None]]] = {
+    _CHECKPOINT: _checkpoint,
+    CLOSED: _closed,
+    GOES_ON: _goes_on,
+    _RECOVERED: _recovered,
+    _RESUMED: _resumed,
+    _UNSIGNED: _unsigned,
+}

@@ -1,0 +1,237 @@
+"""Heads of logs in a database: whoever cuts or rewrites a log would have to change it there, too.
+
+How far the store was when the log was written beside it: the last mark that stands in the log.
+
+Arguments of tool calls beside the record, for a limited time: the record itself has only their digests.
+
+So what must not stay can go, and the chain does not notice. Whoever has the arguments can show that they are those on
+record, because the digest there was made of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from amplifier_hooks.errors import InvalidLimit
+from amplifier_hooks.ports import Head, StoreMark
+from amplifier_hooks.record.format.line import read, unseal
+from amplifier_hooks.record.read.read_segment import opened
+from amplifier_hooks.record.record_errors import HeadConflict, MalformedLine
+from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.storage.database import Migrations, Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from amplifier_hooks.ports import AuditSink, Clock
+    from amplifier_hooks.storage.database import Database, Script
+
+
+HEADS: Final = Migrations(
+    component="audit_heads",
+    steps=(
+        (
+            """
+            CREATE TABLE {schema}.audit_heads (
+                log TEXT PRIMARY KEY, segment BIGINT NOT NULL, size BIGINT NOT NULL, head TEXT NOT NULL,
+                note TEXT NOT NULL
+            )
+            """,
+        ),
+        ("CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",),
+    ),
+)
+"""Open the database with these: `SqliteDatabase(path, HEADS)`."""
+
+COLUMNS: Final = "log, segment, size, head, note"
+
+
+class StoredHeads:
+    """A `MarkedStore` on any database of `storage`. Belongs to the event loop that opened the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def beside(cls, database: Database) -> Self:
+        """In a database that is open and has other tables: kept beside what the log is about.
+
+        Then neither can be replaced alone without being noticed. Raises `StoreUnavailable`.
+        """
+        await database.migrate(HEADS)
+        return cls(database)
+
+    async def latest(self, log: str) -> Head | None:
+        """The latest head of a log, if there is one. Raises `StoreUnavailable`."""
+        rows = await self._database.fetch(f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1", log)  # noqa: S608
+        return _head(rows[0]) if rows else None
+
+    async def put(self, head: Head) -> None:
+        """Keep a head, unless a later one is kept.
+
+        Raises `HeadConflict` and `StoreUnavailable`. Cancelling it leaves open whether it is kept.
+        """
+        await self._database.run(_write_head(head))
+
+    async def marked(self) -> StoreMark | None:
+        """How far the store has counted. Raises `StoreUnavailable`."""
+        rows = await self._database.fetch("SELECT store, number FROM {schema}.audit_store")
+        return StoreMark(store=rows[0][0], number=rows[0][1]) if rows else None
+
+    async def mark(self) -> StoreMark:
+        """Count once more. Raises `StoreUnavailable`. Cancelling it leaves open whether that counted."""
+        return await self._database.run(_counted(secrets.token_hex(8)))
+
+
+def _write_head(head: Head) -> Script[None]:
+    values = (head.log, head.segment, head.size, head.head, head.note)
+    yield Statement(
+        f"INSERT INTO {{schema}}.audit_heads ({COLUMNS}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (log) DO NOTHING",  # noqa: S608
+        values,
+    )
+    lock = f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1"  # noqa: S608
+    (row,) = yield Statement(lock, (head.log,))
+    kept = _head(row)
+    if (kept.segment, kept.size) == (head.segment, head.size) and kept.head != head.head:
+        raise HeadConflict(head.log, head.segment, head.size)
+    yield Statement(
+        "UPDATE {schema}.audit_heads SET segment = $2, size = $3, head = $4, note = $5 "
+        "WHERE log = $1 AND (segment < $2 OR (segment = $2 AND size < $3))",
+        values,
+    )
+
+
+def _counted(name: str) -> Script[StoreMark]:
+    """Count; a store that never did is given its name."""
+    ((store, number),) = yield Statement(
+        "INSERT INTO {schema}.audit_store AS s (one, store, number) VALUES (1, $1, 1) "
+        "ON CONFLICT (one) DO UPDATE SET number = s.number + 1 RETURNING store, number",
+        (name,),
+    )
+    return StoreMark(store=store, number=number)
+
+
+def _head(row: Sequence[Any]) -> Head:
+    log, segment, size, head, note = row
+    return Head(log=log, segment=segment, size=size, head=head, note=note)
+
+
+MARKED: Final = "store.marked"
+"""The kind of the line that says so."""
+
+_KIND: Final = f'"kind":"{MARKED}"'.encode("ascii")
+_NEAR: Final = 100
+"""Bytes of a line within which its kind stands."""
+
+
+def last_mark(path: Path) -> StoreMark | None:
+    """The last mark in a log, if there is one. Reads from the last segment back, as far as it has to.
+
+    Raises `OSError` when a segment cannot be read.
+    """
+    for number in reversed(numbers_of(path)):
+        found = None
+        with opened(file_of(path, number)) as pages:
+            for line in pages.lines():
+                if _KIND in line[:_NEAR]:
+                    found = _mark_in(line) or found
+        if found is not None:
+            return found
+    return None
+
+
+def _mark_in(line: bytes) -> StoreMark | None:
+    try:
+        facts = read(unseal(line)[0]).facts
+    except MalformedLine:
+        return None
+    store, number = facts.get("store"), facts.get("number")
+    return StoreMark(store=store, number=number) if isinstance(store, str) and isinstance(number, int) else None
+
+
+RETENTION: Final = timedelta(days=30)
+LARGEST: Final = 1 << 20
+"""Bytes of one call's arguments; larger ones are not kept."""
+
+ARGUMENTS: Final = Migrations(
+    component="audit_arguments",
+    steps=(
+        (
+            """
+            CREATE TABLE {schema}.audit_arguments (
+                digest TEXT NOT NULL, tenant TEXT NOT NULL, arguments TEXT NOT NULL, expires BIGINT NOT NULL,
+                PRIMARY KEY (tenant, digest)
+            )
+            """,
+            "CREATE INDEX audit_arguments_expire ON {schema}.audit_arguments (expires)",
+        ),
+    ),
+)
+"""Open the database with these: `SqliteDatabase(path, ARGUMENTS)`."""
+
+
+class StoredArguments:
+    """Arguments in any database of `storage`, until their time is over. They are kept as they are, secrets included."""
+
+    def __init__(self, database: Database, clock: Clock, *, retention: timedelta = RETENTION) -> None:
+        if retention <= timedelta(0):
+            raise InvalidLimit("retention", retention, "a time above 0")
+        self._database = database
+        self._clock = clock
+        self._retention = retention
+
+    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
+        """Keep the canonical bytes of a call's arguments. The same once more makes them stay longer.
+
+        Raises `StoreUnavailable`. Cancelling it leaves open whether they are kept.
+        """
+        if len(arguments) <= LARGEST:
+            expires = _milliseconds(self._clock.now() + self._retention)
+            await self._database.run(_write_arguments(digest, tenant, arguments.decode("ascii"), expires))
+
+    async def find(self, digest: str, tenant: str = "") -> bytes | None:
+        """The arguments with this digest; nothing when they were never kept, or their time is over.
+
+        Raises `StoreUnavailable`.
+        """
+        rows = await self._database.fetch(
+            "SELECT arguments FROM {schema}.audit_arguments WHERE digest = $1 AND tenant = $2 AND expires > $3",
+            digest,
+            tenant,
+            _milliseconds(self._clock.now()),
+        )
+        return rows[0][0].encode("ascii") if rows else None
+
+    async def purge(self, audit: AuditSink | None = None, *, tenant: str | None = None) -> int:
+        """Forget what is over; with a tenant, everything of this tenant. How many were forgotten is put on record.
+
+        Raises `StoreUnavailable`, and what the record raises.
+        """
+        gone = await self._database.run(_purged(_milliseconds(self._clock.now()), tenant))
+        if audit is not None:
+            about = {} if tenant is None else {"tenant": tenant}
+            await audit.write("arguments.purged", {"number": gone, **about}, durable=True)
+        return gone
+
+
+def _write_arguments(digest: str, tenant: str, arguments: str, expires: int) -> Script[None]:
+    yield Statement(
+        "INSERT INTO {schema}.audit_arguments (digest, tenant, arguments, expires) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (tenant, digest) DO UPDATE SET expires = excluded.expires",
+        (digest, tenant, arguments, expires),
+    )
+
+
+def _purged(now: int, tenant: str | None) -> Script[int]:
+    which, value = ("expires <= $1", now) if tenant is None else ("tenant = $1", tenant)
+    found = yield Statement(f"SELECT count(*) FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608
+    yield Statement(f"DELETE FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608
+    return int(found[0][0])
+
+
+def _milliseconds(time: datetime) -> int:
+    return int(time.timestamp() * 1_000)

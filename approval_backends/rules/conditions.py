@@ -1,0 +1,377 @@
+r"""One call, as rules look at it, and what a condition says about it.
+
+Conditions on shell commands.
+
+An allow is about one simple command: words, quoted or not, and nothing a shell would do more with. Where there is any
+of ``; & | < > ( ) $ ` \ ! ^ %`` in it, a new line, or a pattern of file names, no rule allows it, for what looks like
+`git push` may end in `; rm -rf /`. That holds inside quotes too: not every shell has the same ones, and a command may
+be the argument of another shell.
+
+A deny or ask looks the other way: its words count wherever they stand in the arguments, quotes and paths of programs
+aside. It is a net and no wall, since a command can be spelt without any of its words.
+
+Conditions on files and folders, by what a path really is: `..` and links followed, against the session's folder.
+
+How patterns are written is told in `amplifier_hooks.text.paths`; one that begins with `**` is for deny and ask only.
+
+An allow wants every path of the call to match, both as it is written and as it is with all links followed; of its
+pattern only the working directory and the home folder have theirs followed, since a link below may be the agent's own.
+A deny or ask is met by any path of the call, in either form.
+
+Conditions on arguments: a value, a glob or a regular expression, always over the whole of it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, evolve, frozen
+
+from amplifier_hooks.act import freeze
+from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.text.matching import MatchTimedOut, compile_matcher
+from amplifier_hooks.text.paths import (
+    COMMAND_NAMES,
+    PATH_NAMES,
+    TIME_LIMIT,
+    TooManyParts,
+    UnknownFolder,
+    Whereabouts,
+    is_texts,
+    leaves_of,
+    matches,
+    texts_of,
+    words_in,
+)
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ActionFacts
+    from amplifier_hooks.text.matching import Matcher
+    from amplifier_hooks.text.paths import PathPattern
+
+
+@frozen
+class Finding:
+    """Whether a condition is met, None if nobody can say, and why."""
+
+    met: bool | None
+    why: str
+
+
+@define(eq=False)
+class Subject:
+    """One call, and what was found out about it so far."""
+
+    facts: ActionFacts
+
+    @cached_property
+    def paths(self) -> Whereabouts:
+        """Where the paths in its arguments lead."""
+        return Whereabouts(self.facts.arguments, self.facts.cwd)
+
+    def named(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """The arguments of these names."""
+        return self.paths.named(names)
+
+
+LONGEST: Final = 4_096
+"""Characters of a command that an allow may be for; nobody reads more."""
+
+IN_QUOTES: Final = r"[^\W_]|[ _@+=:,./#~*?{}\[\]-]"
+WORD: Final = rf"(?:[\w@+=:,./-]|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+"
+SIMPLE: Final = re.compile(rf"{WORD}(?: +{WORD})*")
+
+
+@frozen
+class CommandPattern:
+    """Words, and whether any others may follow."""
+
+    words: tuple[str, ...]
+    more: bool
+
+    @property
+    def spec(self) -> str:
+        """As it is written."""
+        return " ".join([*map(shlex.quote, self.words), *["*"] * self.more])
+
+    def covers(self, words: list[str]) -> bool:
+        """Whether these are the words, all of them."""
+        begins = tuple(words[: len(self.words)]) == self.words
+        return begins and (self.more or len(words) == len(self.words))
+
+    def occurs(self, words: list[str]) -> bool:
+        """Whether the words stand anywhere among these, the first also as a path to the program."""
+        wanted = [word.casefold() for word in self.words]
+        given = [word.casefold() for word in words]
+        for start in range(len(given) - len(wanted) + 1):
+            first, *others = given[start : start + len(wanted)]
+            if wanted[0] in (first, first.rpartition("/")[2]) and others == wanted[1:]:
+                return True
+        return False
+
+
+@frozen
+class Commands:
+    """A condition on the command of a call."""
+
+    patterns: tuple[CommandPattern, ...]
+    strict: bool
+    argument: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """As it is written."""
+        return " or ".join(repr(pattern.spec) for pattern in self.patterns)
+
+    def check(self, subject: Subject) -> Finding:
+        """Whether the command of a call is one of these."""
+        return self._allowed(subject) if self.strict else self._caught(subject)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments in which an allow looks for it."""
+        return (self.argument,) if self.argument else COMMAND_NAMES
+
+    def _allowed(self, subject: Subject) -> Finding:
+        found = subject.named(self.names)
+        if len(found) != 1:
+            return Finding(met=False, why=f"there is not one argument {' or '.join(self.names)} with the command")
+        [command] = found.values()
+        words = simple_words(command)
+        if words is None:
+            return Finding(met=None, why="the command is more than one simple command")
+        if any(pattern.covers(words) for pattern in self.patterns):
+            return Finding(met=True, why=f"the command is {self.spec}")
+        return Finding(met=False, why=f"the command is not {self.spec}")
+
+    def _caught(self, subject: Subject) -> Finding:
+        arguments = subject.named(self.names) if self.argument else subject.facts.arguments
+        try:
+            texts = texts_of([*arguments.values()])
+        except TooManyParts:
+            return Finding(met=None, why="there is too much in the arguments to look through")
+        # A list is one command: its items are words already, and each may be a whole script.
+        words = [word for text in texts for word in words_in(text)]
+        if any(pattern.occurs(words) for pattern in self.patterns):
+            return Finding(met=True, why=f"{self.spec} stands in it")
+        return Finding(met=False, why=f"{self.spec} does not stand in it")
+
+
+def as_patterns(given: object) -> tuple[CommandPattern, ...]:
+    """The commands that a file names. Raises `ValueError`."""
+    texts = given if isinstance(given, list) else [given]
+    if not texts or not is_texts(texts):
+        raise ValueError("is a command or a list of commands, as text: 'git status' or ['git status', 'git log *']")
+    return tuple(_command_pattern(text) for text in texts)
+
+
+def _command_pattern(text: str) -> CommandPattern:
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise ValueError(f"has a command that is no list of words, {text!r}: {problem}") from None
+    more = bool(words) and words[-1] == "*"
+    words = words[:-1] if more else words
+    if not words or "*" in words:
+        raise ValueError(f"has {text!r}; write the words of a command, and ' *' at its end for any words after them")
+    return CommandPattern(tuple(words), more)
+
+
+def simple_words(command: object) -> list[str] | None:
+    """The words of one simple command, as any shell reads them; None if it is anything more, or may be.
+
+    A list is what it is: no shell reads it.
+    """
+    if isinstance(command, list):
+        return command if is_texts(command) else None
+    if not isinstance(command, str) or len(command) > LONGEST or not SIMPLE.fullmatch(command):
+        return None
+    return shlex.split(command)
+
+
+EXPANDED: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
+"""What some tools make another path of: home folders, variables, schemes."""
+
+
+@frozen
+class Paths:
+    """A condition on the paths of a call."""
+
+    patterns: tuple[PathPattern, ...]
+    strict: bool
+    named: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments in which an allow looks for them."""
+        return self.named or PATH_NAMES
+
+    @property
+    def spec(self) -> str:
+        """As it is written."""
+        return " or ".join(repr(pattern.spec) for pattern in self.patterns)
+
+    def check(self, subject: Subject) -> Finding:
+        """Whether the paths of a call are these."""
+        try:
+            return self._allowed(subject) if self.strict else self._caught(subject)
+        except TooManyParts:
+            return Finding(met=None, why="there is too much in the arguments to look through")
+        except TimeoutError:
+            return Finding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
+
+    def _allowed(self, subject: Subject) -> Finding:
+        found = subject.named(self.names)
+        if not found:
+            return Finding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
+        places = [place for one in self.patterns for place in one.places(subject.paths, follow=False)]
+        for name, value in found.items():
+            texts = [value] if isinstance(value, str) else value
+            if not isinstance(texts, list | tuple) or not texts:
+                return Finding(met=None, why=f"argument {name!r} is no path")
+            for text in texts:
+                forms = subject.paths.resolved(text) if isinstance(text, str) and not EXPANDED.search(text) else None
+                if forms is None:
+                    return Finding(met=None, why=f"nobody can say where the path in {name!r} leads")
+                if not matches(places, (forms.lexical,)):
+                    return Finding(met=False, why=f"the path in {name!r} is {forms.lexical!r}, not {self.spec}")
+                if not matches(places, (forms.real,)):
+                    return Finding(met=False, why=f"the path in {name!r} leads to {forms.real!r}, not {self.spec}")
+        return Finding(met=True, why=f"its paths are {self.spec}")
+
+    def _caught(self, subject: Subject) -> Finding:
+        try:
+            caught = subject.paths.caught(self.patterns, self.named)
+        except UnknownFolder as unknown:
+            return Finding(met=None, why=str(unknown))
+        if caught is None:
+            return Finding(met=False, why=f"no path in it is {self.spec}")
+        return Finding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
+
+
+PATTERNS: Final = ("glob", "regex")
+SCALARS: Final = (str, int, float, bool, type(None))
+
+
+@frozen
+class Value:
+    """What an argument has to be: one of some exact values, or what a pattern matches as a whole."""
+
+    exact: frozenset[bytes]
+    matchers: tuple[Matcher, ...] = ()
+    spec: str = ""
+
+    def matches(self, value: object) -> bool | None:
+        """Whether a plain value is one of these; None if nobody can say. `1`, `1.0`, `"1"` and `true` all differ."""
+        if isinstance(value, Mapping | list | tuple):
+            return None
+        if freeze(value) in self.exact:
+            return True
+        if not self.matchers:
+            return False
+        if not isinstance(value, str):
+            return None  # a pattern is about text, and what a tool makes of another value nobody knows
+        try:
+            return any(matcher.matches(value) for matcher in self.matchers)
+        except MatchTimedOut:
+            return None
+
+
+@frozen
+class Arguments:
+    """Conditions on several arguments, all of which have to hold.
+
+    With `strict`, as in an allow, a value has to be plain, and there may be no other arguments unless `others`, but for
+    those that other conditions look at; without it, a match anywhere inside a value counts.
+    """
+
+    values: Mapping[str, Value]
+    strict: bool
+    others: bool = False
+    elsewhere: frozenset[str] = frozenset()
+
+    def check(self, subject: Subject) -> Finding:
+        """Whether the arguments of a call are these."""
+        arguments = subject.facts.arguments
+        doubtful = ""
+        for name, value in self.values.items():
+            if name not in arguments:
+                return Finding(met=False, why=f"there is no argument {name!r}")
+            met = value.matches(arguments[name]) if self.strict else _anywhere(value, arguments[name])
+            if met is False:
+                return Finding(met=False, why=f"argument {name!r} is not {value.spec}")
+            if met is None:
+                doubtful = f"nobody can say whether argument {name!r} is {value.spec}"
+        unnamed = sorted(arguments.keys() - self.values.keys() - self.elsewhere)
+        if self.strict and not self.others and unnamed:
+            return Finding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
+        return (
+            Finding(met=None, why=doubtful) if doubtful else Finding(met=True, why="the arguments are those it names")
+        )
+
+
+def as_values(given: object) -> dict[str, Value]:
+    """The conditions on arguments, from a file. Raises `ValueError`."""
+    if not isinstance(given, dict) or not given:
+        raise ValueError("names one argument or more with what each has to be; without it, any arguments will do")
+    return {name: as_value(value) for name, value in given.items()}
+
+
+def as_value(given: object) -> Value:
+    """One condition, from a file: a plain value, {glob: …}, {regex: …}, or a list of those. Raises `ValueError`."""
+    choices = given if isinstance(given, list) else [given]
+    if not choices:
+        raise ValueError("is an empty list, which nothing matches; name what the argument may be")
+    exact: set[bytes] = set()
+    matchers: list[Matcher] = []
+    for choice in choices:
+        if isinstance(choice, SCALARS):
+            exact.add(freeze(choice))
+        else:
+            matchers.append(_argument_matcher(choice))
+    spec = " or ".join([*(text.decode() for text in sorted(exact)), *(matcher.spec for matcher in matchers)])
+    return Value(frozenset(exact), tuple(matchers), spec)
+
+
+def _argument_matcher(given: Any) -> Matcher:
+    if not isinstance(given, dict) or len(given) != 1 or (kind := next(iter(given))) not in PATTERNS:
+        raise ValueError("is neither a plain value nor a pattern; write {glob: 'x*'} or {regex: 'x.*'}")
+    pattern = given[kind]
+    if not isinstance(pattern, str) or not pattern:
+        raise ValueError(f"needs a text as its {kind}")
+    try:
+        # A dot is any character, so that a new line hides nothing.
+        matcher = compile_matcher(f"re:{_of_glob(pattern) if kind == 'glob' else '(?s)' + pattern}")
+    except InvalidRegistration as problem:
+        raise ValueError(f"has a pattern that cannot be used: {problem}") from None
+    return evolve(matcher, spec=f"the {kind} {pattern!r}")
+
+
+def _of_glob(pattern: str) -> str:
+    """The same as a regular expression."""
+    from wcmatch import fnmatch
+
+    [translated], _ = fnmatch.translate(pattern, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
+    if "(?!)" in translated:
+        raise ValueError(f"has the glob {pattern!r}, which nothing matches; turn the range in its brackets around")
+    return str(translated)
+
+
+def _anywhere(value: Value, given: object) -> bool | None:
+    """Whether this value, or anything in it, is what is meant; None if that is too much to look at."""
+    doubt = False
+    try:
+        for one in leaves_of(given):
+            met = value.matches(one)
+            if met is None and not isinstance(one, str):
+                met = value.matches(freeze(one).decode())
+            if met:
+                return True
+            doubt = doubt or met is None
+    except TooManyParts:
+        return None
+    return None if doubt else False
