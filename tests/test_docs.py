@@ -28,7 +28,7 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.runs.blueprint import read_blueprint
 from approval_backends.rules.policy import Rules

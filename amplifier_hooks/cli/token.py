@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from amplifier_hooks.cli.serve import login
+from amplifier_hooks.cli.serve.serve_command import login
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

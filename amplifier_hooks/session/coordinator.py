@@ -40,10 +40,10 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.injection import tokens
 from amplifier_hooks.injection.budget import Budget, Limits
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.injection.tokens import choose_counter
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.registry.registry import HookRegistry
@@ -244,7 +244,9 @@ class SessionCoordinator:
             clock,
             tenant,
             Budget(limits=budget or Limits()),
-            tokens.counter_for(model) if counter is None else tokens.guarded(counter, run=DaemonPool(1, "counter").run),
+            choose_counter.counter_for(model)
+            if counter is None
+            else choose_counter.guarded(counter, run=DaemonPool(1, "counter").run),
             hooks.voice,
             self._session.tell,
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from typer.main import get_command
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from amplifier_hooks.injection.budget import Budget, Grant, Limits
 from amplifier_hooks.injection.inject import Injector
-from amplifier_hooks.injection.tokens import counter_for, guarded
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
 from amplifier_hooks.provenance import Voice
 from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import ROLES, ContextInjection

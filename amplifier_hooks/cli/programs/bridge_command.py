@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.programs import ProgramName, WhenDown
+from amplifier_hooks.cli.programs.programs_commands import ProgramName, WhenDown
 
 BRIDGE: Final = """Pass one question of another program to `amplifier-hooks serve`, and its answer back.
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.approvals.open_store import user_name
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.broker import Broker

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app, audit
+from amplifier_hooks.cli.app import app
+from amplifier_hooks.cli.audit import audit_commands, record_text
 from amplifier_hooks.cli.audit import html_page as page_module
-from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
 from amplifier_hooks.record.read.report import LogVerdict
@@ -358,7 +358,7 @@ def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "sleep", sleep)
     told = run("tail", record, "-n", 1, "--follow")
-    assert (told.exit_code, waited) == (0, [audit.PAUSE])
+    assert (told.exit_code, waited) == (0, [audit_commands.PAUSE])
     assert "log.checkpoint" in told.stdout
 
 

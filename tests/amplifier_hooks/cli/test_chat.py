@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.chat.chat_session import Room, Wishes
 from amplifier_hooks.cli.chat.choose_model import ScriptedModel
 from amplifier_hooks.cli.chat.read_input import answered

@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_what_is_named_is_not_there(path: tuple[str, ...]) -> None:
 def test_completions() -> None:
     """The shell's completions know the commands."""
     environment = {**os.environ, "_AMPLIFIER_HOOKS_COMPLETE": "complete_bash", "COMP_WORDS": "amplifier-hooks d"}
-    program = "from amplifier_hooks.cli import main; main()"
+    program = "from amplifier_hooks.cli.app import main; main()"
     told = subprocess.run(
         [sys.executable, "-c", program], env={**environment, "COMP_CWORD": "1"}, capture_output=True, text=True,
         check=False,
@@ -197,7 +197,7 @@ def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> No
 @pytest.mark.parametrize(("policy", "code"), [("deny", 2), ("ask", 0), ("allow", 0)])
 def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
     """Where no server answers, what was said for that case happens; to deny, if nothing was."""
-    program = "from amplifier_hooks.cli import main; main()"
+    program = "from amplifier_hooks.cli.app import main; main()"
     command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "nobody")]
     options = [] if policy == "deny" else ["--when-down", policy]
     told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
@@ -211,7 +211,7 @@ def test_missing_extra(words: str, tmp_path: Path) -> None:
     """A command whose extra is missing names the extra and how to install it, and ends with 1."""
     program = (
         "import sys; sys.modules['fastapi'] = sys.modules['uvicorn'] = None\n"
-        "from amplifier_hooks.cli import main; main()"
+        "from amplifier_hooks.cli.app import main; main()"
     )
     told = subprocess.run(
         [sys.executable, "-c", program, *words.split()],

@@ -19,9 +19,10 @@ import pytest
 from attrs import evolve
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
-from amplifier_hooks.cli.doctor import check_machine, check_project, checks
+from amplifier_hooks.cli.app import app
+from amplifier_hooks.cli.doctor import check_machine, check_project
 from amplifier_hooks.cli.doctor.check_machine import Patient, examined
+from amplifier_hooks.cli.doctor.doctor_command import checks
 from amplifier_hooks.record.write.log import AuditLog
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.library import ToolLedger
 
 pytestmark = pytest.mark.rule("LIB-2", "CLI-3")

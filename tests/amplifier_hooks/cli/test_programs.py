@@ -11,7 +11,7 @@ import pytest
 from attrs import frozen
 from typer.testing import CliRunner, Result
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.server.socket_path import default_socket
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import content_digest, hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files

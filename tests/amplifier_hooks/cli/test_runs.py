@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.cli.runs.serve_runs import served
 from amplifier_hooks.runs.blueprint import Agents

@@ -17,7 +17,7 @@ import pexpect
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.serve.host_programs import handed_over
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessToken, AccessTokens
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 

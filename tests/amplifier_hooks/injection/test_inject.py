@@ -16,7 +16,7 @@ from amplifier_hooks.injection import inject
 from amplifier_hooks.injection.budget import MAX_INJECTION_SIZE, Budget, Limits
 from amplifier_hooks.injection.inject import Injected, Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.injection.tokens import counter_for, guarded
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
 from amplifier_hooks.provenance import Voice
 from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import ContextInjection

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from typer.testing import CliRunner
 
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.approvals.open_store import user_name
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from amplifier_hooks import AuditLog
 from amplifier_hooks import bridge as bridge_module
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.serve.host_programs import host_programs, tell_change
 from amplifier_hooks.registry.hook_table import Change
 from approval_backends.broker import Broker

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from amplifier_hooks.injection import tokens
+from amplifier_hooks.injection.tokens import choose_counter
 
 
 @pytest.fixture(autouse=True)
 def _fresh_counters() -> Iterator[None]:
     """Counters that know no tokenizer yet."""
-    tokens._counter.cache_clear()
+    choose_counter._counter.cache_clear()
     yield
-    tokens._counter.cache_clear()
+    choose_counter._counter.cache_clear()

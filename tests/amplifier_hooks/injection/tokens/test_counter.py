@@ -10,7 +10,8 @@ import pytest
 import tiktoken
 from attrs import evolve
 
-from amplifier_hooks.injection.tokens import count, count_async, counter, counter_for, encodings, fit
+from amplifier_hooks.injection.tokens import counter, encodings
+from amplifier_hooks.injection.tokens.choose_counter import count, count_async, counter_for, fit
 from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.injection.tokens.encodings import encoding
 from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick, tokenizer, utf8_size
@@ -135,7 +136,7 @@ CRASHES = {
 def test_hostile_texts(text: str) -> None:
     """Texts that crash tiktoken or keep it busy are counted as their bytes and said to be, with nothing on stderr."""
     program = f"""
-from amplifier_hooks.injection.tokens import count, fit
+from amplifier_hooks.injection.tokens.choose_counter import count, fit
 text = {text}
 for model in ("o200k_base", "cl100k_base", "claude-opus-4-7"):
     whole = count(text, model)
@@ -261,7 +262,7 @@ def watch(event, arguments):
         raise SystemExit("a socket was wanted")
 sys.addaudithook(watch)
 sys.modules["ctok"] = None  # as without the extra `claude`
-from amplifier_hooks.injection.tokens import count
+from amplifier_hooks.injection.tokens.choose_counter import count
 for model in ("gpt-5", "gpt-4", "gpt-oss-20b", "claude-opus-4-7", "gemini-3", "who-knows", None):
     print(count("hello world", model).tokens, end=" ")
 assert "requests" not in sys.modules

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_hooks.injection.tokens import count, fit
+from amplifier_hooks.injection.tokens.choose_counter import count, fit
 
 CTOK = """
 def token_count(text, version):

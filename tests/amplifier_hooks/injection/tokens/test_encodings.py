@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from amplifier_hooks.injection import tokens
-from amplifier_hooks.injection.tokens import encodings
+from amplifier_hooks.injection.tokens import choose_counter, encodings
 from amplifier_hooks.injection.tokens.encodings import ENCODINGS, Unavailable, encoding
 from amplifier_hooks.injection.tokens.packed_ranks import from_text, pack, to_text, unpack
 
@@ -64,7 +63,7 @@ def test_harmony_differs_in_special_tokens_only() -> None:
     harmony, base = (by_tiktoken(name, ranks) for name in ("o200k_harmony", "o200k_base"))
     assert harmony["pat_str"] == base["pat_str"]
     assert harmony["mergeable_ranks"] is base["mergeable_ranks"] is ranks
-    assert tokens.counter_for("o200k_harmony") is tokens.counter_for("o200k_base")
+    assert choose_counter.counter_for("o200k_harmony") is choose_counter.counter_for("o200k_base")
 
 
 @pytest.mark.rule("INJ-4")
@@ -132,9 +131,9 @@ def test_damaged_file(
     monkeypatch.setattr(importlib.resources, "files", lambda _package: tmp_path)
 
     for _ in range(3):
-        count = tokens.count("naïve", "gpt-5")
+        count = choose_counter.count("naïve", "gpt-5")
         assert (count.tokens, count.exact, count.method) == (6, False, "bytes")
-    assert tokens.fit("naïve", 3, "gpt-5")[0] == 2
+    assert choose_counter.fit("naïve", 3, "gpt-5")[0] == 2
     found = encoding("o200k_base")
     assert isinstance(found, Unavailable)
     assert reason in found.reason
@@ -150,7 +149,7 @@ def test_without_tiktoken(model: str | None, unsettled: None, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "ctok", None)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setitem(sys.modules, "tiktoken.model", None)
-    assert tokens.count("four", model) == tokens.TokenCount(tokens=4, exact=False, method="bytes")
+    assert choose_counter.count("four", model) == choose_counter.TokenCount(tokens=4, exact=False, method="bytes")
 
 
 def test_loaded_once(unsettled: None, monkeypatch: pytest.MonkeyPatch) -> None:

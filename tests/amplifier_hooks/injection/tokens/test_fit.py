@@ -2,7 +2,8 @@ import zlib
 
 import pytest
 
-from amplifier_hooks.injection.tokens import count, counter, fit
+from amplifier_hooks.injection.tokens import counter
+from amplifier_hooks.injection.tokens.choose_counter import count, fit
 from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick
 
 LINES = "".join(f"app.py:{number}: E501 line too long ({number + 80} > 79 characters)\n" for number in range(500))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.injection.tokens import counter_for, guarded
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
 from amplifier_hooks.injection.tokens.counter import GuardedCounter, TokenCount
 from amplifier_hooks.threads import DaemonPool
 

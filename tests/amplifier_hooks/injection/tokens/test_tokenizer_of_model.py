@@ -1,6 +1,6 @@
 import pytest
 
-from amplifier_hooks.injection.tokens import count, counter_for
+from amplifier_hooks.injection.tokens.choose_counter import count, counter_for
 from amplifier_hooks.injection.tokens.tokenizers import yardstick
 
 TEXT = "The quick brown fox jumps over the lazy dog."

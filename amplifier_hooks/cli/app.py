@@ -1,0 +1,134 @@
+"""The `amplifier-hooks` command: arguments come in; answers go to standard output, messages to standard error.
+
+Each command has a file or a directory of its name. It declares its options and loads what it needs when it runs, so
+that `--help` stays quick. Exit codes: 0 success, 1 a finding or a failure, 2 a usage error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from amplifier_hooks.cli import ledger, token
+from amplifier_hooks.cli.approvals import approvals_commands
+from amplifier_hooks.cli.audit import audit_commands
+from amplifier_hooks.cli.chat import chat_command
+from amplifier_hooks.cli.common import terminal_io
+from amplifier_hooks.cli.demo import demo_command
+from amplifier_hooks.cli.doctor import doctor_command
+from amplifier_hooks.cli.programs import bridge_command, programs_commands
+from amplifier_hooks.cli.project import project_commands
+from amplifier_hooks.cli.runs import runs_commands
+from amplifier_hooks.cli.serve import serve_command
+from amplifier_hooks.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and what it does.
+
+\b
+Examples:
+  amplifier-hooks demo               a tour; asks you once, in this terminal
+  amplifier-hooks init               hooks for the project in this folder
+  amplifier-hooks list               which they are, in which order, and what a failure means
+  amplifier-hooks chat               try them; no key is needed
+  amplifier-hooks doctor             what works here, and what repairs the rest
+  amplifier-hooks approvals list     what waits for an answer
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
+  amplifier-hooks install codex      put it in front of a program you already use
+  amplifier-hooks serve --web        the page where people approve
+"""
+ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # it prints local variables, which hold what tools and hooks were given
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+IN_SHORT: Final = {
+    "demo": "Watch a scripted agent meet three hooks.",
+    "init": "Write a file of hooks for the project in this folder.",
+    "validate": "Find out whether a file of hooks is right.",
+    "list": "List the hooks, in which order they run, and what a failure means.",
+    "test": "Try one event: who is asked, who is told, and why.",
+    "chat": "Talk to a model that works in a folder, past your hooks.",
+    "doctor": "Find out what works here, and what repairs the rest.",
+    "ledger": "List the calls that the hook tool_ledger has kept.",
+    "import": "Take over the hooks of another program.",
+    "install": "Put our hook into the settings of another program.",
+    "uninstall": "Take it out again.",
+    "serve": "Serve other programs, the page where people approve, or both.",
+    "bridge": "Pass one question of another program to serve, and its answer back.",
+    "approvals": "Look at what waits for an answer, and answer it.",
+    "audit": "Read the record, and find out whether it is what was written.",
+    "runs": "Queue runs of agents, look at them, and run what is queued.",
+    "token": "Say who may use the HTTP API, for which tenant, and for what.",
+}
+"""The commands as the list of them says it: on one line of 80 characters."""
+
+
+def command(name: str, help: str, epilog: str | None = None) -> Callable[[Callable[..., None]], object]:  # noqa: A002
+    """One command, in place."""
+    return app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
+
+
+command("demo", demo_command.HELP)(demo_command.demo)
+command("init", project_commands.INIT, project_commands.CODES)(project_commands.init)
+command("validate", project_commands.VALIDATE, project_commands.CODES)(project_commands.validate)
+command("list", project_commands.LIST, project_commands.CODES)(project_commands.list_hooks)
+command("test", project_commands.TEST, project_commands.TRIED)(project_commands.try_event)
+command("chat", chat_command.CHAT, chat_command.ENDING)(chat_command.chat)
+command("doctor", doctor_command.DOCTOR, doctor_command.DOCTOR_CODES)(doctor_command.doctor)
+command("ledger", ledger.LEDGER)(ledger.ledger)
+command("import", programs_commands.IMPORT)(programs_commands.import_hooks)
+command("install", programs_commands.INSTALL)(programs_commands.install)
+command("uninstall", programs_commands.UNINSTALL)(programs_commands.uninstall)
+command("serve", serve_command.HELP)(serve_command.serve)
+command("bridge", bridge_command.BRIDGE, bridge_command.BRIDGE_CODES)(bridge_command.bridge)
+for name, group in (
+    ("approvals", approvals_commands.app),
+    ("audit", audit_commands.audit_app),
+    ("runs", runs_commands.runs_app),
+    ("token", token.token_app),
+):
+    app.add_typer(group, name=name, short_help=IN_SHORT[name])
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position
+    """Print the version and end, if that is what was asked for."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"amplifier-hooks {version('amplifier-hooks')}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP, epilog=ENDING)
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before the name of a command."""
+
+
+def main() -> None:
+    """Run the command; the entry point of the distribution."""
+    terminal_io.made_fit()
+    try:
+        try:
+            app(prog_name="amplifier-hooks")
+        except ModuleNotFoundError as problem:
+            raise MissingExtra.from_import(problem, "this command") or problem from None
+        finally:
+            sys.stdout.flush()
+    except (OSError, MissingExtra) as problem:  # a full disk, another's folder, an extra: no traceback mends that
+        terminal_io.last_word(problem)
+        sys.exit(1)

@@ -1,0 +1,284 @@
+"""`amplifier-hooks audit`: a record comes in; a verdict, its lines or a page go out.
+
+Only `accept` writes to a record, and only `purge` removes one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, complain, confirm
+from amplifier_hooks.text.escape import for_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from amplifier_hooks.cli.audit.find_record import RecordFiles
+    from amplifier_hooks.record.read.report import Report
+
+
+HELP: Final = """Read the record, and find out whether it is what was written.
+
+\b
+Examples:
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
+  amplifier-hooks audit tail record.jsonl --follow
+  amplifier-hooks audit show record.jsonl --key audit.key.pub --html > record.html
+"""
+VERIFY: Final = """Find out whether the record is what was written.
+
+\b
+Examples:
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub --anchor note.txt --json
+
+A record is all its segments: name the first file. The key is the public half, kept where whoever can write the record
+cannot change it. Without a key, and without a head or anchor, nothing can be told.
+"""
+TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
+
+\b
+Examples:
+  amplifier-hooks audit tail record.jsonl
+  amplifier-hooks audit tail record.jsonl --lines 100 --json
+  amplifier-hooks audit tail record.jsonl --follow
+"""
+SHOW: Final = """Print every line of the record with all it says; the verdict goes to standard error.
+
+\b
+Examples:
+  amplifier-hooks audit show record.jsonl --key audit.key.pub
+  amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
+  amplifier-hooks audit show record.jsonl --last 200 --html > record.html
+"""
+ACCEPT: Final = """Go on with a record and a store of approvals that do not fit together. The record says that you did.
+
+\b
+Examples:
+  amplifier-hooks audit accept
+  amplifier-hooks audit accept record.jsonl --store approvals.db
+
+They do not when one of them was replaced by an older copy, or changed by somebody else: until you have found out why,
+every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
+record first.
+"""
+PURGE: Final = """Remove the records of chats that ended long ago.
+
+\b
+Examples:
+  amplifier-hooks audit purge
+  amplifier-hooks audit purge --older-than 12h --yes
+
+Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that chat was told
+to keep elsewhere.
+"""
+VERDICTS: Final = (
+    "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
+    "truncated, or the record cannot be read; 2 it was called wrongly; 3 it is cannot tell."
+)
+READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
+
+PAUSE: Final = 0.25
+"""Seconds between two looks at a record that is followed."""
+
+Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Pin this public key: a .pub file, or its text. May be given again.",
+        show_default=False,
+    ),
+]
+Heads = Annotated[
+    Path | None,
+    typer.Option("--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False),
+]
+Anchors = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--anchor",
+        metavar="FILE",
+        help="Signed notes that were kept elsewhere. May be given again.",
+        show_default=False,
+    ),
+]
+LogId = Annotated[
+    str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
+]
+AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
+
+audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
+
+
+@audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
+def verify(
+    record: Record,
+    *,
+    key: Keys = None,
+    heads: Heads = None,
+    anchor: Anchors = None,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
+) -> None:
+    """Print the report."""
+    from amplifier_hooks.cli.audit import html_page, record_text
+
+    one_form(json=json, html=html)
+    with checked(record, key, heads, anchor, log) as (found, report):
+        if html:
+            say(html_page.page(report, name=found.path.name))
+        else:
+            say(record_text.report_as_json(report) if json else record_text.told(report))
+    raise typer.Exit(record_text.EXITS[report.verdict])
+
+
+@audit_app.command("tail", help=TAIL, epilog=READING)
+def tail(
+    record: Record,
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Print the last lines."""
+    from amplifier_hooks.cli.audit import record_text
+    from amplifier_hooks.cli.audit.find_record import RecordFiles
+
+    def pause() -> None:
+        sys.stdout.flush()
+        time.sleep(PAUSE)
+
+    with readable(), suppress(KeyboardInterrupt):
+        say(
+            map(
+                record_text.raw if json else record_text.brief,
+                RecordFiles(record).tail(lines, pause if follow else None),
+            )
+        )
+
+
+@audit_app.command("show", help=SHOW, epilog=READING)
+def show(
+    record: Record,
+    *,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.", show_default=False),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only this session.", show_default=False)
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
+    ] = None,
+    key: Keys = None,
+    heads: Heads = None,
+    anchor: Anchors = None,
+    log: LogId = None,
+    json: AsJson = False,
+    html: AsPage = False,
+) -> None:
+    """Print the lines that are wanted."""
+    from amplifier_hooks.cli.audit import html_page, record_text
+
+    one_form(json=json, html=html)
+    with checked(record, key, heads, anchor, log) as (found, report):
+        wanted = found.lines(kinds=kind or (), session=session, last=last)
+        if html:
+            say(html_page.page(report, name=found.path.name, entries=wanted))
+        elif not say(map(record_text.raw if json else record_text.whole, wanted)):
+            typer.echo(f"There is no such line; {record_text.there_are(found.lines())}", err=True)
+        typer.echo(record_text.verdict(report), err=True)
+
+
+@audit_app.command("accept", help=ACCEPT)
+def accept(
+    record: Annotated[
+        Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
+    ] = None,
+    *,
+    store: Store = None,
+    yes: Yes = False,
+    no_input: NoInput = False,
+) -> None:
+    """Say what does not fit, and go on if the operator wants to."""
+    from amplifier_hooks.cli.approvals.open_store import carried_out
+    from amplifier_hooks.cli.audit.repair import Accepted, gone_on
+
+    accepted = Accepted()
+    while problem := carried_out(gone_on(record, store, accepted)):
+        complain(str(problem))
+        confirm("Go on all the same?", yes=yes, no_input=no_input)
+        accepted = accepted.and_also(problem)
+    complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
+
+
+@audit_app.command("purge", help=PURGE)
+def purge(
+    *,
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
+    yes: Yes = False,
+    no_input: NoInput = False,
+    json: AsJson = False,
+) -> None:
+    """Say how many there are, and remove them if the operator wants to."""
+    from amplifier_hooks.cli.approvals.commands import seconds_of
+    from amplifier_hooks.cli.audit.repair import CHATS, ended_records, records_removed
+    from amplifier_hooks.storage.state_folder import state_folder
+
+    found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
+    if found:
+        confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
+    count = records_removed(found)
+    say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
+
+
+@contextmanager
+def checked(
+    record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+) -> Iterator[tuple[RecordFiles, Report]]:
+    """The record, and what is found in it by what the options name; for as long as it can be read."""
+    from amplifier_hooks.cli.audit.find_record import RecordFiles, kept_heads, pinned, signed_notes
+
+    with readable():
+        found, known = RecordFiles(record), pinned(keys or ())
+        kept = None if heads is None else kept_heads(heads, found.log)
+        yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
+
+
+def one_form(*, json: bool, html: bool) -> None:
+    """Refuse two forms at once."""
+    if json and html:
+        raise typer.BadParameter("choose one of them", param_hint="--json and --html")
+
+
+def say(pieces: Iterable[str]) -> int:
+    """Print what was asked for, a line each, and return how many they were."""
+    count = 0
+    for piece in pieces:
+        typer.echo(piece)
+        count += 1
+    return count
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """End with code 1 and one sentence when a file of the record cannot be read."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        typer.echo(f"The record cannot be read: {for_log(str(problem))}", err=True)
+        raise typer.Exit(1) from None

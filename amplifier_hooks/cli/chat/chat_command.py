@@ -1,0 +1,108 @@
+"""`amplifier-hooks chat`: a small chat orchestrator with real hooks; prompts come in, answers go out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # typer reads the annotations
+from typing import Annotated, Final
+
+import typer
+
+CHAT: Final = """Talk to a model that works in a folder, with your hooks in front of everything it does.
+
+\b
+Examples:
+  amplifier-hooks chat                                    in this folder, with the hooks of its amplifier-hooks.yaml
+  amplifier-hooks chat --web                              with a page to approve on, beside this terminal
+  amplifier-hooks chat -p "mend the tests" --json         one turn, for programs
+  OPENAI_BASE_URL=http://127.0.0.1:11434/v1 amplifier-hooks chat --model qwen3
+
+The model is Anthropic's with ANTHROPIC_API_KEY, OpenAI's or a compatible one with OPENAI_API_KEY or OPENAI_BASE_URL;
+without any of them a script that understands read, write and run. In the chat, /help says what else there is.
+"""
+ENDING: Final = "Exit codes: 0 it worked, 1 the turn was denied or failed, 2 it was called wrongly."
+
+
+class ProviderName(StrEnum):
+    """Whose model."""
+
+    AUTO = "auto"
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    SCRIPT = "script"
+
+
+def chat(
+    *,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Say this, and end.", show_default=False)
+    ] = None,
+    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="Where it works.")] = Path(),
+    hooks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|MODULE:NAME",
+            help="The hooks; otherwise those of amplifier-hooks.yaml there, if it is there.",
+            show_default=False,
+        ),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
+    ] = None,
+    provider: Annotated[ProviderName, typer.Option(help="Whose model.")] = ProviderName.AUTO,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model.", show_default=False)] = None,
+    web: Annotated[bool, typer.Option("--web", help="Approve on a page as well.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Approve also where this store is looked at.", show_default=False),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="TOKENS", min=0, help="What hooks may inject in a turn.", show_default=False)
+    ] = None,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nobody; what would be asked is denied.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --prompt: what it came to, as JSON.")] = False,
+) -> None:
+    """Check what can be checked beforehand, then talk."""
+    if as_json and prompt is None:
+        raise typer.BadParameter("it needs --prompt", param_hint="--json")
+    if not directory.is_dir():
+        raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
+    if no_input and web:
+        raise typer.BadParameter("a page would ask somebody", param_hint="--no-input and --web")
+    import asyncio
+    import os
+
+    from amplifier_hooks.cli.chat.chat_session import Wishes, agreeing
+    from amplifier_hooks.cli.chat.choose_model import model_from
+    from amplifier_hooks.cli.chat.read_input import one_turn, talk
+    from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
+    from amplifier_hooks.errors import HookError
+    from amplifier_hooks.storage.database import StoreUnavailable
+    from amplifier_hooks.text.escape import for_terminal
+
+    folder, rules, record = (None if path is None else path.resolve() for path in (directory, rules, record))
+    try:
+        agree = agreeing(ask=not no_input)
+        wishes = Wishes(
+            folder=folder or Path(),
+            hooks=hooks_of_folder(directory, agree) if hooks is None else hooks_named(hooks),
+            model=model_from(os.environ, provider.value, model),
+            rules=rules,
+            record=record,
+            store=store,
+            ask=not no_input,
+            web=web,
+            budget=budget,
+        )
+        os.chdir(wishes.folder)  # hooks and their commands are at home there
+        done = talk(wishes) if prompt is None else one_turn(wishes, prompt, as_json=as_json)
+        code = asyncio.run(done)
+    except (OSError, StoreUnavailable, HookError) as problem:
+        typer.echo(f"The chat cannot go on: {for_terminal(str(problem))}", err=True)
+        code = 1
+    except KeyboardInterrupt:
+        code = 1
+    raise typer.Exit(code)

@@ -1,0 +1,48 @@
+"""`amplifier-hooks demo`: a scripted agent meets three hooks; the story and its record go out."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import Annotated, Final
+
+import typer
+
+HELP: Final = """Watch a scripted agent meet three hooks.
+
+Offline, without keys, in a folder of its own. A linter's findings are mended in the same turn, a long report is cut, a
+hook asks you, another denies, and the record of it all shows when somebody changes it.
+
+\b
+Examples:
+  amplifier-hooks demo
+  amplifier-hooks demo --web
+  amplifier-hooks demo --no-input
+  amplifier-hooks demo --record demo.jsonl
+"""
+
+
+def demo(
+    *,
+    web: Annotated[bool, typer.Option("--web", help="Answer in the browser; it waits for you there.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nobody; what would be asked is denied.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not rest between the scenes.")] = False,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the record in this new file.", show_default=False)
+    ] = None,
+) -> None:
+    """Check what can be checked beforehand, then tell the story."""
+    if web and no_input:
+        raise typer.BadParameter("a page would ask somebody", param_hint="--web and --no-input")
+    if record is not None and record.exists():
+        raise typer.BadParameter(f"{record} exists; name a new file", param_hint="--record")
+    import asyncio
+
+    from amplifier_hooks.cli.demo.scenes import Telling, tell
+
+    try:
+        asyncio.run(tell(Telling(ask=not no_input, web=web, record=record, fast=fast)))
+    except OSError as problem:
+        typer.echo(f"The demo cannot go on: {problem}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(1) from None

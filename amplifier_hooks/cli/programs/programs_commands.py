@@ -1,0 +1,327 @@
+"""`amplifier-hooks import`, `install` and `uninstall`: settings of other agent programs come in and go out."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from amplifier_hooks.cli.common.terminal_io import NoInput, Yes, confirm, stop
+from amplifier_hooks.cli.programs.settings_file import (
+    difference,
+    file_text,
+    folder,
+    in_home,
+    in_project,
+    read_file,
+    remove,
+    replace,
+)
+from amplifier_hooks.text.escape import for_terminal
+
+if TYPE_CHECKING:
+    from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.programs.dialect import Dialect
+    from amplifier_hooks.programs.import_settings import Settings
+    from amplifier_hooks.programs.install_hook import Bridge
+
+
+IMPORT: Final = """Read another program's hooks, show what they would run, and trust them.
+
+\b
+Examples:
+  amplifier-hooks import claude-code .claude/settings.json
+  amplifier-hooks import codex ~/.codex/hooks.json --yes
+  amplifier-hooks import gemini .gemini/settings.json --json
+
+Nothing is run. What is trusted is the content, scripts included: after a change it is not trusted any more.
+"""
+INSTALL: Final = """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
+
+\b
+Examples:
+  amplifier-hooks install claude-code              for you, in this project
+  amplifier-hooks install claude-code --shared     for a team, in the file that it commits
+  amplifier-hooks install codex --user             for you, in all projects
+  amplifier-hooks install claude-code --http http://127.0.0.1:8642
+
+Codex and Gemini CLI have one file in a project, and a team commits it. The entry in such a file works on every machine
+with amplifier-hooks on its PATH; the one in a file of your own starts faster, and names paths of this machine. The
+change is shown first, and the settings as they were are kept beside them.
+"""
+UNINSTALL: Final = """Take our hook out of another program's settings again, your own and those that a team commits.
+
+\b
+Examples:
+  amplifier-hooks uninstall claude-code
+  amplifier-hooks uninstall codex --user
+"""
+
+KEPT: Final = ".before-amplifier-hooks"
+"""What the copy of the settings as they were is called besides."""
+
+COMMITTED: Final = "is a file that a team commits: each user of it needs amplifier-hooks on the PATH, and a server."
+OWN: Final = "names paths of this machine: keep it out of version control."
+
+
+class ProgramName(StrEnum):
+    """The programs there is a dialect of."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    GEMINI = "gemini"
+
+
+class WhenDown(StrEnum):
+    """What happens at a gate when no server answers."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+
+
+Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
+Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
+User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
+HERE: Final = Path()
+
+
+def dialect_of(program: ProgramName) -> Dialect:
+    """The dialect by the name it has here."""
+    from amplifier_hooks.programs.claude_code import CLAUDE_CODE
+    from amplifier_hooks.programs.codex import CODEX
+    from amplifier_hooks.programs.gemini import GEMINI
+
+    return {ProgramName.CLAUDE_CODE: CLAUDE_CODE, ProgramName.CODEX: CODEX, ProgramName.GEMINI: GEMINI}[program]
+
+
+# -- import ------------------------------------------------------------------------------------------------------------
+
+
+def import_hooks(
+    program: Program,
+    settings: Annotated[Path, typer.Argument(metavar="FILE", help="The program's settings.")],
+    *,
+    project: Project = HERE,
+    yes: Yes = False,
+    no_input: NoInput = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and trust nothing.")] = False,
+) -> None:
+    """Show what a file would run, and trust it."""
+    from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.errors import SettingsError
+    from amplifier_hooks.programs.import_settings import read_settings
+
+    dialect = dialect_of(program)
+    try:
+        found = read_settings(settings, dialect, project=folder(project))
+    except SettingsError as error:
+        place = dialect.settings[0]
+        stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
+    trust = TrustStore.default()
+    if as_json:
+        print(json.dumps(described(found, trust), indent=1))
+        return
+    show(found, trust)
+    new = {hook.digest: f"{hook.dialect.name} {hook.where}: {hook.runs}" for hook in found.hooks}
+    new = {digest: what for digest, what in new.items() if not trust.trusts(digest)}
+    if not new:
+        print("Nothing here has to be trusted." if not found.hooks else "All of it is trusted already.")
+        return
+    confirm(f"Trust {'these hooks' if len(new) > 1 else 'this hook'} to run as shown?", yes=yes, no_input=no_input)
+    trust.add(new)
+    print(f"Trusted: {len(new)}. Kept in {trust.path}.")
+
+
+def described(found: Settings, trust: TrustStore) -> dict[str, Any]:
+    """What a file holds, for programs."""
+    return {
+        "program": found.dialect.name,
+        "hooks": [
+            {
+                "event": hook.spelling.theirs,
+                "where": hook.where,
+                "matcher": hook.matcher.spec,
+                "runs": hook.runs,
+                "timeout": hook.timeout,
+                "when_it_fails": hook.when_it_fails,
+                "digest": hook.digest,
+                "trusted": trust.trusts(hook.digest),
+            }
+            for hook in found.hooks
+        ],
+        "skipped": [{"where": skipped.where, "why": skipped.why} for skipped in found.skipped],
+        "differs": [{"what": what, "here": here} for what, here in found.dialect.differs],
+    }
+
+
+def show(found: Settings, trust: TrustStore) -> None:
+    """The same for people."""
+    print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
+    for hook in found.hooks:
+        state = "trusted" if trust.trusts(hook.digest) else "not trusted yet"
+        print(f"\n  {hook.spelling.theirs}  for {for_terminal(hook.matcher.spec)}  ({state})")
+        print(f"    runs           {for_terminal(hook.runs)}")
+        print(f"    when it fails  {hook.when_it_fails}; it has {hook.timeout:g} s")
+    if found.skipped:
+        print("\nNot run, or without effect:")
+    for skipped in found.skipped:
+        print(f"  {for_terminal(skipped.where)}: {for_terminal(skipped.why)}")
+    print(f"\nNot the same here as in {found.dialect.title}:")
+    for what, here in found.dialect.differs:
+        print(f"  {what}: {here}")
+    print()
+
+
+# -- install and uninstall ---------------------------------------------------------------------------------------------
+
+
+def install(
+    program: Program,
+    *,
+    project: Project = HERE,
+    user: User = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="The settings that a team commits; the command works on every machine.")
+    ] = False,
+    http: Annotated[
+        str | None, typer.Option(metavar="URL", help="Post to this server instead of running the bridge.")
+    ] = None,
+    when_down: Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")] = WhenDown.DENY,
+    socket: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The server's socket.", show_default=False)
+    ] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a person has.")] = 300.0,
+    yes: Yes = False,
+    no_input: NoInput = False,
+) -> None:
+    """Add the hook."""
+    from amplifier_hooks.errors import InvalidRegistration
+    from amplifier_hooks.programs.install_hook import has_bridge, with_bridge
+
+    check_options(http, wait, user=user, shared=shared)
+    dialect = dialect_of(program)
+    files = in_project(dialect, project)
+    path = in_home(dialect) if user else files[0] if shared else files[-1]
+    committed = path == files[0] and not user
+    bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
+    before, text = read_file(path)
+    try:
+        after = with_bridge(before, dialect, bridge)
+        second = next(
+            (other for other in (in_home(dialect), *files) if other != path and has_bridge(read_file(other)[0])), None
+        )
+    except InvalidRegistration as error:
+        stop(f"{path}: {error}")
+    if after == before:
+        print(f"{path} has the hook already.")
+        return
+    if second is not None:
+        remedy = f"amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
+        stop(f"{second} has the hook already, and with two of them every call is asked about twice; first: {remedy}")
+    changed = file_text(after)
+    difference(path, text or "", changed)
+    confirm(f"Change {path}?", yes=yes, no_input=no_input)
+    try:
+        if text is not None and not has_bridge(before) and not kept_of(path).exists():
+            replace(kept_of(path), text)  # as it was before us; not what an earlier install of ours left
+        replace(path, changed)
+    except OSError as error:
+        stop(
+            f"{path} was left as it is: {error.strerror}. Make its folder writable, or name another: --project, --user"
+        )
+    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
+    if not http and not user:
+        print(f"{path.name} {COMMITTED if committed else OWN}")
+
+
+def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:
+    """Refuse options that cannot be carried out. Raises `BadParameter`."""
+    if not (math.isfinite(wait) and wait > 0):
+        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
+    if http is not None and not http.startswith(("http://", "https://")):
+        raise typer.BadParameter(
+            f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
+        )
+    if user and shared:
+        raise typer.BadParameter(
+            "the settings in a home belong to one user; leave out --shared, or --user", param_hint="--shared"
+        )
+
+
+def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
+    """The program's way to the server; a portable one names nothing of this machine. Raises `BadParameter`."""
+    from amplifier_hooks import bridge as bridge_module
+    from amplifier_hooks.programs.install_hook import Bridge
+    from amplifier_hooks.server.socket_path import default_socket
+
+    if http:
+        return Bridge(url=http, waits=waits, when_down=when_down.value)
+    if portable and socket is not None:
+        raise typer.BadParameter(
+            "a team commits these settings, and a socket is of one machine; set AMPLIFIER_HOOKS_SOCKET on each instead",
+            param_hint="--socket",
+        )
+    if portable:
+        return Bridge(waits=waits, when_down=when_down.value)
+    return Bridge(
+        python=sys.executable,
+        file=bridge_module.__file__,
+        socket=os.fspath(socket or default_socket()),
+        waits=waits,
+        when_down=when_down.value,
+    )
+
+
+def uninstall(
+    program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
+) -> None:
+    """Take the hook out, of every file it is in."""
+    dialect = dialect_of(program)
+    files = [in_home(dialect)] if user else in_project(dialect, project)
+    removals = [removal for path in files if (removal := removal_from(path)) is not None]
+    if not removals:
+        print(f"There is no hook of ours in {' or '.join(map(os.fspath, files))}.")
+        return
+    for path, text, changed in removals:
+        difference(path, text, changed or "")
+    confirm(f"Change {' and '.join(os.fspath(path) for path, _, _ in removals)}?", yes=yes, no_input=no_input)
+    for path, _, changed in removals:
+        try:
+            if changed is None:
+                remove(path)
+            else:
+                replace(path, changed)
+            kept_of(path).unlink(missing_ok=True)
+        except OSError as error:
+            stop(f"{path} was left as it is: {error.strerror}. Make it and its folder writable")
+    print(f"{dialect.title} decides for itself again.")
+
+
+def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
+    """A file, its text, and its text without our hook: None where the file goes, too. None for a file without one."""
+    from amplifier_hooks.errors import InvalidRegistration
+    from amplifier_hooks.programs.install_hook import has_bridge, without_bridge
+
+    before, text = read_file(path)
+    try:
+        if not has_bridge(before):
+            return None
+        after = without_bridge(before)
+        original, original_text = read_file(kept_of(path))
+        same = without_bridge(original) == after and not has_bridge(original)
+    except InvalidRegistration as error:
+        stop(f"{path}: {error}")
+    # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
+    return path, text or "", original_text if same else file_text(after)
+
+
+def kept_of(path: Path) -> Path:
+    """The copy of the settings as they were."""
+    return path.with_name(path.name + KEPT)

@@ -1,0 +1,248 @@
+"""`amplifier-hooks init`, `validate`, `list` and `test`: hook files of a project come in; findings go out."""
+
+from __future__ import annotations
+
+from pathlib import Path  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from amplifier_hooks.cli.common.terminal_io import AsJson, stop
+
+if TYPE_CHECKING:
+    from amplifier_hooks.cli.project.read_project import Project
+
+
+INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with what it does.
+
+\b
+Examples:
+  amplifier-hooks init
+  amplifier-hooks init --directory ../shop
+  amplifier-hooks init --force
+
+What is there already is kept: --force puts it beside the new one.
+"""
+VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and what could not run.
+
+\b
+Examples:
+  amplifier-hooks validate
+  amplifier-hooks validate hooks/production.yaml --json
+  amplifier-hooks validate --no-import
+  amplifier-hooks validate --trust
+
+To build the hooks, the modules they name are imported. --trust lets the file run in chat as it is now, scripts
+included; after a change it is not trusted any more.
+"""
+LIST: Final = """List the hooks of a project: in which order they run, why, and what happens when they fail.
+
+\b
+Examples:
+  amplifier-hooks list
+  amplifier-hooks list hooks/production.yaml --event tool:pre
+  amplifier-hooks list --json
+"""
+TEST: Final = """Try one event: which hooks would be asked and told, and why the others would not.
+
+\b
+Examples:
+  amplifier-hooks test tool:pre --tool Write
+  amplifier-hooks test tool:pre --tool Bash --input '{"tool_input": {"command": "git push"}}' --run
+  amplifier-hooks test tool:pre --input call.json
+  echo '{"prompt": "hello"}' | amplifier-hooks test prompt:submit --input - --json
+
+Without --run no hook runs. With it they are asked, and what they say is shown and not carried out.
+"""
+CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
+TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
+
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
+]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")]
+
+
+def init(
+    *,
+    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="Where to.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there; it is kept beside.")] = False,
+    no_input: NoInput = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the file, unless there is one."""
+    del no_input  # it asks nothing; scripts say it everywhere
+    if not directory.is_dir():
+        raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
+    from amplifier_hooks.cli.project.read_project import trust_content
+    from amplifier_hooks.cli.project.template import TEMPLATE
+    from amplifier_hooks.definitions import PROJECT_FILE, load_files
+
+    path = directory.resolve() / PROJECT_FILE
+    kept: Path | None = None
+    try:
+        if path.exists():
+            if path.read_text("utf-8", "replace") == TEMPLATE:
+                typer.echo(f"{path} is as init writes it already.", err=True)
+                raise typer.Exit
+            if not force:
+                stop(f"{path} is there already, and was left as it is. --force replaces it, and keeps it beside.")
+            kept = free_name(path)
+            path.rename(kept)
+        path.write_text(TEMPLATE, encoding="utf-8")
+        trust_content(load_files(path), path)
+    except OSError as problem:
+        stop(f"{path} cannot be written: {problem}")
+    if as_json:
+        say_json({"written": str(path), "kept": str(kept) if kept else None})
+        return
+    typer.echo(f"Wrote {path}.")
+    if kept is not None:
+        typer.echo(f"What was there is {kept}.")
+    typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
+
+
+def validate(
+    file: File = None,
+    *,
+    no_import: Annotated[bool, typer.Option("--no-import", help="Read the files only; build nothing.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run in chat as it is now.")] = False,
+    no_input: NoInput = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check, and tell everything."""
+    del no_input
+    from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
+    from amplifier_hooks.definitions import InvalidDefinitions, load_files
+    from amplifier_hooks.errors import HookError
+
+    flaws: list[str] = []
+    warnings: list[str] = []
+    count = 0
+    path = file or Path()
+    try:
+        path = project_file(file)
+        found = load_files(path)
+        count = len(found.definitions) + len(found.library)
+        if not no_import:
+            warnings = [str(flaw) for flaw in Project.built(path, found=found).plan.warnings]
+        if trust:
+            trust_content(found, path)
+    except InvalidDefinitions as problem:
+        flaws = [str(flaw) for flaw in problem.flaws]
+    except HookError as problem:
+        flaws = [str(problem)]
+    except OSError as problem:
+        flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
+    if as_json:
+        say_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
+    else:
+        for text in flaws:
+            say(text)
+        for text in warnings:
+            say(f"{text} (a warning: it could not run as things are)")
+        said = f"{len(flaws)} wrong" if flaws else f"{count} hooks, all right"
+        where = str(path).removeprefix(f"{Path.cwd()}/")  # as list says it
+        say(f"{where}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+    raise typer.Exit(1 if flaws else 0)
+
+
+def list_hooks(
+    file: File = None,
+    *,
+    event: Annotated[
+        str | None, typer.Option(metavar="EVENT", help="Only those of this event.", show_default=False)
+    ] = None,
+    no_input: NoInput = False,
+    as_json: AsJson = False,
+) -> None:
+    """What there is."""
+    del no_input
+    from amplifier_hooks.cli.project.hook_listing import event_named, hook_lines, rows
+    from amplifier_hooks.registry.event_names import applies
+
+    project = built(file)
+    wanted = None if event is None else event_named(event, project.found.events)
+    found = [row for row in rows(project) if wanted is None or applies(row["event"], wanted)]
+    if as_json:
+        say_json(found)
+        return
+    for line in hook_lines(found):
+        typer.echo(line)
+    if not found:
+        typer.echo("There are no hooks" + (f" at {wanted}." if wanted else "."), err=True)
+
+
+def try_event(
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="In any spelling: tool:pre, PreToolUse, …")],
+    file: Annotated[
+        Path | None, typer.Option("--hooks", metavar="FILE", help="The file; amplifier-hooks.yaml.", show_default=False)
+    ] = None,
+    *,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="FILE|JSON",
+            help="The event's data: JSON, a file of it, or - to read it.",
+            show_default=False,
+        ),
+    ] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool, in short.", show_default=False)] = None,
+    run: Annotated[bool, typer.Option("--run", help="Ask the hooks, and show what they say.")] = False,
+    no_input: NoInput = False,
+    as_json: AsJson = False,
+) -> None:
+    """Explain, and with --run ask."""
+    del no_input
+    import asyncio
+
+    from amplifier_hooks.cli.project import hook_listing
+
+    data = hook_listing.payload_from(given, tool)
+    project = built(file)
+    name = hook_listing.event_named(event, project.found.events)
+    explained = project.registry.explain(name, data)
+    outcome = asyncio.run(project.registry.decide(name, data)) if run else None
+    if as_json:
+        say_json(hook_listing.trial_value(explained, outcome))
+    else:
+        for line in hook_listing.trial_lines(explained, outcome):
+            typer.echo(line)
+    denied = explained.refused is not None or (outcome is not None and outcome.denied)
+    raise typer.Exit(1 if denied else 0)
+
+
+# -- what they share ---------------------------------------------------------------------------------------------------
+
+
+def built(file: Path | None) -> Project:
+    """The project's hooks, or its mistakes and exit code 1."""
+    from amplifier_hooks.cli.project.read_project import Project, project_file
+    from amplifier_hooks.errors import HookError
+
+    try:
+        return Project.built(project_file(file))
+    except (HookError, OSError) as problem:
+        stop(str(problem))
+
+
+def free_name(path: Path) -> Path:
+    """A name beside this one that nobody has."""
+    names = (path.with_name(f"{path.name}.before-{number}") for number in range(1, 10_000))
+    return next(name for name in names if not name.exists())
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Lines that may quote what others wrote."""
+    from amplifier_hooks.text.escape import for_terminal
+
+    typer.echo(for_terminal(text), err=err)
+
+
+def say_json(value: Any) -> None:
+    """One JSON value."""
+    import json
+
+    typer.echo(json.dumps(value, indent=1))

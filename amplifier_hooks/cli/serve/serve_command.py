@@ -1,0 +1,250 @@
+"""`amplifier-hooks serve`: questions of other programs come in; answers of hooks and people go out."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from amplifier_hooks.cli.serve.host_programs import Host
+    from amplifier_hooks.runs.blueprint import Agents
+    from approval_backends.gateway.gateway import Gateway
+    from approval_backends.stores.approval_store import ApprovalStore
+
+
+PORT: Final = 8437
+API_PORT: Final = 8438
+
+HELP: Final = """Serve other agent programs, the page where people approve, or both, over one store.
+
+\b
+Examples:
+  amplifier-hooks serve                            other programs' tool calls, through the hooks of your plugins
+  amplifier-hooks serve --hooks amplifier-hooks.yaml   the same, through the hooks of a file
+  amplifier-hooks serve --hooks guards:registry    the same, through a registry of your own
+  amplifier-hooks serve --programs --web           with the page where people approve, in one process
+  amplifier-hooks serve --web --open               the page alone
+  amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
+  amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
+
+It listens on this machine only. The link that is printed holds a token: whoever has it may decide.
+"""
+
+
+class Asking(StrEnum):
+    """Where a person decides what another program's hooks ask."""
+
+    INBOX = "inbox"
+    NATIVE = "native"
+    BOTH = "both"
+
+
+def serve(
+    *,
+    web: Annotated[bool, typer.Option("--web", help="Serve the approval page and its WebSocket.")] = False,
+    programs: Annotated[
+        bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
+    ] = False,
+    api: Annotated[bool, typer.Option("--api", help="Serve the HTTP API too; see `amplifier-hooks token`.")] = False,
+    api_port: Annotated[int, typer.Option(metavar="PORT", help="Where; 0 takes a free one.")] = API_PORT,
+    agents: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.", show_default=False),
+    ] = None,
+    hooks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|MODULE:NAME", help="The hooks to answer with: a file, or a registry.", show_default=False
+        ),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
+    ] = None,
+    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Where programs ask.", show_default=False)] = None,
+    http: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="Also where programs post that bear the token.", show_default=False),
+    ] = None,
+    approve: Annotated[Asking, typer.Option(help="In our inbox, at the program's own prompt, or there after here.")] = (
+        Asking.INBOX
+    ),
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a program waits for a person.")] = 300.0,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AMPLIFIER_HOOKS_STORE",
+            metavar="STORE",
+            help="A SQLite file, or postgresql://…; otherwise a file of your own.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Under which name a proxy in front is reached; repeatable."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who decides with this link; otherwise you.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Say where it is, each in a line of JSON.")] = False,
+) -> None:
+    """Check what can be checked beforehand, then serve until told to stop."""
+    import asyncio
+
+    from amplifier_hooks.errors import HookError
+    from amplifier_hooks.storage.database import StoreUnavailable
+    from amplifier_hooks.storage.state_folder import own_folder
+    from approval_backends.broker import Broker
+    from approval_backends.errors import UnknownStore
+    from approval_backends.gateway.approvers import Approver
+    from approval_backends.gateway.gateway import Gateway
+    from approval_backends.stores.address import store_at
+
+    try:
+        there = store_at(store)
+        if store is None:
+            own_folder()  # made for its owner alone
+        broker = Broker(there)
+        gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
+    except (ValueError, UnknownStore) as problem:
+        raise typer.BadParameter(str(problem)) from None
+    if agents is not None and not api:
+        raise typer.BadParameter("--agents is about the runs of the HTTP API; say --api, too")
+    serving = Serving(as_json=as_json, in_browser=open_)
+    try:
+        if programs or api or not web:
+            from amplifier_hooks.cli.serve.host_programs import ApiPlace, host_programs
+
+            place = None
+            if api:
+                from amplifier_hooks.runs.store.statements import RUN_TABLES
+                from amplifier_hooks.server.build_api import API_TABLES
+                from approval_backends.stores.address import database_at
+
+                tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
+                place = ApiPlace(
+                    database=database_at(store, "hooks.db", *tables),
+                    broker=broker,
+                    port=api_port,
+                    names=tuple(name or ()),
+                    agents=None if agents is None else agents_in(agents),
+                )
+
+            serving.programs = host_programs(
+                broker,
+                there.database,
+                hooks=hooks,
+                rules=rules,
+                record=record,
+                socket=socket,
+                asking=approve.value,
+                waits=wait,
+                port=http,
+                api=place,
+            )
+        serving.page = gateway if web else None
+        asyncio.run(serving.until_stopped(there))
+    except (OSError, StoreUnavailable, HookError) as problem:
+        typer.echo(f"It cannot be served: {problem}", err=True)
+        raise typer.Exit(1) from None
+
+
+def agents_in(folder: Path) -> Agents:
+    """The agents of a folder; hooks of theirs that name one that is not there are told. Raises `HookError`."""
+    import os
+    import sys
+
+    from amplifier_hooks.runs.blueprint import load_agents
+    from amplifier_hooks.text.escape import for_terminal
+
+    found = load_agents(folder)
+    for missing in found.missing():
+        typer.echo(for_terminal(missing), err=True)
+    sys.path.append(os.fspath(folder.cwd()))  # where the functions are that their hooks name
+    return found
+
+
+class Serving:
+    """What is served, until somebody stops it."""
+
+    def __init__(self, *, as_json: bool, in_browser: bool) -> None:
+        self.as_json, self.in_browser = as_json, in_browser
+        self.programs: Host | None = None
+        self.page: Gateway | None = None
+
+    async def until_stopped(self, store: ApprovalStore) -> None:
+        """Serve until SIGINT or SIGTERM; then tell every client to come again later, and be gone."""
+        import asyncio
+        import json
+        import signal
+
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows: an interrupt ends the loop instead
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with AsyncExitStack() as stack:
+            await store.open()
+            stack.push_async_callback(store.close)
+            if self.programs is not None:
+                trouble = await stack.enter_async_context(self.programs.serving())
+                typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
+                if trouble is not None:
+                    from amplifier_hooks.text.escape import for_terminal
+
+                    typer.echo(for_terminal(f"Every call is denied, because {trouble}"), err=True)
+                if self.programs.port is not None:
+                    from amplifier_hooks.cli.serve.host_programs import token_file
+
+                    address = f"http://127.0.0.1:{self.programs.port}"
+                    typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {token_file()}", err=True)
+                if self.programs.api is not None:
+                    typer.echo(f"The API is at {self.programs.api.address}/v1/hooks", err=True)
+                    if self.as_json:
+                        typer.echo(json.dumps({"api": self.programs.api.address}))
+            if self.page is not None:
+                await self._page(self.page, stack)
+            typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)
+            await stop.wait()
+
+    async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
+        import webbrowser
+
+        from amplifier_hooks.cli.serve.host_programs import handed_over
+        from amplifier_hooks.storage.state_folder import own_folder
+
+        await stack.enter_async_context(gateway)
+        handed = handed_over(own_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
+        there = stack.enter_context(handed)
+        announce(gateway, there.file, as_json=self.as_json)
+        if self.in_browser:
+            # A file, because the arguments of a process can be read by everybody on this machine.
+            webbrowser.open(there.page.as_uri())
+
+
+def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
+    """Say where it is. The token goes to a terminal, and nowhere else: not into a pipe, not into a log."""
+    import json
+    import sys
+
+    if as_json:
+        typer.echo(json.dumps({"address": gateway.address, "token_file": str(file)}))
+    link = gateway.link() if sys.stderr.isatty() else gateway.address
+    typer.echo(f"Approvals are at {link}", err=True)
+    if link == gateway.address:
+        typer.echo(f"The token is in {file}, which only you can read.", err=True)
+
+
+def login() -> str:
+    """Who runs this."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "web user"
