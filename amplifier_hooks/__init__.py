@@ -10,6 +10,7 @@
    `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log.
 5. `ports` names what a host brings: a `ContextManager` for the model's messages, an `ApprovalBackend` that turns an
    `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the person at the screen; the log is an `AuditLog`.
+   `InMemoryContext`, `TerminalDisplay` and `NoRecord` are simple ones to begin with.
 
 Errors are `HookError`s; `HookAbortError` stops an operation from around it, and a backend raises `ApprovalTimeout`
 when its own time is up.
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
         WorkflowContext,
     )
     from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
+    from amplifier_hooks.injection.memory_context import InMemoryContext
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
     from amplifier_hooks.record.write.log import AuditLog
+    from amplifier_hooks.record.write.recorder import NoRecord
     from amplifier_hooks.registry.handler_shapes import HookMatcher
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import ContextInjection, HookResult, Outcome
     from amplifier_hooks.session.coordinator import SessionCoordinator
+    from amplifier_hooks.session.display import TerminalDisplay
     from amplifier_hooks.session.tool_call import ToolOutcome
 
 __all__ = [
@@ -53,10 +57,13 @@ __all__ = [
     "HookMatcher",
     "HookRegistry",
     "HookResult",
+    "InMemoryContext",
     "ModelContext",
+    "NoRecord",
     "Outcome",
     "RequestContext",
     "SessionCoordinator",
+    "TerminalDisplay",
     "ToolContext",
     "ToolOutcome",
     "WorkflowContext",
@@ -78,6 +85,7 @@ __getattr__ = load_on_use(
             "HookAbortError",
             "HookError",
         ),
+        "injection.memory_context": ("InMemoryContext",),
         "ports": (
             "ApprovalBackend",
             "ApprovalRequest",
@@ -86,6 +94,7 @@ __getattr__ = load_on_use(
             "DisplaySystem",
         ),
         "record.write.log": ("AuditLog",),
+        "record.write.recorder": ("NoRecord",),
         "registry.handler_shapes": ("HookMatcher",),
         "registry.registry": ("HookRegistry",),
         "result": (
@@ -94,6 +103,7 @@ __getattr__ = load_on_use(
             "Outcome",
         ),
         "session.coordinator": ("SessionCoordinator",),
+        "session.display": ("TerminalDisplay",),
         "session.tool_call": ("ToolOutcome",),
     },
 )

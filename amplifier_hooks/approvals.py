@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Decision, Question
     from amplifier_hooks.result import Ask
 
+__all__ = [
+    "KNOWN_LABELS",
+    "Claims",
+    "answered_digest",
+    "as_options",
+    "grant_keys",
+    "granted",
+    "offered",
+    "standing",
+    "with_refusal",
+]
+
 
 def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
     """The digest of what would run: the action as it was shown, or with the arguments of the approver.

@@ -8,9 +8,10 @@ A session takes one of these as `approvals`:
     race            RacingApprovals: several of these at once; the first valid answer wins
     in_process      InProcessBackend: the base of backends that decide inside this process
 
-A session takes `Rules` as `rules`: allow, ask or deny, from a file. `Broker` submits, waits, decides and takes back
-over a store: `SqliteStore`, `PostgresStore`, `MemoryStore`; a `Decider` is the person who decides. A backend without
-an approver raises `BackendUnavailable`.
+A session takes `Rules` as `rules`: allow, ask or deny, from a file. A `Broker` submits, waits, decides and takes back
+over a store: `SqliteStore`, `PostgresStore`, `MemoryStore`, or the one that `store_at` opens at an address. A `Decider`
+is the person who decides. An `ApprovalsClient` decides over the network, as an `Approver` whom the gateway knows. A
+backend without an approver raises `BackendUnavailable`.
 
 Heavy parts load on first use: importing this package brings no terminal, no network and no database library.
 """
@@ -21,19 +22,24 @@ from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
     from approval_backends.broker import Broker
+    from approval_backends.client import ApprovalsClient
     from approval_backends.deferred import DeferredApprovals
     from approval_backends.errors import BackendUnavailable
+    from approval_backends.gateway.approvers import Approver
     from approval_backends.gateway.websocket_approvals import WebSocketApprovals
     from approval_backends.in_process import InProcessBackend
     from approval_backends.lifecycle import Decider
     from approval_backends.race import RacingApprovals
     from approval_backends.rules.policy import Rules
+    from approval_backends.stores.address import store_at
     from approval_backends.stores.memory import MemoryStore
     from approval_backends.stores.postgres import PostgresStore
     from approval_backends.stores.sqlite import SqliteStore
     from approval_backends.terminal.prompt import TerminalApprovals
 
 __all__ = [
+    "ApprovalsClient",
+    "Approver",
     "BackendUnavailable",
     "Broker",
     "Decider",
@@ -46,19 +52,23 @@ __all__ = [
     "SqliteStore",
     "TerminalApprovals",
     "WebSocketApprovals",
+    "store_at",
 ]
 
 __getattr__ = load_on_use(
     __name__,
     {
         "broker": ("Broker",),
+        "client": ("ApprovalsClient",),
         "deferred": ("DeferredApprovals",),
         "errors": ("BackendUnavailable",),
+        "gateway.approvers": ("Approver",),
         "gateway.websocket_approvals": ("WebSocketApprovals",),
         "in_process": ("InProcessBackend",),
         "lifecycle": ("Decider",),
         "race": ("RacingApprovals",),
         "rules.policy": ("Rules",),
+        "stores.address": ("store_at",),
         "stores.memory": ("MemoryStore",),
         "stores.postgres": ("PostgresStore",),
         "stores.sqlite": ("SqliteStore",),

@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from approval_backends import WebSocketApprovals
-from approval_backends.client import ApprovalsClient
-from approval_backends.gateway.approvers import Approver
+from approval_backends import ApprovalsClient, Approver, WebSocketApprovals
 
 registry = HookRegistry()
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from approval_backends import DeferredApprovals
-from approval_backends.stores.address import store_at
+from approval_backends import DeferredApprovals, store_at
 
 registry = HookRegistry()
 CHANGE = {"file_path": "config/production.yaml", "content": "payment_provider: live\nretries: 3\n"}

@@ -22,8 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks import HookRegistry, HookResult, InMemoryContext, SessionCoordinator
 
 MENDED = "print('hello')\n"
 BROKEN = f"import os\n\n{MENDED}"

@@ -13,8 +13,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks import HookRegistry, HookResult, InMemoryContext, SessionCoordinator
 
 registry = HookRegistry()
 

@@ -18,9 +18,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.session.display import TerminalDisplay
+from amplifier_hooks import HookRegistry, HookResult, InMemoryContext, SessionCoordinator, TerminalDisplay
 
 registry = HookRegistry()
 

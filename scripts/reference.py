@@ -119,7 +119,7 @@ def errors() -> Iterator[str]:
     for module in ERRORS:
         yield f"## `{module}`\n"
         own = importlib.import_module(module)
-        classes = [thing for name in own.__all__ if inspect.isclass(thing := getattr(own, name))]
+        classes = [thing for thing in vars(own).values() if inspect.isclass(thing) and thing.__module__ == module]
         raised = [thing for thing in classes if issubclass(thing, BaseException)]
         for root in sorted((thing for thing in raised if not set(thing.__bases__) & {*raised}), key=by_name):
             yield from branch(root, raised, 0)
@@ -143,7 +143,7 @@ def by_name(thing: type) -> str:
 
 def command() -> Iterator[str]:
     """Every command with its help."""
-    cli = importlib.import_module("amplifier_hooks.cli")
+    cli = importlib.import_module("amplifier_hooks.cli.app")
     root = typer.main.get_command(cli.app)
     yield "# What can be typed\n"
     yield WRITTEN

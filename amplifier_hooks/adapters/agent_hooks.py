@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
+__all__ = ["AgentHooksHost", "SessionInterceptor", "SessionResolver"]
+
 
 OUTPUT: Final = "agent_hooks:output"
 APPROVAL: Final = "agent_hooks:approval"

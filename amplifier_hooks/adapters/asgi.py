@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
     Pairs = Iterable[tuple[bytes, bytes]]
 
+__all__ = ["HooksMiddleware", "tenant_of_user"]
+
 
 OPERATION: Final = "request"
 HIDDEN: Final = "(hidden)"

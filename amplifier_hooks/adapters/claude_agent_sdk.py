@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
+__all__ = ["ClaudeAgent"]
+
 
 EVENTS: Final = (
     "PreToolUse",

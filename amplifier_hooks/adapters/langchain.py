@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
     from amplifier_hooks.session.tool_call import ToolOutcome
 
+__all__ = ["SessionMiddleware"]
+
 
 T = TypeVar("T")
 Result: TypeAlias = "ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]"

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
+__all__ = ["OpenAIAgents"]
+
 
 GUARDRAIL: Final = "amplifier-hooks"
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
 
+__all__ = ["SessionCapability"]
+
 
 PROVIDER: Final = "the provider runs it itself"
 NATIVE: Final = ("_native_tools", "_builtin_tools")

@@ -101,13 +101,17 @@ class Verdict:
 class Reader(Protocol):
     """Reads an answer of theirs. Raises `InvalidResult` for one their program rejects."""
 
-    def __call__(self, spelling: Spelling, answer: dict[str, Any]) -> Verdict: ...
+    def __call__(self, spelling: Spelling, answer: dict[str, Any]) -> Verdict:
+        """Return the verdict that the answer stands for."""
+        ...
 
 
 class Writer(Protocol):
     """Writes an answer down for their program."""
 
-    def __call__(self, spelling: Spelling, verdict: Verdict) -> Ended: ...
+    def __call__(self, spelling: Spelling, verdict: Verdict) -> Ended:
+        """Return the ending that tells the program the verdict."""
+        ...
 
 
 @frozen(kw_only=True)

@@ -24,8 +24,7 @@ from typing import Any
 
 import httpx2
 
-from amplifier_hooks import HookRegistry
-from amplifier_hooks.record.write.recorder import NoRecord
+from amplifier_hooks import HookRegistry, NoRecord
 from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from approval_backends import Broker, MemoryStore

@@ -14,13 +14,14 @@ from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient, Disconnected
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
 from approval_backends.gateway.edge.limits import Bounds
-from approval_backends.gateway.gateway import Gateway
 from approval_backends.gateway.wire.messages import Added, Attached, Resolved, TailNote, Wire
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, asked, gateway, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from approval_backends.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.rule("BCK-2")
 

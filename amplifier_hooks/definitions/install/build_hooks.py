@@ -69,6 +69,7 @@ class Plain:
     origin: str = ""
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the handler."""
         return self.call(*arguments)
 
 
@@ -77,6 +78,7 @@ class Awaited(Plain):
     """The same for one that is awaited."""
 
     async def __call__(self, *arguments: Any) -> Any:
+        """Await the handler."""
         return await self.call(*arguments)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.admission.approval_result import Approval
 from amplifier_hooks.admission.ask_approver import Approver
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.approvals import as_options
@@ -19,6 +18,9 @@ from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import Ask, Outcome
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
+
+if TYPE_CHECKING:
+    from amplifier_hooks.admission.approval_result import Approval
 
 ACTION = Action("acme", "s1", "tool:pre", "Write", freeze({"path": "x"}))
 

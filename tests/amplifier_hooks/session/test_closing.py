@@ -34,7 +34,7 @@ def _nothing_left() -> Iterator[None]:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "CLOSING", 0.02)
     monkeypatch.setattr(approver, "CARE", 0.02)
-    monkeypatch.setattr(recorder, "PATIENCE", 0.02)
+    monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.02)
 
 
 soon = pytest.mark.usefixtures("_soon")

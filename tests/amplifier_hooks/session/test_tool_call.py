@@ -475,7 +475,7 @@ async def test_cancelled_afterwards() -> None:
 @pytest.mark.parametrize("step", STEPS)
 async def test_record_hangs(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that hangs before the run cannot be written: the call is denied, and no approval stays good."""
-    monkeypatch.setattr(recorder, "PATIENCE", 0.01)
+    monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.01)
     audit, approver = HangingAudit(step), ScriptedApprover("Allow")
     session = SessionCoordinator(hooks=asking(), audit=audit, approvals=approver)
     outcome = await session.call_tool("Read", {}, never)
@@ -489,7 +489,7 @@ async def test_record_hangs(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_record_fails_afterwards(step: str, hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that fails or hangs after the run is logged: the value comes back, and tool:post is told."""
-    monkeypatch.setattr(recorder, "PATIENCE", 0.01)
+    monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.01)
     audit = HangingAudit(step) if hangs else CollectingAudit(OSError("full"), only=step)
     registry = HookRegistry()
     told: list[str] = []
@@ -513,7 +513,7 @@ async def test_record_of_a_failure_fails() -> None:
 @pytest.mark.rule("AUD-3")
 async def test_record_of_a_denial_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A denial whose record hangs is a denial."""
-    monkeypatch.setattr(recorder, "PATIENCE", 0.01)
+    monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.01)
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="guard")
     outcome = await SessionCoordinator(hooks=registry, audit=HangingAudit("tool.denied")).call_tool("Read", {}, never)

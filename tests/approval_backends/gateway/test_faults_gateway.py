@@ -14,13 +14,13 @@ from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
 from approval_backends.gateway.edge.limits import Bounds
-from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, Caller, asked, closed_with, gateway, http, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from approval_backends.gateway.gateway import Gateway
     from approval_backends.lifecycle import Grant
 
 pytestmark = pytest.mark.rule("BCK-4")

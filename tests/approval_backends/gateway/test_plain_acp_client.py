@@ -8,12 +8,13 @@ import pytest
 
 from approval_backends.gateway.client_session import REMEMBERED
 from approval_backends.gateway.edge.limits import Bounds
-from approval_backends.gateway.gateway import Gateway
 from approval_backends.lifecycle import Decider
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from approval_backends.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.rule("BCK-2", "WIR-7")
 

@@ -29,7 +29,7 @@ def test_versions_are_those_that_are_tested() -> None:
     rows = dict(re.findall(r"^\| [^|]+ \| `([\w-]+)` \| \D*(\d[\w.]*)", PAGE, re.MULTILINE))
     assert rows == {extra: PINS[PACKAGES.get(extra, extra)] for extra in rows}
     folder = ROOT / "amplifier_hooks" / "adapters"
-    without = {"--init--", "asgi", "injected-texts", "refusals", "session-end"}  # what needs no SDK
+    without = {"--init--", "asgi", "shared"}  # what needs no SDK
     adapters = {path.stem.replace("_", "-") for path in folder.glob("*.py")} - without
     assert set(rows) == adapters
     assert f"Microsoft Agent Framework {PINS['agent-framework-core']}" in PAGE

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 from amplifier_hooks.injection.tokens import choose_counter, encodings
+from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.injection.tokens.encodings import ENCODINGS, Unavailable, encoding
 from amplifier_hooks.injection.tokens.packed_ranks import from_text, pack, to_text, unpack
 
@@ -149,7 +150,7 @@ def test_without_tiktoken(model: str | None, unsettled: None, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "ctok", None)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setitem(sys.modules, "tiktoken.model", None)
-    assert choose_counter.count("four", model) == choose_counter.TokenCount(tokens=4, exact=False, method="bytes")
+    assert choose_counter.count("four", model) == TokenCount(tokens=4, exact=False, method="bytes")
 
 
 def test_loaded_once(unsettled: None, monkeypatch: pytest.MonkeyPatch) -> None:
