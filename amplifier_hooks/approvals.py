@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve
 
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.ports import GrantKey, Option, OptionKind, StandingAnswer
+from amplifier_hooks.ports import Grant, GrantKey, Option, OptionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ __all__ = [
     "Claims",
     "answered_digest",
     "as_options",
+    "common_options",
     "grant_keys",
-    "granted",
-    "offered",
-    "standing",
+    "make_grants",
+    "match_grants",
     "with_refusal",
 ]
 
@@ -97,9 +97,9 @@ def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = No
     return tuple(evolve(key, session=None) for key in grant_keys(request, action.grant_digest))
 
 
-def granted(
+def make_grants(
     request: ApprovalRequest, decision: Decision, decided: datetime, digest: str, keep: float | None = None
-) -> tuple[StandingAnswer, ...]:
+) -> tuple[Grant, ...]:
     """What a decision grants from now on; nothing, unless "always" was chosen.
 
     With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
@@ -113,7 +113,7 @@ def granted(
     else:
         keys = kept_keys(request, decision.arguments if option.allows else None)
     return tuple(
-        StandingAnswer(
+        Grant(
             id=f"{request.id}:{number}",
             key=key,
             allows=option.allows,
@@ -127,7 +127,7 @@ def granted(
     )
 
 
-def standing(request: ApprovalRequest, grants: Iterable[StandingAnswer]) -> Literal["allow", "deny"] | None:
+def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
     """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
 
     No grant allows an action of high risk.
@@ -190,7 +190,7 @@ def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
     return as_options([*(option.label for option in options), "Deny"])
 
 
-def offered(asks: Iterable[Ask]) -> tuple[Option, ...]:
+def common_options(asks: Iterable[Ask]) -> tuple[Option, ...]:
     """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
     first, *rest = (as_options(ask.options) for ask in asks)
     return with_refusal(option.label for option in first if all(option.kind in kinds_of(other) for other in rest))

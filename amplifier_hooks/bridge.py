@@ -30,7 +30,7 @@ def carry(arguments: list[str]) -> int:
     try:
         status, output, errors = ask(path, program, question)
     except (OSError, ValueError):
-        return down(rest[0] if rest else "deny")
+        return answer_without_server(rest[0] if rest else "deny")
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
     sys.stderr.buffer.write(errors)
@@ -62,7 +62,7 @@ def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
     return int(fields[b"x-exit-status"]), body[:cut], body[cut:]
 
 
-def down(policy: str) -> int:
+def answer_without_server(policy: str) -> int:
     """What happens when no server answers."""
     if policy == "allow":
         return 0

@@ -97,10 +97,10 @@ class HookError(Exception):
     """Base of every error this package raises. Copied, or sent to another process, it keeps its sentence and facts."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._rebuilt, self.args, self.__dict__
+        return self._rebuild, self.args, self.__dict__
 
     @classmethod
-    def _rebuilt(cls, *args: object) -> Self:
+    def _rebuild(cls, *args: object) -> Self:
         """The same error again, past an `__init__` that takes facts instead of the sentence."""
         error = cls.__new__(cls)
         error.args = args

@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 
-def _utc(text: str) -> str:
+def _check_utc(text: str) -> str:
     """Accept a moment in ISO 8601 and UTC, and keep its text: a payload is not rewritten by looking at it."""
     if datetime.fromisoformat(text).utcoffset() != timedelta(0):
         msg = "a timestamp is ISO 8601 in UTC, such as 2026-01-31T12:00:00+00:00"
@@ -83,7 +83,7 @@ def _utc(text: str) -> str:
     return text
 
 
-Timestamp = Annotated[str, AfterValidator(_utc), Field(json_schema_extra={"format": "date-time"})]
+Timestamp = Annotated[str, AfterValidator(_check_utc), Field(json_schema_extra={"format": "date-time"})]
 Milliseconds = NonNegativeFloat
 
 

@@ -28,7 +28,9 @@ __all__ = [
     "Decision",
     "DisplaySystem",
     "DurableApprovals",
+    "Grant",
     "GrantKey",
+    "GrantMatch",
     "GrantStore",
     "Head",
     "HeadStore",
@@ -40,8 +42,6 @@ __all__ = [
     "RulePolicy",
     "RuleVerdict",
     "Settlement",
-    "Standing",
-    "StandingAnswer",
     "TokenCounter",
     "Unfinished",
     "UpstreamMethod",
@@ -211,11 +211,11 @@ class DurableApprovals(Protocol):
         """Take back what is open in a session, and end its standing answers."""
         ...
 
-    async def recorded(self, request_id: str, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """The record has what `unrecorded` names of a request up to this number; or, without one, what was returned."""
         ...
 
-    async def unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
+    async def list_unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
         """Facts that the record of a session may lack, oldest first; `request` and `event_number` are among them."""
         ...
 
@@ -248,7 +248,7 @@ class GrantKey:
 
 
 @frozen(kw_only=True)
-class StandingAnswer:
+class Grant:
     """A grant: somebody's "allow always", or "deny always", to one hook's question."""
 
     id: str
@@ -262,7 +262,7 @@ class StandingAnswer:
     revoked: datetime | None = None
 
 
-Standing = tuple[Literal["allow", "deny"], tuple[StandingAnswer, ...]]
+GrantMatch = tuple[Literal["allow", "deny"], tuple[Grant, ...]]
 """What standing answers say to a request, and which ones say it."""
 
 
@@ -273,7 +273,7 @@ class GrantStore(Protocol):
     Without one of its own a session keeps them in memory, unless its approval backend is one.
     """
 
-    async def standing(self, request: ApprovalRequest) -> Standing | None:
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """What they say to this request: an allowance has to cover every hook that asks, one denial is enough."""
         ...
 
@@ -284,7 +284,7 @@ class GrantStore(Protocol):
         """
         ...
 
-    async def granted(self, tenant: str, session: str) -> Sequence[StandingAnswer]:
+    async def list_grants(self, tenant: str, session: str) -> Sequence[Grant]:
         """Those in force in a session, oldest first."""
         ...
 
@@ -423,7 +423,7 @@ class HeadStore(Protocol):
 class MarkedStore(HeadStore, Protocol):
     """A store of heads that counts. The log keeps the count, so that it is noticed when an older copy replaces it."""
 
-    async def marked(self) -> StoreMark | None:
+    async def latest_mark(self) -> StoreMark | None:
         """How far it has counted; None if it never did. Raises when the store cannot be read."""
         ...
 

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "hook"
 
-VoiceStanding = Literal["built-in", "trusted", "plugin", "tenant", "definition", "external"]
-STANDINGS: Final[tuple[VoiceStanding, ...]] = get_args(VoiceStanding)
+TrustLevel = Literal["built-in", "trusted", "plugin", "tenant", "definition", "external"]
+TRUST_LEVELS: Final[tuple[TrustLevel, ...]] = get_args(TrustLevel)
 """How far the words of a hook are trusted, the most first."""
 
 
 @frozen(kw_only=True)
-class Voice:
+class SourceTrust:
     """On whose behalf a hook speaks. Whoever nobody knows speaks for the host, which let it."""
 
-    standing: VoiceStanding = "built-in"
+    trust_level: TrustLevel = "built-in"
     origin: str = ""
     """What it speaks for outside of this process: the address of a service, a program."""
-    heard: bool = True
+    may_inject: bool = True
     """Whether it may put a text before the model at this event."""
 
     @property
     def instructs(self) -> bool:
         """Whether a text of it may stand there in the system's name."""
-        return self.standing == "built-in"
+        return self.trust_level == "built-in"
 
 
 @frozen(kw_only=True)
@@ -50,7 +50,7 @@ class Provenance:
     counter: str
     """How they were counted: `tiktoken:o200k_base`, `estimate:…`, `bytes`, `custom:…`."""
     trimmed: bool = False
-    standing: VoiceStanding = "built-in"
+    standing: TrustLevel = "built-in"
     origin: str = ""
     """As in `Voice`."""
 

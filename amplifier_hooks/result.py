@@ -101,7 +101,7 @@ class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_text("content", self.content)
         if not self.content:
-            raise _invalid("an injection without text", "pass content='…' with the text to inject")
+            raise _invalid_result("an injection without text", "pass content='…' with the text to inject")
         if self.role is not _ROLE:
             _check_word("role", self.role, ROLES)
         if self.ephemeral is not False:
@@ -195,7 +195,7 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table costs three times that
         if self.data is not None:
-            force_setattr(self, "data", _own_data(self.data))
+            force_setattr(self, "data", _data_of(self.data))
         if self.reason is not None:
             _check_text("reason", self.reason)
         if self.context_injection is not None:
@@ -207,11 +207,11 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.append_to_last_tool_result is not False:
             _check_flag("append_to_last_tool_result", self.append_to_last_tool_result)
         if self.context_injections is not _NONE:
-            force_setattr(self, "context_injections", _own_injections(self.context_injections))
+            force_setattr(self, "context_injections", _injections_of(self.context_injections))
         if self.approval_prompt is not None:
             _check_text("approval_prompt", self.approval_prompt)
         if self.approval_options is not None:
-            force_setattr(self, "approval_options", _own_options(self.approval_options))
+            force_setattr(self, "approval_options", _options_of(self.approval_options))
         if self.approval_timeout is not APPROVAL_TIMEOUT:
             _check_timeout(self.approval_timeout)
         if self.approval_default is not _DEFAULT:
@@ -235,9 +235,11 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.action is not _ACTION:  # last, when the rest is known to be what it says
             _check_word("action", self.action, ACTIONS)
             if self.action == "modify" and self.data is None:
-                raise _invalid("modify without data", "pass data={…} with the fields to replace")
+                raise _invalid_result("modify without data", "pass data={…} with the fields to replace")
             if self.action == "inject_context" and not (self.context_injection or self.context_injections):
-                raise _invalid("inject_context without text", "pass context_injection='…' or context_injections=[…]")
+                raise _invalid_result(
+                    "inject_context without text", "pass context_injection='…' or context_injections=[…]"
+                )
 
     # The short forms. Handing on `**fields` doubles the price of a call, so that is left out where there are none.
 
@@ -329,11 +331,13 @@ def as_result(answer: object) -> HookResult:
     if isinstance(answer, Mapping):
         fields = _fields_of(answer, HookResult)
         if not fields:
-            raise _invalid("a hook returned an empty mapping", "return None to continue, or name an action")
+            raise _invalid_result("a hook returned an empty mapping", "return None to continue, or name an action")
         return HookResult(**fields)
     if issubclass(type(answer), HookResult) or _is_upstream(answer, "HookResult"):
         return HookResult(**_attributes_of(answer, HookResult))  # a subclass may have switched the checks off
-    raise _invalid(f"a hook returned {type(answer).__name__}", "return HookResult(…), None, or a mapping of its fields")
+    raise _invalid_result(
+        f"a hook returned {type(answer).__name__}", "return HookResult(…), None, or a mapping of its fields"
+    )
 
 
 def _as_injection(item: object) -> ContextInjection:
@@ -344,7 +348,9 @@ def _as_injection(item: object) -> ContextInjection:
     elif isinstance(item, ContextInjection) or _is_upstream(item, "ContextInjection"):
         fields = _attributes_of(item, ContextInjection)
     else:
-        raise _invalid(f"context_injections with an item of type {type(item).__name__}", "pass ContextInjection(…)")
+        raise _invalid_result(
+            f"context_injections with an item of type {type(item).__name__}", "pass ContextInjection(…)"
+        )
     return ContextInjection(**{"content": "", **fields})
 
 
@@ -360,10 +366,10 @@ def _attributes_of(value: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _fields_of(mapping: Mapping[Any, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """A mapping as keyword arguments. An unknown field is refused: a misspelt one must not be lost."""
-    fields, known = _own("a mapping", mapping), kind.__struct_fields__
+    fields, known = _mapping_of("a mapping", mapping), kind.__struct_fields__
     for name in fields:
         if name not in known:
-            raise _invalid(f"{kind.__name__} has no field {_shown(name)}", _suggestion(name, known))
+            raise _invalid_result(f"{kind.__name__} has no field {_short_repr(name)}", _suggestion(name, known))
     return fields
 
 
@@ -427,7 +433,7 @@ class Answer(msgspec.Struct, frozen=True):
         return self.status == "ok"
 
     @property
-    def said(self) -> HookResult:
+    def effective_result(self) -> HookResult:
         """What counts of the answer: all of it, or nothing if the hook failed."""
         return self.result if self.status == "ok" else CONTINUE
 
@@ -439,12 +445,12 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def data(self) -> Mapping[str, Any] | None:
         """The data the hook answered with."""
-        return self.said.data
+        return self.effective_result.data
 
     @property
     def assessments(self) -> tuple[Assessment, ...]:
         """The risk that its registration gives, and the one in the answer itself."""
-        said = self.said
+        said = self.effective_result
         registered = () if self.registered is None else (self.registered,)
         if said.risk is None:
             return registered
@@ -597,7 +603,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     @property
     def suppress_output(self) -> bool:
         """Whether any hook asked for its own output to be hidden."""
-        return any(answer.said.suppress_output for answer in self.answers)
+        return any(answer.effective_result.suppress_output for answer in self.answers)
 
     @property
     def user_message(self) -> str | None:
@@ -620,80 +626,82 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
 def _check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
-        raise _invalid(f"{field} {_shown(value)}", "pass a str")
+        raise _invalid_result(f"{field} {_short_repr(value)}", "pass a str")
 
 
 def _check_flag(field: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise _invalid(f"{field} {_shown(value)}", "pass True or False")
+        raise _invalid_result(f"{field} {_short_repr(value)}", "pass True or False")
 
 
 def _check_word(field: str, value: object, words: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in words:
-        raise _invalid(f"{field} {_shown(value)}", _suggestion(value, words))
+        raise _invalid_result(f"{field} {_short_repr(value)}", _suggestion(value, words))
 
 
 def _check_risk_reason(value: object, risk: Risk | None) -> None:
     _check_text("risk_reason", value)
     if risk is None:
-        raise _invalid("risk_reason without risk", f"name the risk it is for, one of {', '.join(RISKS)}")
+        raise _invalid_result("risk_reason without risk", f"name the risk it is for, one of {', '.join(RISKS)}")
     size = len(str(value).encode("utf-8", "surrogatepass"))
     if size > LONGEST_RISK_REASON:
-        raise _invalid(f"risk_reason of {size:,} bytes", f"say it in {LONGEST_RISK_REASON:,}")
+        raise _invalid_result(f"risk_reason of {size:,} bytes", f"say it in {LONGEST_RISK_REASON:,}")
 
 
 def _check_timeout(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _invalid(f"approval_timeout {_shown(value)}", "pass seconds as a number")
+        raise _invalid_result(f"approval_timeout {_short_repr(value)}", "pass seconds as a number")
     if not 0 <= value <= LONGEST:  # which NaN is not either
-        raise _invalid(f"approval_timeout {_shown(value)}", f"pass seconds from 0 to {LONGEST:.0f}")
+        raise _invalid_result(f"approval_timeout {_short_repr(value)}", f"pass seconds from 0 to {LONGEST:.0f}")
 
 
-def _own_injections(value: object) -> tuple[ContextInjection, ...]:
-    return tuple(_as_injection(item) for item in _items("context_injections", value))
+def _injections_of(value: object) -> tuple[ContextInjection, ...]:
+    return tuple(_as_injection(item) for item in _tuple_of("context_injections", value))
 
 
-def _own_options(value: object) -> tuple[str, ...]:
-    labels = _items("approval_options", value)
+def _options_of(value: object) -> tuple[str, ...]:
+    labels = _tuple_of("approval_options", value)
     if not labels:
-        raise _invalid("approval_options without a label", "name at least one, or leave them out")
+        raise _invalid_result("approval_options without a label", "name at least one, or leave them out")
     for label in labels:
         if not isinstance(label, str) or not label.strip():
-            raise _invalid(f"approval_options with the label {_shown(label)}", "every label is a str and not blank")
+            raise _invalid_result(
+                f"approval_options with the label {_short_repr(label)}", "every label is a str and not blank"
+            )
     if len(set(labels)) != len(labels):
-        raise _invalid("approval_options with the same label twice", "give every option its own")
+        raise _invalid_result("approval_options with the same label twice", "give every option its own")
     return labels
 
 
-def _own_data(value: object) -> dict[str, Any]:
-    data = value.copy() if type(value) is dict else _own("data", value)
+def _data_of(value: object) -> dict[str, Any]:
+    data = value.copy() if type(value) is dict else _mapping_of("data", value)
     for name in data:
         if not isinstance(name, str):
-            raise _invalid(f"data with a field {_shown(name)}", "fields are named by a str")
+            raise _invalid_result(f"data with a field {_short_repr(name)}", "fields are named by a str")
     return data
 
 
-def _items(field: str, value: object) -> tuple[Any, ...]:
+def _tuple_of(field: str, value: object) -> tuple[Any, ...]:
     """A list as a tuple, so that nothing of it can fail or change later."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise _invalid(f"{field} {_shown(value)}", "pass a list")
+        raise _invalid_result(f"{field} {_short_repr(value)}", "pass a list")
     try:
         return tuple(value)
     except Exception as error:
-        raise _invalid(f"{field} that cannot be read ({type(error).__name__})", "pass a plain list") from error
+        raise _invalid_result(f"{field} that cannot be read ({type(error).__name__})", "pass a plain list") from error
 
 
-def _own(what: str, value: object) -> dict[Any, Any]:
+def _mapping_of(what: str, value: object) -> dict[Any, Any]:
     """The same of a mapping as a dict."""
     if not isinstance(value, Mapping):
-        raise _invalid(f"{what} {_shown(value)}", "pass a mapping of field to value")
+        raise _invalid_result(f"{what} {_short_repr(value)}", "pass a mapping of field to value")
     try:
         return dict(value)
     except Exception as error:
-        raise _invalid(f"{what} that cannot be read ({type(error).__name__})", "pass a plain dict") from error
+        raise _invalid_result(f"{what} that cannot be read ({type(error).__name__})", "pass a plain dict") from error
 
 
-def _shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     """A value in an error's sentence: short, and no strange object is asked to describe itself."""
     plain = isinstance(value, (str, float)) or (isinstance(value, int) and value.bit_length() <= WORD)
     return shortened(value) if plain else f"of type {type(value).__name__}"
@@ -706,5 +714,5 @@ def _suggestion(word: object, known: Sequence[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
 
 
-def _invalid(what: str, remedy: str) -> InvalidResult:
+def _invalid_result(what: str, remedy: str) -> InvalidResult:
     return InvalidResult(f"{what}: {remedy}")

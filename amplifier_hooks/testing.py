@@ -180,7 +180,7 @@ class Hang(Enum):
 HANG: Final = Hang.HANG
 """In a script: wait for ever, or until cancelled."""
 
-Answer = str | Hang | Exception | Callable[[ApprovalRequest], Awaitable[Decision]]
+ScriptedAnswer = str | Hang | Exception | Callable[[ApprovalRequest], Awaitable[Decision]]
 Step = tuple[Literal["request", "claim", "settle", "withdraw"], str]
 
 
@@ -195,7 +195,7 @@ class ScriptedApprover:
     with the first request.
     """
 
-    def __init__(self, *script: Answer, by: str = "Robin", channel: str = "script") -> None:
+    def __init__(self, *script: ScriptedAnswer, by: str = "Robin", channel: str = "script") -> None:
         self._script = list(script)
         self._by = by
         self._channel = channel
@@ -240,6 +240,6 @@ class ScriptedApprover:
         self.steps.append(("withdraw", request_id))
 
     @property
-    def did(self) -> list[str]:
+    def step_names(self) -> list[str]:
         """The steps without the ids."""
         return [step for step, _ in self.steps]

@@ -30,7 +30,7 @@ _IDLE_SECONDS: Final = 10.0  # how long a thread without work stays
 
 
 @attrs.define(eq=False)
-class _Call:
+class _ThreadCall:
     function: Callable[[], Any]
     context: Context
     loop: asyncio.AbstractEventLoop
@@ -61,13 +61,13 @@ class DaemonPool:
         self._limit = limit
         self._name = name
         self._changed = threading.Condition()  # guards all below
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[_ThreadCall] = deque()
         self._threads = 0
         self._idle = 0
         self._abandoned = 0
 
     @property
-    def abandoned(self) -> int:
+    def abandoned_count(self) -> int:
         """How many calls were given up while they ran, since the pool exists."""
         return self._abandoned
 
@@ -77,7 +77,7 @@ class DaemonPool:
         Cancelling: a call that has not begun never will; one that has is abandoned.
         """
         loop = asyncio.get_running_loop()
-        call = _Call(lambda: function(*args, **kwargs), copy_context(), loop, loop.create_future())
+        call = _ThreadCall(lambda: function(*args, **kwargs), copy_context(), loop, loop.create_future())
         self._submit(call)
         try:
             result, error = await call.answer
@@ -91,28 +91,28 @@ class DaemonPool:
         finally:
             del call, error  # the traceback holds this frame: without this, a cycle for the collector
 
-    def _submit(self, call: _Call) -> None:
+    def _submit(self, call: _ThreadCall) -> None:
         with self._changed:
             if self._idle <= len(self._waiting) and self._threads < self._limit:
                 # May raise when the system has no thread left; nothing is counted or queued then.
-                threading.Thread(target=self._work, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
+                threading.Thread(target=self._run_calls, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
                 self._threads += 1
             self._waiting.append(call)
             self._changed.notify()
 
-    def _give_up(self, call: _Call) -> None:
+    def _give_up(self, call: _ThreadCall) -> None:
         with self._changed:
             if call in self._waiting:
                 self._waiting.remove(call)
             else:
                 self._abandoned += 1
 
-    def _work(self) -> None:
-        while (call := self._next()) is not None:
+    def _run_calls(self) -> None:
+        while (call := self._next_call()) is not None:
             call.carry_out()
             del call  # else the last call's arguments live as long as the thread waits
 
-    def _next(self) -> _Call | None:
+    def _next_call(self) -> _ThreadCall | None:
         with self._changed:
             self._idle += 1
             self._changed.wait_for(lambda: self._waiting, timeout=_IDLE_SECONDS)

@@ -16,26 +16,26 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals import standing
+from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.storage.database import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
-from approval_backends.lifecycle import Answer, Decider, Record, Refusal, is_over, seconds_left, sees
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, RequestRecord, is_over, seconds_left, sees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from amplifier_hooks.ports import ApprovalRequest, Settlement, Standing
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, Settlement
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import Change, Grant
-    from approval_backends.stores.approval_store import ApprovalStore, Event, Place, TakenOver
+    from approval_backends.lifecycle import Change
+    from approval_backends.stores.approval_store import ApprovalStore, RequestCursor, RequestEvent, SessionTakeover
 
 
 RECHECK: Final = 5.0
 """Seconds after which a waiter reads again, woken or not."""
-PATIENCE: Final = 0.25
+LOOK_TIMEOUT: Final = 0.25
 """Seconds before a waiter asks again a store that could not be used."""
 
 SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
@@ -45,7 +45,7 @@ SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fai
 class Resolution:
     """What became of an answer: it won (`refusal` is None), or why it did not count and what is so instead."""
 
-    record: Record | None = None
+    record: RequestRecord | None = None
     refusal: Refusal | None = None
 
     @property
@@ -71,7 +71,7 @@ class Broker:
         four_eyes: bool = False,
         keep_grants: float | None = None,
         recheck: float = RECHECK,
-        refused: Callable[[Answer, Refusal], None] | None = None,
+        refused: Callable[[ApprovalAnswer, Refusal], None] | None = None,
     ) -> None:
         self.store = store
         self._four_eyes = four_eyes
@@ -91,7 +91,7 @@ class Broker:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: ApprovalRequest) -> Record:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Ask, without waiting. The same request again is the same question, with the answer it may have by now.
 
         Raises `TooManyRequests`, `RequestMismatch`, `SessionTakenOver`. If it is cancelled, the request is there or
@@ -99,13 +99,13 @@ class Broker:
         """
         return await self.store.submit(request, epoch=self._epochs.get((request.tenant, request.session), 0))
 
-    async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> Record:
+    async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> RequestRecord:
         """`submit` and `wait` in one: what was submitted is not read a second time."""
         with self.store.watch(request.id) as watch:
             record = await self.submit(request)
             return await self._until(watch, request.id, seconds, record)
 
-    async def wait(self, request_id: str, seconds: float | None = None) -> Record:
+    async def wait(self, request_id: str, seconds: float | None = None) -> RequestRecord:
         """The record once it is not pending any more, or after so many seconds as it is then.
 
         When its own time is over, it is expired here and by nobody's leave. A store that cannot be used is asked again
@@ -116,8 +116,8 @@ class Broker:
             return await self._until(watch, request_id, seconds)
 
     async def _until(
-        self, watch: Watch, request_id: str, seconds: float | None, record: Record | None = None
-    ) -> Record:
+        self, watch: Watch, request_id: str, seconds: float | None, record: RequestRecord | None = None
+    ) -> RequestRecord:
         """Read, wait, read again. The watch was armed before anything was read."""
         loop = asyncio.get_running_loop()
         until = math.inf if seconds is None else loop.time() + seconds
@@ -133,14 +133,14 @@ class Broker:
                 # Without a first reading nobody knows how long it can still be pending, so nobody waits for it.
                 if end == math.inf or loop.time() >= min(until, end):
                     raise
-                await watch.wait(min(PATIENCE, self._recheck))
+                await watch.wait(min(LOOK_TIMEOUT, self._recheck))
                 continue
             if record.status != "pending" or loop.time() >= until:
                 return record
             await watch.wait(min(end - loop.time(), until - loop.time(), self._recheck))
             record = watch.news()  # what the one change has made of it, if this process made that change and no other
 
-    async def _look(self, request_id: str) -> tuple[Record, float]:
+    async def _look(self, request_id: str) -> tuple[RequestRecord, float]:
         """The record as it is now, and the seconds it can still be pending."""
         record, now = await self.store.look(request_id)
         if record is None:
@@ -150,21 +150,21 @@ class Broker:
         if not is_over(record, now):
             return record, seconds_left(record.created, record.lifetime, now)
         changed = await self.store.change(request_id, "expire")
-        return (changed if isinstance(changed, Record) else changed.record or record), 0.0
+        return (changed if isinstance(changed, RequestRecord) else changed.record or record), 0.0
 
-    async def withdraw(self, request_id: str, reason: str) -> Record | Refusal:
+    async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """Take the question back, or what was answered to it as long as nobody has claimed it."""
         return await self.store.change(request_id, "withdraw", reason=reason)
 
-    async def supersede(self, request_id: str, reason: str) -> Record | Refusal:
+    async def supersede(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """The action has changed, so another question takes its place."""
         return await self.store.change(request_id, "supersede", reason=reason)
 
-    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> Record | Refusal:
+    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> RequestRecord | Refusal:
         """Expire a question whose requester has waited long enough by its own clock. An answer it has stands."""
         return await self.store.change(request_id, "give_up", reason=reason)
 
-    async def claim(self, request_id: str, digest: str) -> Record | Refusal:
+    async def claim(self, request_id: str, digest: str) -> RequestRecord | Refusal:
         """Take the approval for running the action: once, for this digest, by the owner of the session.
 
         Says also that the decision is on record, because it has to be before anything runs.
@@ -176,13 +176,13 @@ class Broker:
         epoch = self._epochs.get((request.tenant, request.session), 0)
         return await self.store.change(request_id, "claim", digest=digest, epoch=epoch)
 
-    async def settle(self, request_id: str, outcome: Settlement, note: str = "") -> Record | Refusal:
+    async def settle(self, request_id: str, outcome: Settlement, note: str = "") -> RequestRecord | Refusal:
         """Say what became of the action. An unknown outcome can be settled later, by whoever finds out."""
         return await self.store.change(request_id, SETTLING[outcome], reason=note)
 
-    async def recorded(self, record: Record) -> None:
+    async def mark_recorded(self, record: RequestRecord) -> None:
         """The audit has everything up to this state of the record."""
-        await self.store.recorded(record.id, version=record.version)
+        await self.store.mark_recorded(record.id, version=record.version)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -202,40 +202,44 @@ class Broker:
         With a `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. Cancelled or
         with the store away it has counted or has not; the same decision again tells.
         """
-        answer = Answer(
+        answer = ApprovalAnswer(
             request=request_id,
             digest=digest,
             option=option,
             by=by,
             id=decision_id or uuid4().hex,
             message=message,
-            arguments=_own(arguments),
+            arguments=_frozen_copy(arguments),
         )
         result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants)
-        if isinstance(result, Record):
+        if isinstance(result, RequestRecord):
             return Resolution(record=result)
         record = result.record
         if result.code == "expired" and record is not None and record.status == "pending":
             after = await self.store.change(request_id, "expire")
-            record = after if isinstance(after, Record) else after.record
+            record = after if isinstance(after, RequestRecord) else after.record
         if self._refused is not None:
             self._refused(answer, result)
         return Resolution(record=record, refusal=result)
 
-    async def pending(self, viewer: Decider, limit: int = 10_000, *, after: Place | None = None) -> list[Record]:
+    async def pending(
+        self, viewer: Decider, limit: int = 10_000, *, after: RequestCursor | None = None
+    ) -> list[RequestRecord]:
         """What waits for an answer and may be seen, oldest first; after a place, if one is given."""
         return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
-    async def history(self, viewer: Decider, limit: int = 100, *, after: Place | None = None) -> list[Record]:
+    async def history(
+        self, viewer: Decider, limit: int = 100, *, after: RequestCursor | None = None
+    ) -> list[RequestRecord]:
         """What does not wait any more and may be seen, newest first; after a place, if one is given."""
         return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
-    async def show(self, request_id: str, viewer: Decider) -> Record | None:
+    async def show(self, request_id: str, viewer: Decider) -> RequestRecord | None:
         """One record. One that may not be seen is none."""
         record = await self.store.get(request_id)
         return record if record is not None and sees(viewer, record.request) else None
 
-    async def events(self, request_id: str, viewer: Decider) -> list[Event]:
+    async def events(self, request_id: str, viewer: Decider) -> list[RequestEvent]:
         """What happened to a request, in order; nothing for one that may not be seen."""
         return await self.store.events(request_id) if await self.show(request_id, viewer) else []
 
@@ -245,10 +249,10 @@ class Broker:
 
     # -- standing answers ----------------------------------------------------------------------------------------------
 
-    async def standing(self, request: ApprovalRequest) -> Standing | None:
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """What grants in force say to a request, and which ones; None if a person has to."""
         grants = await self.store.grants_for(request)
-        said = standing(request, grants)
+        said = match_grants(request, grants)
         return None if said is None else (said, tuple(grant for grant in grants if grant.allows == (said == "allow")))
 
     async def grants(self, viewer: Decider) -> list[Grant]:
@@ -264,7 +268,7 @@ class Broker:
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def resume(self, tenant: str, session: str) -> TakenOver:
+    async def resume(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session after a restart; whoever owned it before can neither ask nor run any more.
 
         What is pending is to be shown again under its id, what is approved to be validated again before it is
@@ -275,14 +279,14 @@ class Broker:
         self._epochs[tenant, session] = taken.epoch
         return taken
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
         """Withdraw what is open and end the session's grants."""
         ended = await self.store.end_session(tenant, session, reason)
         self._epochs.pop((tenant, session), None)
         return ended
 
 
-def _own(arguments: Mapping[str, Any] | None) -> Any:
+def _frozen_copy(arguments: Mapping[str, Any] | None) -> Any:
     """A copy nobody else can change. What cannot be frozen is passed on, to be refused with its reason."""
     if arguments is None:
         return None

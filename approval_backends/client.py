@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
-from approval_backends.gateway.wire.frames import Call, Failure, Malformed, Note, Result, read, written
+from approval_backends.gateway.wire.frames import Failure, GatewayCall, Malformed, Note, Result, read, write_frame
 from approval_backends.gateway.wire.messages import (
     ACP_VERSION,
     META,
@@ -32,13 +32,13 @@ from approval_backends.gateway.wire.messages import (
     Decided,
     Grants,
     History,
+    RequestRow,
     Resolved,
     Revoked,
     Rights,
-    Row,
     Tailed,
     ViewPart,
-    Wire,
+    WireMessage,
     accept,
 )
 
@@ -53,7 +53,7 @@ UNKNOWN_TOKEN: Final = 4401
 UNAUTHORIZED: Final = 401
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a message of the gateway: a queue of thousands."""
-PATIENCE: Final = 10.0
+CALL_TIMEOUT: Final = 10.0
 """Seconds that a call waits for its answer, over as many connections as there are."""
 STEADY: Final = 5.0
 """Seconds after which a connection was a good one, so that the next attempt is the first again."""
@@ -62,11 +62,11 @@ LONGEST_PAUSE: Final = 15.0
 UNREAD: Final = 1_024
 """News kept for whoever reads them; of more the oldest are dropped, and the queue is right all the same."""
 
-M = TypeVar("M", bound=Wire)
+M = TypeVar("M", bound=WireMessage)
 T = TypeVar("T")
 
 
-class Disconnected(Wire):
+class Disconnected(WireMessage):
     """News: the connection is lost. What `queue` says may be old until the next `Attached`."""
 
     reason: str
@@ -83,20 +83,20 @@ class ApprovalsClient:
     seconds. Leaving it ends the connection and everything that waits for it.
     """
 
-    def __init__(self, address: str, token: str, *, patience: float = PATIENCE, proxy: str | None = None) -> None:
+    def __init__(self, address: str, token: str, *, patience: float = CALL_TIMEOUT, proxy: str | None = None) -> None:
         base = address.partition("#")[0].rstrip("/")
         self._address = f"ws{base.removeprefix('http')}/acp"
         self._token = token
-        self._patience = patience
+        self._timeout = patience
         self._proxy = proxy
         self._number = 0
         self._attaching = 0
         self._connection: ClientConnection | None = None
         self._answers: dict[int, asyncio.Future[Result | Failure]] = {}
         self._attached = asyncio.Event()
-        self._queue: dict[str, Row] = {}
+        self._queue: dict[str, RequestRow] = {}
         self._rights: Rights | None = None
-        self._news: asyncio.Queue[Wire] = asyncio.Queue(UNREAD)
+        self._news: asyncio.Queue[WireMessage] = asyncio.Queue(UNREAD)
         self._tailing: str | None = None
         self._running: asyncio.Task[None] | None = None
         self._chance = random.Random()  # noqa: S311  # it spreads attempts, and keeps no secret
@@ -104,7 +104,7 @@ class ApprovalsClient:
     async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self._run())
         try:
-            await self._ready()
+            await self._wait_until_ready()
         except BaseException:
             await self.close()
             raise
@@ -125,7 +125,7 @@ class ApprovalsClient:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     @property
-    def queue(self) -> list[Row]:
+    def queue(self) -> list[RequestRow]:
         """What waits, oldest first, as far as it was heard of."""
         return list(self._queue.values())
 
@@ -141,7 +141,7 @@ class ApprovalsClient:
         """Whether the queue is as the gateway has it."""
         return self._attached.is_set()
 
-    async def news(self) -> AsyncGenerator[Wire, None]:
+    async def news(self) -> AsyncGenerator[WireMessage, None]:
         """Everything the gateway says unasked, `Attached` after each new connection, and `Disconnected` before.
 
         It never ends by itself. Raises `TokenRefused` when the token is not taken any more. Cancelling loses nothing.
@@ -168,7 +168,7 @@ class ApprovalsClient:
 
     async def decide(
         self,
-        row: Row,
+        row: RequestRow,
         option_id: str,
         *,
         message: str | None = None,
@@ -204,13 +204,13 @@ class ApprovalsClient:
     async def _call(self, name: str, model: type[M], **params: Any) -> M:
         """Ask until there is an answer; every call of ours may be sent twice."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 while True:
-                    await self._ready()
+                    await self._wait_until_ready()
                     with suppress(Lost):
                         return accept(model, await self._ask(f"{OURS}{name}", params))
         except TimeoutError:
-            raise BackendUnavailable(f"no answer from the gateway within {self._patience:g} s") from None
+            raise BackendUnavailable(f"no answer from the gateway within {self._timeout:g} s") from None
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
         from websockets.exceptions import ConnectionClosed
@@ -223,7 +223,7 @@ class ApprovalsClient:
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
-            await connection.send(written(Call(number, method, params)))
+            await connection.send(write_frame(GatewayCall(number, method, params)))
             frame = await answer
         except ConnectionClosed:
             raise Lost from None
@@ -233,10 +233,10 @@ class ApprovalsClient:
             raise GatewayRefusal(frame.code, frame.reason)
         return frame.value
 
-    async def _ready(self) -> None:
+    async def _wait_until_ready(self) -> None:
         """Wait until attached, or until that cannot be any more."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 await self._or_over(self._attached.wait)
         except TimeoutError:
             raise BackendUnavailable(f"no gateway was reached at {self._address}") from None
@@ -263,7 +263,7 @@ class ApprovalsClient:
         while True:
             begun = loop.time()
             try:
-                await self._once()
+                await self._connect_once()
             except Lost as lost:
                 self._tell(Disconnected(reason=str(lost)))
             attempt = 0 if loop.time() - begun > STEADY else attempt + 1
@@ -273,7 +273,7 @@ class ApprovalsClient:
         """Twice as long from time to time, and not the same for everybody who lost the same gateway."""
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
 
-    async def _once(self) -> None:
+    async def _connect_once(self) -> None:
         """One connection, from its first word to its last. Raises `Lost` at its end, and `TokenRefused`."""
         await asyncio.to_thread(import_module, "websockets.asyncio.client")
         from websockets.asyncio.client import connect
@@ -287,7 +287,7 @@ class ApprovalsClient:
                 greeting = asyncio.create_task(self._attach())
                 try:
                     async for text in connection:
-                        self._heard(text)
+                        self._handle_message(text)
                 finally:
                     greeting.cancel()
                     self._connection = None
@@ -317,7 +317,7 @@ class ApprovalsClient:
                 await self._ask(f"{OURS}tail", {"sessionId": self._tailing})
             self._attached.set()
 
-    def _heard(self, text: str | bytes) -> None:
+    def _handle_message(self, text: str | bytes) -> None:
         """One message. What is not understood is passed over: the gateway may be newer."""
         with suppress(Malformed):
             frame = read(text) if isinstance(text, str) else None
@@ -330,7 +330,7 @@ class ApprovalsClient:
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
 
-    def _tell(self, news: Wire) -> None:
+    def _tell(self, news: WireMessage) -> None:
         """Keep the queue as it is now, and pass the news on."""
         match news:
             case Attached():

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from amplifier_hooks.storage.database import Opened
+from amplifier_hooks.storage.database import Openable
 from approval_backends.broker import Broker
 from approval_backends.race import RacingApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amplifier_hooks.ports import Grant
     from approval_backends.broker import Resolution
-    from approval_backends.lifecycle import Decider, Grant, Record
-    from approval_backends.stores.approval_store import ApprovalStore, TakenOver
+    from approval_backends.lifecycle import Decider, RequestRecord
+    from approval_backends.stores.approval_store import ApprovalStore, SessionTakeover
 
 
-class DeferredApprovals(Opened, RacingApprovals):
+class DeferredApprovals(Openable, RacingApprovals):
     """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""
 
     def __init__(self, store: ApprovalStore | Broker) -> None:
@@ -44,7 +45,7 @@ class DeferredApprovals(Opened, RacingApprovals):
         finally:
             await self.broker.store.close()
 
-    async def pending(self, viewer: Decider) -> list[Record]:
+    async def pending(self, viewer: Decider) -> list[RequestRecord]:
         """What waits for an answer and may be seen, oldest first."""
         return await self.broker.pending(viewer)
 
@@ -68,6 +69,6 @@ class DeferredApprovals(Opened, RacingApprovals):
         """Grants in force that may be seen."""
         return await self.broker.grants(viewer)
 
-    async def resume(self, tenant: str, session: str) -> TakenOver:
+    async def resume(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session after a restart; see `Broker.resume`."""
         return await self.broker.resume(tenant, session)

@@ -49,7 +49,7 @@ class AsUpstream:
         loaded, and what the backend raises. Cancelling it takes the question back.
         """
         request = question(prompt, options, timeout, default)
-        decision = await in_time(self, request, timeout)
+        decision = await decide_in_time(self, request, timeout)
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is not None and chosen.allows:
             if await self.claim(request.id, request.digest):
@@ -81,7 +81,7 @@ def question(prompt: str, labels: Sequence[str], seconds: float, default: Litera
     )
 
 
-async def in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: float) -> Decision:
+async def decide_in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: float) -> Decision:
     """The decision, if it comes in time: their kernel does not look at the clock."""
     asking = asyncio.ensure_future(backend.request(request))
     try:
@@ -90,15 +90,15 @@ async def in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: f
             return asking.result()
         decision = await backend.withdraw(request.id, "expired")
     except ApprovalTimeout as error:
-        raise timed_out(str(error)) from error
+        raise timeout_error(str(error)) from error
     finally:
         await cancel_all({asking})
     if decision is None:
-        raise timed_out(f"nobody answered within {seconds:g} s")
+        raise timeout_error(f"nobody answered within {seconds:g} s")
     return decision
 
 
-def timed_out(text: str) -> ApprovalTimeout:
+def timeout_error(text: str) -> ApprovalTimeout:
     """Our timeout, and theirs as well where their package is loaded."""
     theirs = getattr(sys.modules.get("amplifier_core.approval"), "ApprovalTimeoutError", None)
     if theirs is None:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from attrs import evolve, frozen
 
-from amplifier_hooks.approvals import answered_digest, granted
+from amplifier_hooks.approvals import answered_digest, make_grants
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.ports import ApprovalRequest, Decision, Option, StandingAnswer
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, Option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +140,7 @@ class Decider:
 
 
 @frozen(kw_only=True)
-class Answer:
+class ApprovalAnswer:
     """What somebody says to one request. `id` names this very decision, so that it can be sent twice."""
 
     request: str
@@ -153,7 +153,7 @@ class Answer:
 
 
 @frozen(kw_only=True)
-class Record:
+class RequestRecord:
     """A request and what became of it so far.
 
     `digest` is what can be claimed: the request's, or that of the action with the approver's own arguments. `epoch`
@@ -194,19 +194,19 @@ class Refusal:
 
     code: RefusalCode
     reason: str
-    record: Record | None = None
+    record: RequestRecord | None = None
 
 
-def opened(request: ApprovalRequest, now: Moment, epoch: int = 0) -> Record:
+def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> RequestRecord:
     """A new record. How long it lives is the requester's to say, from when on the store's."""
     lifetime = (request.expires - request.created).total_seconds()
-    return Record(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
+    return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
 
 
 # -- what counts -------------------------------------------------------------------------------------------------------
 
 
-def is_over(record: Record, now: Moment) -> bool:
+def is_over(record: RequestRecord, now: Moment) -> bool:
     """Whether the time is up for what an open record waits for: an answer, or somebody to claim it."""
     left = seconds_left(record.created, record.lifetime, now)
     if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
@@ -222,8 +222,8 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
 
 
 def judge(  # noqa: PLR0911  # one way out for each reason
-    record: Record | None, answer: Answer, now: Moment, *, four_eyes: bool = False
-) -> Record | Refusal:
+    record: RequestRecord | None, answer: ApprovalAnswer, now: Moment, *, four_eyes: bool = False
+) -> RequestRecord | Refusal:
     """The record with this answer, if it counts; the same record, if it had counted already.
 
     It counts if it is one of those offered, for this pending request, with its digest, in time, from somebody who may
@@ -239,7 +239,7 @@ def judge(  # noqa: PLR0911  # one way out for each reason
     if decided is not None and (decided.id, decided.by, decided.option) == (answer.id, answer.by.name, answer.option):
         return record
     if record.status != "pending":
-        return _resolved(record)
+        return _resolved_refusal(record)
     if is_over(record, now):
         return Refusal(code="expired", reason="the time to answer is over", record=record)
     if answer.digest != request.digest:
@@ -251,18 +251,18 @@ def judge(  # noqa: PLR0911  # one way out for each reason
         digest = answered_digest(request, answer.arguments)
     except InputNotFreezable as problem:
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
-    return _decided(record, answer, option, digest, now)
+    return _decided_record(record, answer, option, digest, now)
 
 
 def move(
-    record: Record | None,
+    record: RequestRecord | None,
     change: Change,
     now: Moment,
     *,
     reason: str = "",
     digest: str | None = None,
     epoch: int | None = None,
-) -> Record | Refusal:
+) -> RequestRecord | Refusal:
     """The record after a change that is no answer. A digest or an epoch that is given has to be the record's."""
     if record is None:
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -270,7 +270,7 @@ def move(
     target = follow(record.status, change, over=over)
     if target is None:
         if record.status not in TABLE[change].sources:
-            return _resolved(record)
+            return _resolved_refusal(record)
         code: RefusalCode = "expired" if over else "too_early"
         return Refusal(code=code, reason=f"its time is {'over' if over else 'not over'}", record=record)
     if digest is not None and digest != record.digest:
@@ -290,7 +290,7 @@ def outcomes(request: ApprovalRequest) -> dict[str, Status]:
     return {name: _status(option) for name, option in meant.items() if not option.lasts}
 
 
-def decision_of(answer: Answer, at: datetime | None = None, *, allows: bool = True) -> Decision:
+def decision_of(answer: ApprovalAnswer, at: datetime | None = None, *, allows: bool = True) -> Decision:
     """The decision an answer is once it counts. A denial carries no arguments."""
     return Decision(
         option=answer.option,
@@ -307,7 +307,9 @@ def _status(option: Option) -> Status:
     return TABLE["approve" if option.allows else "deny"].target
 
 
-def _decided(record: Record, answer: Answer, option: Option, digest: str, now: Moment) -> Record:
+def _decided_record(
+    record: RequestRecord, answer: ApprovalAnswer, option: Option, digest: str, now: Moment
+) -> RequestRecord:
     return evolve(
         record,
         status=_status(option),
@@ -319,7 +321,7 @@ def _decided(record: Record, answer: Answer, option: Option, digest: str, now: M
     )
 
 
-def _resolved(record: Record) -> Refusal:
+def _resolved_refusal(record: RequestRecord) -> Refusal:
     """What became of it already; who decided, if somebody did."""
     if record.status == "pending":
         return Refusal(code="not_approved", reason="nobody has decided yet", record=record)
@@ -337,15 +339,11 @@ def _resolved(record: Record) -> Refusal:
 # -- grants ------------------------------------------------------------------------------------------------------------
 
 
-Grant = StandingAnswer
-"""The short name it has in this package."""
-
-
-def grants_of(record: Record, keep: float | None = None) -> tuple[Grant, ...]:
+def grants_of(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
     """What this record's decision grants from now on; nothing, unless "always" was chosen.
 
     With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
     """
     if record.decision is None or record.decided is None:
         return ()
-    return granted(record.request, record.decision, record.decided.wall, record.digest, keep)
+    return make_grants(record.request, record.decision, record.decided.wall, record.digest, keep)

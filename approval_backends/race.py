@@ -18,20 +18,19 @@ from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
 from approval_backends.errors import AlreadyRun, BackendUnavailable, RequestWithdrawn
 from approval_backends.in_process import AsUpstream
-from approval_backends.lifecycle import Decider, Record, Refusal, Status
+from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
 from approval_backends.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Settlement, Standing
-    from approval_backends.lifecycle import Grant
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Grant, GrantMatch, Settlement
 
 
 CARE: Final = 5.0
 """Seconds for taking a question back, whoever cancels meanwhile."""
 
-TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[Record | Refusal]]]] = {
+TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[RequestRecord | Refusal]]]] = {
     "expired": lambda broker, request_id: broker.give_up(request_id),
     "superseded": lambda broker, request_id: broker.supersede(request_id, "another question took its place"),
 }
@@ -72,9 +71,11 @@ class RacingApprovals(AsUpstream):
         """
         self._asking[request.id] += 1
         try:
-            record = await (self._raced(request) if self._channels else self.broker.ask(request, self._wait(request)))
+            record = await (
+                self._race(request) if self._channels else self.broker.ask(request, self._wait_seconds(request))
+            )
         except asyncio.CancelledError:
-            await _carefully(self.withdraw(request.id, self._reasons.get(request.id, "cancelled")))
+            await _finish_despite_cancel(self.withdraw(request.id, self._reasons.get(request.id, "cancelled")))
             raise
         finally:
             self._asking -= Counter([request.id])
@@ -90,11 +91,11 @@ class RacingApprovals(AsUpstream):
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Take the approval for running the action: once, and for what was approved."""
-        return self._seen(await self.broker.claim(request_id, digest))
+        return self._note_result(await self.broker.claim(request_id, digest))
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:
         """Say what became of it. Twice is harmless."""
-        self._seen(await self.broker.settle(request_id, outcome))
+        self._note_result(await self.broker.settle(request_id, outcome))
 
     async def withdraw(self, request_id: str, reason: str) -> Decision | None:
         """Take the question back. For one that is unknown, over or claimed this does nothing.
@@ -106,7 +107,7 @@ class RacingApprovals(AsUpstream):
         if request_id in self._asking:
             self._reasons[request_id] = reason  # for the same end, should the wait be cancelled before it has noticed
         result = await (take_back(self.broker, request_id) if take_back else self.broker.withdraw(request_id, reason))
-        record = result if isinstance(result, Record) else result.record
+        record = result if isinstance(result, RequestRecord) else result.record
         if record is None or record.status not in FOUND.get(reason, TAKEN_BACK):
             return None
         self._versions[request_id] = record.version
@@ -129,13 +130,13 @@ class RacingApprovals(AsUpstream):
         """Take back what is open in a session, and end its grants."""
         await self.broker.end_session(tenant, session, reason)
 
-    async def recorded(self, request_id: str, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """The audit has every event of a request up to this number, or every change of it that was seen here."""
         version = 0 if number else self._versions.pop(request_id, 0)
         if version or number:
-            await self.broker.store.recorded(request_id, version=version, number=number)
+            await self.broker.store.mark_recorded(request_id, version=version, number=number)
 
-    async def unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
+    async def list_unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
         """What the audit of a session may lack, oldest first."""
         return [
             {
@@ -148,25 +149,25 @@ class RacingApprovals(AsUpstream):
                 "channel": event.channel,
                 "note": event.note,
             }
-            for event in await self.broker.store.unrecorded(tenant=tenant, session=session)
+            for event in await self.broker.store.list_unrecorded(tenant=tenant, session=session)
         ]
 
     # -- standing answers ----------------------------------------------------------------------------------------------
 
-    async def standing(self, request: ApprovalRequest) -> Standing | None:
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """What grants in force say to a request; see `Broker.standing`."""
-        return await self.broker.standing(request)
+        return await self.broker.match_grants(request)
 
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
         """Nothing: a grant is kept with its decision, in one transaction."""
 
-    async def granted(self, tenant: str, session: str) -> list[Grant]:
+    async def list_grants(self, tenant: str, session: str) -> list[Grant]:
         """Grants in force in a session, oldest first."""
         return await self.broker.store.grants(tenant=tenant, sessions=[session])
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
         """End a grant of this session, or of all of this tenant's; whether there was one."""
-        if all(grant.id != grant_id for grant in await self.granted(tenant, session)):
+        if all(grant.id != grant_id for grant in await self.list_grants(tenant, session)):
             return False
         return await self.broker.store.revoke(grant_id, tenant=tenant)
 
@@ -175,30 +176,32 @@ class RacingApprovals(AsUpstream):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _seen(self, result: Record | Refusal) -> bool:
+    def _note_result(self, result: RequestRecord | Refusal) -> bool:
         """Whether the change was made; the record it made is what the audit will know of."""
-        if isinstance(result, Record):
+        if isinstance(result, RequestRecord):
             self._versions[result.id] = result.version
-        return isinstance(result, Record)
+        return isinstance(result, RequestRecord)
 
-    def _wait(self, request: ApprovalRequest) -> float | None:
+    def _wait_seconds(self, request: ApprovalRequest) -> float | None:
         """How long to wait inline: for as long as it takes, if nobody could come back to the question."""
         return request.wait if self.broker.store.durable else None
 
-    async def _raced(self, request: ApprovalRequest) -> Record:
+    async def _race(self, request: ApprovalRequest) -> RequestRecord:
         """The record when it is decided or over, or when the time to wait inline is."""
         record = await self.broker.submit(request)
         if record.status != "pending":
             return record
-        stored = asyncio.ensure_future(self.broker.wait(request.id, self._wait(request)))
+        stored = asyncio.ensure_future(self.broker.wait(request.id, self._wait_seconds(request)))
         asked = {asyncio.ensure_future(self._ask(channel, request)) for channel in self._channels}
         try:
-            return await self._first(request.id, stored, asked)
+            return await self._first_result(request.id, stored, asked)
         finally:
             # Being cancelled is how a channel learns to take its card away.
-            await cancel_all({stored, *asked}, _elsewhere(stored))
+            await cancel_all({stored, *asked}, _outcome_notice(stored))
 
-    async def _first(self, request_id: str, stored: asyncio.Future[Record], asked: set[asyncio.Task[None]]) -> Record:
+    async def _first_result(
+        self, request_id: str, stored: asyncio.Future[RequestRecord], asked: set[asyncio.Task[None]]
+    ) -> RequestRecord:
         running: set[asyncio.Future[Any]] = {stored, *asked}
         problems: list[BaseException] = []
         while not stored.done():
@@ -208,7 +211,7 @@ class RacingApprovals(AsUpstream):
                 if problem is not None:
                     problems.append(problem)
             if len(problems) == len(asked) > 0 and not self.broker.store.durable and not stored.done():
-                problem = _nobody(problems)
+                problem = _no_approver_error(problems)
                 timely = isinstance(problem, ApprovalTimeout)
                 if await self.withdraw(request_id, "expired" if timely else "no channel could ask") is None:
                     raise problem
@@ -232,7 +235,7 @@ class RacingApprovals(AsUpstream):
             raise BackendUnavailable(resolution.refusal.reason)
 
 
-def _decision(record: Record) -> Decision:
+def _decision(record: RequestRecord) -> Decision:
     """What somebody chose, or what there is instead."""
     if record.status == "pending":
         raise ApprovalPending(record.id)
@@ -245,14 +248,14 @@ def _decision(record: Record) -> Decision:
     return evolve(record.decision, took=record.took)
 
 
-def _nobody(problems: list[BaseException]) -> Exception:
+def _no_approver_error(problems: list[BaseException]) -> Exception:
     """Why nobody can answer any more. If every channel ran out of time, the time is what ran out."""
     if all(isinstance(problem, ApprovalTimeout) for problem in problems):
         return ApprovalTimeout("no channel was answered in time")
     return BackendUnavailable("; ".join(str(problem) or type(problem).__name__ for problem in problems))
 
 
-def _elsewhere(stored: asyncio.Future[Record]) -> str | None:
+def _outcome_notice(stored: asyncio.Future[RequestRecord]) -> str | None:
     """What a channel can tell those who look at its card: what became of the request, and through whom."""
     if not stored.done() or stored.cancelled() or stored.exception() is not None:
         return None
@@ -261,7 +264,7 @@ def _elsewhere(stored: asyncio.Future[Record]) -> str | None:
     return f"{record.status} by {decision.by} ({decision.channel})" if decision else record.status
 
 
-async def _carefully(work: Coroutine[Any, Any, object]) -> None:
+async def _finish_despite_cancel(work: Coroutine[Any, Any, object]) -> None:
     """Finish this although the task is being cancelled, within a bound; then whoever cancels goes on."""
     task = asyncio.ensure_future(work)
     keep_until_done(task)

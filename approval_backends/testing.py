@@ -21,11 +21,11 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals import standing
+from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Answer, Change, Decider, Moment, Record, Refusal, RefusalCode
-from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, Place
+from approval_backends.lifecycle import ApprovalAnswer, Change, Decider, Moment, Refusal, RefusalCode, RequestRecord
+from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend
@@ -125,7 +125,7 @@ def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
     return ApprovalRequest(**{"digest": action.digest, **fields})
 
 
-def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> Answer:
+def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> ApprovalAnswer:
     """A valid answer to a request; `changes` are fields."""
     fields: dict[str, Any] = {
         "request": request.id,
@@ -135,7 +135,7 @@ def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) 
         "id": uuid4().hex,
         **changes,
     }
-    return Answer(**fields)
+    return ApprovalAnswer(**fields)
 
 
 def name_of(check: Callable[..., object]) -> str:
@@ -149,16 +149,16 @@ def expect(promise: str, *, kept: bool) -> None:
         raise NotConforming(promise)
 
 
-def accepted(result: Record | Refusal, what: str) -> Record:
+def expect_record(result: RequestRecord | Refusal, what: str) -> RequestRecord:
     """The record of what should have counted."""
     if isinstance(result, Refusal):
         raise NotConforming(f"{what} counts; it was refused as {result.code}: {result.reason}")
     return result
 
 
-def refused(result: Record | Refusal, code: RefusalCode, what: str) -> Refusal:
+def expect_refusal(result: RequestRecord | Refusal, code: RefusalCode, what: str) -> Refusal:
     """The refusal of what should not have counted."""
-    if isinstance(result, Record):
+    if isinstance(result, RequestRecord):
         raise NotConforming(f"{what} does not count; it was accepted")
     expect(f"{what} is refused as {code}, not as {result.code}", kept=result.code == code)
     return result
@@ -205,7 +205,7 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
     await subject.store.submit(request)
     again = await subject.store.submit(request)
     expect("the same request again is pending still", kept=again.status == "pending" and again.version == 1)
-    accepted(await subject.store.answer(an_answer(request)), "an answer")
+    expect_record(await subject.store.answer(an_answer(request)), "an answer")
     after = await subject.store.submit(request)
     expect("a request submitted again has the answer it got meanwhile", kept=after.status == "approved")
     for other in (
@@ -222,20 +222,24 @@ async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None
     """Approved, claimed for its digest only, done; each step once, and each on the list of events."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    refused(await store.change(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer")
-    record = accepted(await store.answer(an_answer(request, message="go on")), "an answer in time")
+    expect_refusal(
+        await store.change(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer"
+    )
+    record = expect_record(await store.answer(an_answer(request, message="go on")), "an answer in time")
     decision = record.decision
     expect("the record says who decided", kept=decision is not None and decision.by == "Robin")
     expect("the record keeps the message", kept=decision is not None and decision.message == "go on")
     expect("the record says when", kept=record.decided is not None and record.took == 0)
     expect("what was decided is what is read", kept=await store.get(request.id) == record)
-    refused(await store.change(request.id, "claim", digest="other"), "wrong_digest", "a claim for another action")
+    expect_refusal(
+        await store.change(request.id, "claim", digest="other"), "wrong_digest", "a claim for another action"
+    )
     claims = await asyncio.gather(*(store.change(request.id, "claim", digest=request.digest) for _ in range(MANY)))
-    expect("exactly one claim succeeds", kept=sum(isinstance(claim, Record) for claim in claims) == 1)
-    refused(await store.change(request.id, "withdraw"), "already_resolved", "taking back what runs")
-    done = accepted(await store.change(request.id, "finish"), "settling what was claimed")
+    expect("exactly one claim succeeds", kept=sum(isinstance(claim, RequestRecord) for claim in claims) == 1)
+    expect_refusal(await store.change(request.id, "withdraw"), "already_resolved", "taking back what runs")
+    done = expect_record(await store.change(request.id, "finish"), "settling what was claimed")
     expect("what is done has ended", kept=done.status == "done" and done.ended is not None)
-    refused(await store.change(request.id, "fail"), "already_resolved", "settling a second time")
+    expect_refusal(await store.change(request.id, "fail"), "already_resolved", "settling a second time")
     kinds = [event.kind for event in await store.events(request.id)]
     expect("every step is an event, in order", kept=kinds == ["submitted", "approve", "claim", "finish"])
     expect("what is over is history", kept=[r.id for r in await store.history()] == [request.id])
@@ -252,18 +256,18 @@ async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
             await subject.advance(1)  # some at one instant, some later
     await _goes_on(store.pending, requests)
     for request in requests:
-        accepted(await store.answer(an_answer(request, DENY)), "a denial")
+        expect_record(await store.answer(an_answer(request, DENY)), "a denial")
     await _goes_on(store.history, requests)
 
 
-async def _goes_on(look: Callable[..., Awaitable[list[Record]]], requests: list[ApprovalRequest]) -> None:
+async def _goes_on(look: Callable[..., Awaitable[list[RequestRecord]]], requests: list[ApprovalRequest]) -> None:
     whole = [record.id for record in await look(limit=10)]
     expect("the whole list has all", kept=sorted(whole) == sorted(request.id for request in requests))
     found: list[str] = []
     place = None
     while page := await look(limit=2, after=place):
         found += (record.id for record in page)
-        place = Place.of(page[-1])
+        place = RequestCursor.of(page[-1])
     expect("its pages are the list", kept=found == whole)
 
 
@@ -271,10 +275,12 @@ async def a_denial_is_final(subject: StoreSubject) -> None:
     """A denial ends it: nothing can be claimed, and the one who comes later is told who decided."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    record = accepted(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
+    record = expect_record(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
     expect("a denied request has ended", kept=record.status == "denied" and record.ended is not None)
-    refused(await store.change(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial")
-    late = refused(await store.answer(an_answer(request, by=KIM)), "already_resolved", "a second answer")
+    expect_refusal(
+        await store.change(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial"
+    )
+    late = expect_refusal(await store.answer(an_answer(request, by=KIM)), "already_resolved", "a second answer")
     expect("the second is told who decided", kept=late.record == record and "Robin" in late.reason)
     expect("the decision stays as it was", kept=await store.get(request.id) == record)
     kinds = [event.kind for event in await store.events(request.id)]
@@ -290,7 +296,7 @@ async def one_of_many_answers_wins(subject: StoreSubject) -> None:
         for number in range(MANY)
     ]
     results = await asyncio.gather(*(store.answer(answer) for answer in answers))
-    winners = [result for result in results if isinstance(result, Record)]
+    winners = [result for result in results if isinstance(result, RequestRecord)]
     expect("exactly one answer wins", kept=len(winners) == 1)
     losers = [result for result in results if isinstance(result, Refusal)]
     expect("all others see the winner", kept=all(loser.record == winners[0] for loser in losers))
@@ -302,15 +308,15 @@ async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
     store, request = subject.store, a_request()
     await store.submit(request)
     answer = an_answer(request)
-    first = accepted(await store.answer(answer), "an answer")
-    again = accepted(await store.answer(answer), "the same decision again")
+    first = expect_record(await store.answer(answer), "an answer")
+    again = expect_record(await store.answer(answer), "the same decision again")
     expect("nothing has changed", kept=first == again)
-    accepted(await store.change(request.id, "claim", digest=request.digest), "a claim")
-    accepted(await store.answer(answer), "the same decision after the claim")
+    expect_record(await store.change(request.id, "claim", digest=request.digest), "a claim")
+    expect_record(await store.answer(answer), "the same decision after the claim")
     other = an_answer(request, DENY, id=answer.id)
-    refused(await store.answer(other), "already_resolved", "another option under the same decision id")
+    expect_refusal(await store.answer(other), "already_resolved", "another option under the same decision id")
     stranger = an_answer(request, id=answer.id, by=KIM)
-    refused(await store.answer(stranger), "already_resolved", "somebody else's decision under the same id")
+    expect_refusal(await store.answer(stranger), "already_resolved", "somebody else's decision under the same id")
     decided = [event for event in await store.events(request.id) if event.kind == "approve"]
     expect("it was decided once", kept=len(decided) == 1)
 
@@ -320,16 +326,24 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     store, request = subject.store, a_request()
     await store.submit(request)
     viewer = evolve(ROBIN, may_decide=False)
-    refused(await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action")
-    refused(
+    expect_refusal(
+        await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action"
+    )
+    expect_refusal(
         await store.answer(evolve(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
     )
-    refused(await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide")
+    expect_refusal(
+        await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide"
+    )
     agent = evolve(ROBIN, name="coder")
-    refused(await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer")
-    unknown = refused(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
+    expect_refusal(
+        await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer"
+    )
+    unknown = expect_refusal(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
     for by in (evolve(ROBIN, tenant="other"), evolve(ROBIN, sessions=frozenset({"session-2"}))):
-        foreign = refused(await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer")
+        foreign = expect_refusal(
+            await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
+        )
         expect("a stranger is told what is told about nothing", kept=foreign == unknown)
     record = await store.get(request.id)
     expect("the request is pending still", kept=record is not None and record.status == "pending")
@@ -338,7 +352,7 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     for _ in range(MANY * 2):
         await store.answer(an_answer(request, digest="other"))
     expect("but not without bounds", kept=len(await store.events(request.id)) <= MANY + 1)
-    accepted(await store.answer(an_answer(request)), "a valid answer after all that")
+    expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
 
 
 async def time_is_the_stores(subject: StoreSubject) -> None:
@@ -348,18 +362,18 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     for request in (early, exact, late):
         await store.submit(request)
     await subject.advance(LIFETIME - 0.001)
-    accepted(await store.answer(an_answer(early)), "an answer a millisecond before the end")
-    refused(await store.change(exact.id, "expire"), "too_early", "expiring before the end")
+    expect_record(await store.answer(an_answer(early)), "an answer a millisecond before the end")
+    expect_refusal(await store.change(exact.id, "expire"), "too_early", "expiring before the end")
     await subject.advance(0.001)
-    refused(await store.answer(an_answer(exact)), "expired", "an answer at the end")
+    expect_refusal(await store.answer(an_answer(exact)), "expired", "an answer at the end")
     await subject.advance(0.001)
-    refused(await store.answer(an_answer(late)), "expired", "an answer after the end")
+    expect_refusal(await store.answer(an_answer(late)), "expired", "an answer after the end")
     gone = {record.id for record in await store.expire_due()}
     expect("what is over is expired, and nothing else", kept=gone == {exact.id, late.id})
     record = await store.get(late.id)
     expect("it is expired, not denied", kept=record is not None and record.status == "expired" and not record.decision)
-    refused(await store.answer(an_answer(late)), "expired", "an answer to what expired")
-    accepted(await store.change(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+    expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
+    expect_record(await store.change(early.id, "claim", digest=early.digest), "claiming what was approved in time")
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
@@ -367,9 +381,11 @@ async def an_approval_does_not_last(subject: StoreSubject) -> None:
     store, request = subject.store, a_request()
     await store.submit(request)
     await subject.advance(LIFETIME - 1)
-    accepted(await store.answer(an_answer(request)), "an answer in time")
+    expect_record(await store.answer(an_answer(request)), "an answer in time")
     await subject.advance(60)
-    refused(await store.change(request.id, "claim", digest=request.digest), "expired", "a claim that is too late")
+    expect_refusal(
+        await store.change(request.id, "claim", digest=request.digest), "expired", "a claim that is too late"
+    )
     expect("it expires", kept=[record.status for record in await store.expire_due()] == ["expired"])
 
 
@@ -386,13 +402,15 @@ async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
             request = a_request()
             await store.submit(request)
             if answered:
-                accepted(await store.answer(an_answer(request)), "an answer")
-            record = accepted(await store.change(request.id, change, reason="no more"), f"to {change}")
+                expect_record(await store.answer(an_answer(request)), "an answer")
+            record = expect_record(await store.change(request.id, change, reason="no more"), f"to {change}")
             expect(f"{change} ends it as {status}", kept=record.status == status and record.reason == "no more")
-            refused(await store.change(request.id, "claim", digest=request.digest), code, "claiming what is void")
-            refused(await store.answer(an_answer(request)), code, "answering what is void")
-            refused(await store.change(request.id, change), code, f"to {change} twice")
-    refused(await store.change("nothing", "withdraw"), "unknown_request", "taking back what nobody asked")
+            expect_refusal(
+                await store.change(request.id, "claim", digest=request.digest), code, "claiming what is void"
+            )
+            expect_refusal(await store.answer(an_answer(request)), code, "answering what is void")
+            expect_refusal(await store.change(request.id, change), code, f"to {change} twice")
+    expect_refusal(await store.change("nothing", "withdraw"), "unknown_request", "taking back what nobody asked")
 
 
 async def giving_up_loses_no_answer(subject: StoreSubject) -> None:
@@ -403,25 +421,25 @@ async def giving_up_loses_no_answer(subject: StoreSubject) -> None:
 
 async def _given_up_while_answered(store: ApprovalStore, request: ApprovalRequest, number: int) -> None:
     await store.submit(request)
-    steps: list[Awaitable[Record | Refusal]] = [
+    steps: list[Awaitable[RequestRecord | Refusal]] = [
         store.answer(an_answer(request, DENY if number % 3 else ALLOW)),
         store.change(request.id, "give_up", reason="no more"),
     ]
     turn = 1 if number % 2 else -1  # each of them is the first one half of the time
     answer, end = (await asyncio.gather(*steps[::turn]))[::turn]
     record = await store.get(request.id)
-    if isinstance(answer, Record):
-        told = refused(end, "already_resolved", "giving up what is answered")
+    if isinstance(answer, RequestRecord):
+        told = expect_refusal(end, "already_resolved", "giving up what is answered")
         expect("the answer holds, and is told", kept=record == answer == told.record)
         return
-    refused(answer, "expired", "an answer to what was given up")
-    given_up = accepted(end, "giving up before the answer")
+    expect_refusal(answer, "expired", "an answer to what was given up")
+    given_up = expect_record(end, "giving up before the answer")
     expect("the end holds", kept=record == given_up)
-    await store.recorded(request.id, version=given_up.version)
-    left = await store.unrecorded(session=request.session)
+    await store.mark_recorded(request.id, version=given_up.version)
+    left = await store.list_unrecorded(session=request.session)
     expect("the late answer is to be recorded when the end is", kept=[e.kind for e in left] == ["late_decision"])
-    await store.recorded(request.id, number=left[0].number)
-    expect("and then it is not", kept=await store.unrecorded(session=request.session) == [])
+    await store.mark_recorded(request.id, number=left[0].number)
+    expect("and then it is not", kept=await store.list_unrecorded(session=request.session) == [])
 
 
 async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
@@ -430,13 +448,15 @@ async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
     await store.submit(request)
     edited = {"file_path": "src/1.py", "content": "print()"}
     bad = an_answer(request, arguments={"n": float("nan")})
-    refused(await store.answer(bad), "bad_arguments", "an answer with arguments that cannot be frozen")
-    record = accepted(await store.answer(an_answer(request, arguments=edited)), "an answer with own arguments")
+    expect_refusal(await store.answer(bad), "bad_arguments", "an answer with arguments that cannot be frozen")
+    record = expect_record(await store.answer(an_answer(request, arguments=edited)), "an answer with own arguments")
     expect("the record keeps them", kept=record.decision is not None and record.decision.arguments == edited)
     expect("they are read as they were written", kept=await store.get(request.id) == record)
-    refused(await store.change(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action")
+    expect_refusal(
+        await store.change(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action"
+    )
     digest = Action(request.tenant, request.session, request.event, request.tool, freeze(edited)).digest
-    accepted(await store.change(request.id, "claim", digest=digest), "a claim of the edited action")
+    expect_record(await store.change(request.id, "claim", digest=digest), "a claim of the edited action")
 
 
 async def grants_come_with_the_decision(subject: StoreSubject) -> None:
@@ -445,10 +465,10 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
     request = a_request(questions=(Question(hook="guard", prompt="Write?"), Question(hook="lint", prompt="Sure?")))
     await store.submit(request)
     expect("at first nothing stands", kept=await store.grants_for(request) == [])
-    accepted(await store.answer(an_answer(request, ALWAYS)), "an always")
+    expect_record(await store.answer(an_answer(request, ALWAYS)), "an always")
     found = await store.grants_for(request)
     expect("there is a grant for each hook that asked", kept={grant.key.hook for grant in found} == {"guard", "lint"})
-    expect("together they allow", kept=standing(request, found) == "allow")
+    expect("together they allow", kept=match_grants(request, found) == "allow")
     expect("a grant says who gave it", kept={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
         evolve(request, agent="other"),
@@ -462,7 +482,7 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
         evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
         evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
-        said = standing(other, await store.grants_for(other))
+        said = match_grants(other, await store.grants_for(other))
         expect("a grant stands for nothing else", kept=said is None)
     listed = await store.grants(tenant="acme")
     expect("grants are listed", kept={grant.id for grant in listed} == {grant.id for grant in found})
@@ -470,7 +490,7 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
     expect("of another session there are none", kept=await store.grants(sessions=["session-2"]) == [])
     expect("another tenant cannot revoke it", kept=not await store.revoke(found[0].id, tenant="other"))
     expect("a grant is revoked once", kept=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
-    expect("what was revoked does not stand", kept=standing(request, await store.grants_for(request)) is None)
+    expect("what was revoked does not stand", kept=match_grants(request, await store.grants_for(request)) is None)
 
 
 async def grants_end_with_their_session(subject: StoreSubject) -> None:
@@ -484,14 +504,14 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     answers = ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None), (exact, ALWAYS, 100.0))
     for one, option, keep in answers:
         await store.submit(one)
-        accepted(await store.answer(an_answer(one, option), keep=keep), "an always")
-    expect("a standing denial denies", kept=standing(denied, await store.grants_for(denied)) == "deny")
+        expect_record(await store.answer(an_answer(one, option), keep=keep), "an always")
+    expect("a standing denial denies", kept=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", kept=await store.grants_for(request) == [])
     later = evolve(kept, session="session-2")
-    expect("one that is kept stands", kept=standing(later, await store.grants_for(later)) == "allow")
+    expect("one that is kept stands", kept=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
-    expect("one for an action stands", kept=standing(again, await store.grants_for(again)) == "allow")
+    expect("one for an action stands", kept=match_grants(again, await store.grants_for(again)) == "allow")
     other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
     expect("and for no other action", kept=await store.grants_for(other) == [])
     await subject.advance(100)
@@ -506,8 +526,8 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     for request in (pending, approved, claimed, other):
         await store.submit(request)
     for request in (approved, claimed):
-        accepted(await store.answer(an_answer(request)), "an answer")
-    accepted(await store.change(claimed.id, "claim"), "a claim")
+        expect_record(await store.answer(an_answer(request)), "an answer")
+    expect_record(await store.change(claimed.id, "claim"), "a claim")
     ended = await store.end_session("acme", "session-1", "closed")
     expect("what is open is withdrawn", kept={r.id for r in ended} == {pending.id, approved.id})
     expect("with the reason", kept={(r.status, r.reason) for r in ended} == {("cancelled", "closed")})
@@ -522,22 +542,22 @@ async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
     for request in (pending, approved, claimed):
         await store.submit(request)
     for request in (approved, claimed):
-        accepted(await store.answer(an_answer(request)), "an answer")
-    accepted(await store.change(claimed.id, "claim", epoch=0), "a claim")
+        expect_record(await store.answer(an_answer(request)), "an answer")
+    expect_record(await store.change(claimed.id, "claim", epoch=0), "a claim")
     taken = await store.take_over("acme", "session-1")
     expect("it starts a new epoch", kept=taken.epoch == 1)
     found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
     expect("the new owner finds everything", kept=found == [[pending.id], [approved.id], [claimed.id]])
-    refused(await store.change(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
+    expect_refusal(await store.change(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
     await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
-    refused(await store.change(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
-    accepted(await store.change(approved.id, "claim", epoch=1), "the new owner's claim")
-    accepted(await store.answer(an_answer(pending)), "an answer to what was pending")
+    expect_refusal(await store.change(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
+    expect_record(await store.change(approved.id, "claim", epoch=1), "the new owner's claim")
+    expect_record(await store.answer(an_answer(pending)), "an answer to what was pending")
     for _ in range(2):
         taken = await store.take_over("acme", "session-1")
     expect("what is unknown stays so", kept=claimed.id in [record.id for record in taken.unknown])
     expect("with the newest epoch", kept={record.epoch for record in taken.unknown} == {taken.epoch})
-    accepted(await store.change(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
+    expect_record(await store.change(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
     await store.submit(a_request(5, session="session-2"))
 
 
@@ -553,7 +573,7 @@ async def quotas_hold(subject: StoreSubject) -> None:
     there = await store.pending(tenant="acme")
     expect("and they do", kept=len(there) == PER_SESSION)
     await store.submit(there[0].request)  # the same question is not one more
-    accepted(await store.answer(an_answer(there[0].request)), "an answer")
+    expect_record(await store.answer(an_answer(there[0].request)), "an answer")
     await store.submit(a_request(100))
     await _raises(TooManyRequests, store.submit(a_request(101)), "the place that became free is taken")
     for number in range(PER_TENANT - PER_SESSION):
@@ -573,18 +593,18 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
     for request in (pending, approved, unknown, done):
         await store.submit(request)
         if request is not pending:
-            accepted(await store.answer(an_answer(request)), "an answer")
+            expect_record(await store.answer(an_answer(request)), "an answer")
     for request in (unknown, done):
-        accepted(await store.change(request.id, "claim"), "a claim")
-    accepted(await store.change(unknown.id, "lose"), "losing track")
-    accepted(await store.change(done.id, "finish"), "settling")
+        expect_record(await store.change(request.id, "claim"), "a claim")
+    expect_record(await store.change(unknown.id, "lose"), "losing track")
+    expect_record(await store.change(done.id, "finish"), "settling")
     await subject.advance(100)
     await store.submit(fresh)
-    accepted(await store.answer(an_answer(fresh, DENY)), "a denial")
+    expect_record(await store.answer(an_answer(fresh, DENY)), "a denial")
     expect("what is not recorded stays", kept=await store.purge(50) == 0)
-    for event in await store.unrecorded():
-        await store.recorded(event.request, number=event.number)
-    expect("everything is recorded now", kept=await store.unrecorded() == [])
+    for event in await store.list_unrecorded():
+        await store.mark_recorded(event.request, number=event.number)
+    expect("everything is recorded now", kept=await store.list_unrecorded() == [])
     expect("what ended long ago goes", kept=await store.purge(50) == 1)
     there = [await store.get(request.id) for request in (pending, approved, unknown, done, fresh)]
     expect("and nothing else", kept=[record is not None for record in there] == [True, True, True, False, True])
@@ -592,7 +612,7 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
     await subject.advance(100)
     another = a_request(6)
     await store.submit(another)
-    accepted(await store.change(another.id, "withdraw"), "a withdrawal")
+    expect_record(await store.change(another.id, "withdraw"), "a withdrawal")
     expect(
         "a host without an audit may say so", kept={await store.purge(0, unrecorded=True)} == {len((fresh, another))}
     )
@@ -602,10 +622,12 @@ async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
     """The decision has to be on record before it is claimed, so a claim marks it; the claim itself is not yet."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    accepted(await store.answer(an_answer(request)), "an answer")
-    expect("a decision is to be recorded", kept=[e.kind for e in await store.unrecorded()] == ["submitted", "approve"])
-    accepted(await store.change(request.id, "claim"), "a claim")
-    expect("after the claim it is", kept=[e.kind for e in await store.unrecorded()] == ["claim"])
+    expect_record(await store.answer(an_answer(request)), "an answer")
+    expect(
+        "a decision is to be recorded", kept=[e.kind for e in await store.list_unrecorded()] == ["submitted", "approve"]
+    )
+    expect_record(await store.change(request.id, "claim"), "a claim")
+    expect("after the claim it is", kept=[e.kind for e in await store.list_unrecorded()] == ["claim"])
 
 
 async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
@@ -614,7 +636,7 @@ async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
     await store.submit(request)
     with store.watch(request.id) as one, store.watch() as every:
         waiting = asyncio.gather(one.wait(SOON), every.wait(SOON))
-        accepted(await store.answer(an_answer(request)), "an answer")
+        expect_record(await store.answer(an_answer(request)), "an answer")
         expect("who waits is woken", kept=all(await waiting))
         while await one.wait(0):
             pass  # a store may wake for nothing
@@ -653,7 +675,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
 async def an_allowance_is_claimed_once(subject: BackendSubject) -> None:
     """What somebody allowed can be claimed once, for its digest."""
     request = _now(a_request())
-    decision = await _answered(subject, request, ALLOW)
+    decision = await _ask_and_answer(subject, request, ALLOW)
     expect("the option that was chosen is returned", kept=decision.option == ALLOW.id)
     expect("a decision says who and where", kept=bool(decision.by and decision.channel))
     expect("it is claimed", kept=await subject.backend.claim(request.id, request.digest) is True)
@@ -665,7 +687,7 @@ async def an_allowance_is_claimed_once(subject: BackendSubject) -> None:
 async def another_action_is_not_claimed(subject: BackendSubject) -> None:
     """An approval is for the digest that was shown."""
     request = _now(a_request())
-    await _answered(subject, request, ALLOW)
+    await _ask_and_answer(subject, request, ALLOW)
     expect("another digest is refused", kept=await subject.backend.claim(request.id, "other") is False)
     expect("so is another request", kept=await subject.backend.claim("nothing", request.digest) is False)
 
@@ -673,7 +695,7 @@ async def another_action_is_not_claimed(subject: BackendSubject) -> None:
 async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
     """What somebody rejected cannot be claimed."""
     request = _now(a_request())
-    decision = await _answered(subject, request, DENY)
+    decision = await _ask_and_answer(subject, request, DENY)
     expect("the option that was chosen is returned", kept=decision.option == DENY.id)
     expect("a rejection is not claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
 
@@ -681,7 +703,7 @@ async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
 async def a_withdrawal_voids(subject: BackendSubject) -> None:
     """What was withdrawn after the answer cannot be claimed; withdrawing what is unknown does nothing."""
     request = _now(a_request())
-    await _answered(subject, request, ALLOW)
+    await _ask_and_answer(subject, request, ALLOW)
     await subject.backend.withdraw(request.id, "changed our mind")
     await subject.backend.withdraw(request.id, "again")
     await subject.backend.withdraw("nothing", "never heard of it")
@@ -711,7 +733,7 @@ async def time_ends_without_losing_an_answer(subject: BackendSubject) -> None:
     await asyncio.wait({asking}, timeout=SOON)
     expect("it ends", kept=asking.done() and (asking.cancelled() or asking.exception() is not None))
     expect("nothing can be claimed", kept=await subject.backend.claim(silent.id, silent.digest) is False)
-    await _answered(subject, answered, ALLOW)
+    await _ask_and_answer(subject, answered, ALLOW)
     found = await subject.backend.withdraw(answered.id, "expired")
     expect("an answer that is returned is the answer", kept=found is None or found.option == ALLOW.id)
     claimed = await subject.backend.claim(answered.id, answered.digest)
@@ -723,7 +745,7 @@ async def several_at_once_keep_apart(subject: BackendSubject) -> None:
     requests = [_now(a_request(number)) for number in range(3)]
     chosen = (ALLOW, DENY, ALLOW)
     decisions = await asyncio.gather(
-        *(_answered(subject, request, option) for request, option in zip(requests, chosen, strict=True))
+        *(_ask_and_answer(subject, request, option) for request, option in zip(requests, chosen, strict=True))
     )
     expect("each gets its own answer", kept=[d.option for d in decisions] == [option.id for option in chosen])
     claims = [await subject.backend.claim(request.id, request.digest) for request in requests]
@@ -748,7 +770,7 @@ def _now(request: ApprovalRequest) -> ApprovalRequest:
     return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
 
 
-async def _answered(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:
+async def _ask_and_answer(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:
     asking = asyncio.ensure_future(subject.backend.request(request))
     answering = asyncio.ensure_future(subject.answer(request, option))
     done, _ = await asyncio.wait({asking, answering}, timeout=SOON)

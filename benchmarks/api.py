@@ -26,8 +26,8 @@ from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions import DefinitionSettings, NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore, StoredHook
 from amplifier_hooks.events import REQUEST_PRE
-from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
-from amplifier_hooks.server.edge.authentication import Rate, Turnstile
+from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
+from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
 from amplifier_hooks.server.hooks.try_hook import HookBody, HookPage
 from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -99,13 +99,13 @@ def both(samples: dict[str, Samples]) -> Samples:
 # -- the API -----------------------------------------------------------------------------------------------------------
 
 
-async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[Managed, str]:
+async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[ManagedApi, str]:
     """The API over a file, with a record in another, and a token. Nobody is kept waiting."""
     database = await stack.enter_async_context(SqliteDatabase(folder / f"{name}.db", *API_TABLES))
     log = AuditLog.open(folder / f"{name}.jsonl")
     stack.push_async_callback(log.close)
     api = await stack.enter_async_context(
-        managed(
+        open_api(
             database,
             registry=HookRegistry(),
             broker=Broker(MemoryStore()),
@@ -113,8 +113,8 @@ async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[Manage
             settings=DefinitionSettings(hooks_max_per_event=1_000),
         )
     )
-    api.admission.reads = api.admission.writes = Turnstile(Rate(per_second=1e9, at_once=10**9))
-    api.keeper.most = api.standing.most = 10**9
+    api.admission.reads = api.admission.writes = RateLimiter(RequestRate(per_second=1e9, at_once=10**9))
+    api.keeper.most = api.stored_hooks.most = 10**9
     _, secret = await api.tokens.create("bench", scopes=["hooks:manage"], tenant="acme")
     return api, secret
 
@@ -122,7 +122,7 @@ async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[Manage
 def defined(index: int) -> StoredHook:
     """A definition that is not switched on: what is measured is the list, not the registry."""
     new = NewHook.model_validate({**BODY, "name": f"hook {index}", "enabled": False})
-    return StoredHook(new.defined(tenant_id="acme", hook_id=new_hook_id(), now=SystemClock().now()), 1)
+    return StoredHook(new.to_definition(tenant_id="acme", hook_id=new_hook_id(), now=SystemClock().now()), 1)
 
 
 async def lists(stack: AsyncExitStack, folder: Path, count: int) -> AsyncIterator[tuple[str, Timed]]:
@@ -162,7 +162,7 @@ async def creates(stack: AsyncExitStack, folder: Path) -> AsyncIterator[tuple[st
     async def emptied() -> None:
         for one in await api.keeper.store.find():
             await api.keeper.store.delete(one.definition.hook_id, one.version)
-        api.standing.load(())
+        api.stored_hooks.load(())
 
     async def commits(count: int) -> float:
         began = perf_counter()

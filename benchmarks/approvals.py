@@ -26,8 +26,8 @@ from uuid import uuid4
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from amplifier_hooks.storage.sqlite import SETTINGS
 from approval_backends.broker import Broker
-from approval_backends.lifecycle import Decider, Record
-from approval_backends.stores.approval_store import Limits
+from approval_backends.lifecycle import Decider, RequestRecord
+from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.sqlite import SqliteStore
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from approval_backends.stores.approval_store import ApprovalStore
 
 DSN: Final = os.environ.get("AMPLIFIER_TEST_POSTGRES") or "postgresql://postgres@127.0.0.1:5432/postgres"
-ROOM: Final = Limits(per_session=1_000_000, per_tenant=1_000_000)
+ROOM: Final = OpenRequestLimits(per_session=1_000_000, per_tenant=1_000_000)
 ROBIN: Final = Decider(name="Robin", channel="bench")
 LISTED: Final = 10_000
 REQUESTERS: Final = 32
@@ -248,7 +248,7 @@ async def listing(kind: str, store: Any, count: int, effort: Effort) -> list[str
     async def ours() -> None:
         records = await store.pending()
         assert len(records) == count
-        assert isinstance(records[0], Record)
+        assert isinstance(records[0], RequestRecord)
 
     samples = await measure({"bare": timed(bare), "ours": timed(ours)}, Effort(min(effort.rounds, 11), 0.0), number=1)
     ratio = samples["ours"].ratio(samples["bare"])

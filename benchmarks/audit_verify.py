@@ -19,8 +19,8 @@ from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.format.line import Opening, Strand, own, read, unseal
-from amplifier_hooks.record.read.read_segment import chained, opened
+from amplifier_hooks.record.format.line import ChainPosition, Opening, encode_log_record, read, unseal
+from amplifier_hooks.record.read.read_segment import iter_chained, open_segment
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.log_files import AuditKey
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def write(path: Path, size: int) -> int:
     """A closed record of about this size; the number of its lines."""
-    strand = Strand.begin(Opening(log="5b" * 16, segment=1).signed_by(KEY.public), 0)
+    strand = ChainPosition.begin(Opening(log="5b" * 16, segment=1).with_key(KEY.public), 0)
     facts: dict[str, Any] = {
         "number": 17,
         "session": "992889228c00444983248717f7658fdb",
@@ -110,12 +110,12 @@ def write(path: Path, size: int) -> int:
         "digest": "5d2517a438a94c605e0a889bf6995f32acb8fb12314e8b705f148978860d663f",
         "answers": [{"hook": "lint", "action": "continue", "status": "ok", "error": None, "duration_ms": 0.2215}],
     }
-    outcome = own("outcome", facts)
+    outcome = encode_log_record("outcome", facts)
     with path.open("wb") as file:
-        file.write(strand.add(own("segment.opened", strand.opening.facts()), TIME))
+        file.write(strand.add(encode_log_record("segment.opened", strand.opening.facts()), TIME))
         while strand.length < size:
             file.write(strand.add(outcome, TIME) if strand.since < DUE else strand.checkpoint(KEY)[0])
-        file.write(strand.add(own("log.closed", {}), TIME))
+        file.write(strand.add(encode_log_record("log.closed", {}), TIME))
         file.write(strand.checkpoint(KEY)[0])
     return strand.seq
 
@@ -128,9 +128,9 @@ def hashed(path: Path) -> None:
 
 def follow(path: Path) -> None:
     """The chain, from the first line to the last."""
-    with opened(path) as pages:
+    with open_segment(path) as pages:
         first = next(pages.lines())
-        for _ in chained(pages.lines(), Opening.of(read(unseal(first)[0]).facts).head()):
+        for _ in iter_chained(pages.lines(), Opening.of(read(unseal(first)[0]).facts).head()):
             pass
 
 

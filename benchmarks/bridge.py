@@ -29,7 +29,7 @@ from starlette.routing import Route
 from amplifier_hooks import HookRegistry
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.command import CommandHook
-from amplifier_hooks.programs.session_pool import Guests
+from amplifier_hooks.programs.session_pool import ProgramSessions
 from amplifier_hooks.server.program_api import create_app
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
@@ -73,8 +73,8 @@ def made(stack: ExitStack) -> Iterator[tuple[str, Timed]]:
     path = folder / "hooks.sock"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(path))
-    stack.enter_context(serving(create_app(Guests(HookRegistry())), listener))
-    port = stack.enter_context(serving(create_app(Guests(HookRegistry()), token=TOKEN), loopback()))
+    stack.enter_context(serving(create_app(ProgramSessions(HookRegistry())), listener))
+    port = stack.enter_context(serving(create_app(ProgramSessions(HookRegistry()), token=TOKEN), loopback()))
     bare = stack.enter_context(serving(Starlette(routes=[Route("/", plain, methods=["POST"])]), loopback()))
     bridge = [sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code", "deny"]
     yield "python -I -c pass", process(INTERPRETER)

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.tokens.encodings import Unavailable, encoding
 from amplifier_hooks.testing import CollectingDisplay
 from benchmarks.cases import Kind, bare, hooks, payload
@@ -104,7 +104,7 @@ def injection() -> dict[str, Timed]:
     if isinstance(found, Unavailable):
         raise SystemExit(found.reason)
     session = SessionCoordinator(
-        session_id="s", audit=InMemory(), display=CollectingDisplay(), budget=Limits(per_turn=None)
+        session_id="s", audit=InMemory(), display=CollectingDisplay(), budget=InjectionLimits(per_turn=None)
     )
     result = HookResult.inject(TEXT)
 

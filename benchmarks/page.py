@@ -18,7 +18,7 @@ from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
 from approval_backends.gateway.gateway import Gateway
-from approval_backends.stores.approval_store import Limits
+from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.memory import MemoryStore
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Samples, Timed, measure
@@ -101,7 +101,7 @@ async def paints(effort: Effort) -> dict[tuple[str, int], Samples] | None:
 
 async def waiting(count: int) -> Gateway:
     """A gateway, not started yet, behind which so many requests wait."""
-    broker = Broker(MemoryStore(Limits(per_session=count, per_tenant=count)))
+    broker = Broker(MemoryStore(OpenRequestLimits(per_session=count, per_tenant=count)))
     for one in range(count):
         await broker.submit(a_request(one))
     return Gateway(broker)

@@ -27,13 +27,13 @@ from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
-from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.edge.limits import GatewayLimits
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.gateway.page_files import TYPES, Asset, Assets
-from approval_backends.gateway.wire.messages import Added, told
+from approval_backends.gateway.wire.messages import Added, notification_text
 from approval_backends.gateway.wire.record_messages import row as row_of
-from approval_backends.lifecycle import Moment, opened
-from approval_backends.stores.approval_store import Limits
+from approval_backends.lifecycle import Moment, new_record
+from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.memory import MemoryStore
 from benchmarks.approvals import a_request
 from benchmarks.options import parser
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 OPEN: Final = (1, 100, 1_000)
 REACHED: Final = 100
-ROOM: Final = Limits(per_session=100_000, per_tenant=100_000)
+ROOM: Final = OpenRequestLimits(per_session=100_000, per_tenant=100_000)
 ROUND_TRIP: Final = 2.0
 REACH: Final = 3.0
 NEVER_READS: Final = 2.0
@@ -159,7 +159,7 @@ async def our_server(count: int, seen: str, *, whole: bool) -> AsyncIterator[Cal
     sessions = [None if seen == "all" else [f"session-{place + 1}"] for place in range(count)]
     approvers = [Approver(name=f"approver {place}", sessions=some) for place, some in enumerate(sessions)]
     broker = Broker(MemoryStore(ROOM))
-    bounds = Bounds(clients=count + 1, rate=1e9, at_once=10**9)
+    bounds = GatewayLimits(clients=count + 1, rate=1e9, at_once=10**9)
     heard = asyncio.Event()
 
     async def work(request: ApprovalRequest) -> None:
@@ -173,7 +173,7 @@ async def our_server(count: int, seen: str, *, whole: bool) -> AsyncIterator[Cal
 
     async with Gateway(broker, approvers, bounds=bounds) as gateway:
         if whole:
-            setattr(gateway.desk, "ping", listened(gateway.desk.ping, heard))  # noqa: B010  # its own call, listened to
+            setattr(gateway.methods, "ping", listened(gateway.methods.ping, heard))  # noqa: B010  # its own call, listened to
         tokens = [approver.token for approver in approvers]
         async with clients(kind="ours", port=gateway.port, tokens=tokens, whole=whole):
             yield work
@@ -210,8 +210,8 @@ async def clients(**crowd: Any) -> AsyncIterator[None]:
 
 def like_ours() -> str:
     """The text that a gateway would send."""
-    record = opened(a_request(), Moment(datetime.now(UTC)))
-    return told("_amplifier-hooks/added", Added(row=row_of(record), server_time=record.created.wall))
+    record = new_record(a_request(), Moment(datetime.now(UTC)))
+    return notification_text("_amplifier-hooks/added", Added(row=row_of(record), server_time=record.created.wall))
 
 
 async def crowd(how: dict[str, Any]) -> None:
@@ -300,7 +300,7 @@ async def never_reads(events: int) -> float:
     """MB that a client costs which attaches and then reads nothing, at the worst moment of so many events."""
     broker = Broker(MemoryStore(ROOM))
     approver = Approver(name="approver")
-    async with Gateway(broker, [approver], bounds=Bounds(clients=STALLED)) as gateway:
+    async with Gateway(broker, [approver], bounds=GatewayLimits(clients=STALLED)) as gateway:
         stalled = [await stall(gateway, approver) for _ in range(STALLED)]
         await broker.store.purge(0, unrecorded=True)
         before, worst = rss(), 0.0
@@ -313,7 +313,7 @@ async def never_reads(events: int) -> float:
             await broker.store.purge(0, unrecorded=True)
             if number_ % 50 == 0:
                 worst = max(worst, rss() - before)
-        if gateway._visitors:  # noqa: SLF001  # then it was not told enough
+        if gateway._clients:  # noqa: SLF001  # then it was not told enough
             print("some clients were not let go", file=sys.stderr)
         for sock in stalled:
             sock.close()

@@ -9,8 +9,8 @@ import httpx2
 from attrs import define
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
-from amplifier_hooks.server.edge.authentication import Rate, Turnstile
+from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
+from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.broker import Broker
@@ -35,7 +35,7 @@ def knocking(app: FastAPI, secret: str = "", address: str = "http://127.0.0.1", 
 class Office:
     """An API that runs in this process, with everything behind it at hand."""
 
-    api: Managed
+    api: ManagedApi
     registry: HookRegistry
     audit: CollectingAudit
     broker: Broker
@@ -57,8 +57,8 @@ async def office(database: Database | None = None, **options: Any) -> AsyncItera
     audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
     async with MemoryDatabase(*API_TABLES) as memory:
         chosen = memory if database is None else database
-        async with managed(chosen, registry=registry, broker=broker, record=audit, **options) as api:
-            api.admission.reads = api.admission.writes = Turnstile(Rate(per_second=1e9, at_once=10**9))
+        async with open_api(chosen, registry=registry, broker=broker, record=audit, **options) as api:
+            api.admission.reads = api.admission.writes = RateLimiter(RequestRate(per_second=1e9, at_once=10**9))
             yield Office(api, registry, audit, broker)
 
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, signed
-from amplifier_hooks.record.format.line import Opening, following, seal
+from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, sign_checkpoint
+from amplifier_hooks.record.format.line import Opening, chain_hash, seal
 from amplifier_hooks.record.write.log_files import AuditKey
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Book:
     def put(self, text: str) -> Book:
         """One line, of a whole JSON object."""
         body = text.removesuffix("}").encode("ascii")
-        self.head = following(self.head, body)
+        self.head = chain_hash(self.head, body)
         self.segments[-1].append(seal(body, self.head))
         self.seq += 1
         return self
@@ -76,7 +76,7 @@ class Book:
         """A checkpoint of the last line, signed."""
         assert self.key is not None
         stated: dict[str, Any] = {"origin": self.opening.origin, "size": self.seq, "head": self.head, **changes}
-        return signed(Checkpoint(**stated), self.key)
+        return sign_checkpoint(Checkpoint(**stated), self.key)
 
     def checkpoint(self, note: str | None = None) -> Book:
         """A line with one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import Entry, Opening, following, read, unseal
+from amplifier_hooks.record.format.line import LogEntry, Opening, chain_hash, read, unseal
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.segments import file_of, numbers_of
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entries(path: Path) -> list[Entry]:
+def entries(path: Path) -> list[LogEntry]:
     """Every line of a log that counts, over all its segments; raises when anything in it does not hold."""
     numbers = numbers_of(path)
     assert numbers == list(range(1, len(numbers) + 1)), "a segment is missing"
     files = [file_of(path, number).read_bytes() for number in numbers]
     left = [first_of(data).facts.get("left") for data in files]
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     head = b""
     for number, data in enumerate(files, 1):
         kept, after = data, left[number] if number < len(files) else None
@@ -40,9 +40,9 @@ def entries(path: Path) -> list[Entry]:
     return found
 
 
-def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[Entry], bytes]:
+def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[LogEntry], bytes]:
     """The lines of one segment, and the hash of its last."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     opening: Opening | None = None
     for line in data.splitlines(keepends=True):
         body, claimed = unseal(line)
@@ -54,7 +54,7 @@ def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[Entry
             head = opening.head()
         seq += 1
         assert entry.seq == seq, f"line {seq} says {entry.seq}"
-        assert following(head, body) == claimed, f"the hash of line {seq}"
+        assert chain_hash(head, body) == claimed, f"the hash of line {seq}"
         if entry.kind == "log.checkpoint":
             checkpoint = open_note(entry.facts["note"], VerifierKey.parse(opening.key))
             assert checkpoint == Checkpoint(opening.origin, seq - 1, head)
@@ -63,7 +63,7 @@ def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[Entry
     return found, head
 
 
-def first_of(data: bytes) -> Entry:
+def first_of(data: bytes) -> LogEntry:
     """The first line of a segment."""
     return read(unseal(data[: data.index(b"\n") + 1])[0])
 

@@ -16,7 +16,7 @@ from amplifier_hooks.runs.blueprint import Agents, Blueprint, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
 from amplifier_hooks.runs.store.postgres import PostgresRuns
-from amplifier_hooks.runs.store.run_rows import NewRun, Wanted
+from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun
 from amplifier_hooks.runs.store.run_store import MemoryRuns, RunStore, SqliteRuns
 from tests.stores import DSN, schema, server
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LEASES: Final = (60.0, 30.0)
 """Of a runner, and of a coordinator."""
-EVERYTHING: Final = Wanted()
+EVERYTHING: Final = ClaimFilter()
 
 
 class MovedRuns(PostgresRuns):

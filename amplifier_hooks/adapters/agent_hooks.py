@@ -32,7 +32,7 @@ from agent_hooks import (
 from attrs import define, field, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, at_end
+from amplifier_hooks.adapters.shared import Texts, call_at_end
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
     LLM_POST,
@@ -45,7 +45,7 @@ from amplifier_hooks.events import (
     TOOL_PRE,
 )
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.session.program_call import GuestCall, GuestModelCall
+from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -65,11 +65,11 @@ APPROVAL: Final = "agent_hooks:approval"
 LAST: Final = 1_000_000
 """Priority of the interceptors' gates: what they saw is what happens, unless they change it themselves."""
 
-PATIENCE: Final = 24 * 3600.0
+GATE_TIMEOUT: Final = 24 * 3600.0
 """Seconds a gate may take. The emitter bounds each interceptor, the approver each question."""
 
 
-class ToolFailed(Exception):
+class HostToolFailed(Exception):
     """The host reports that its tool failed."""
 
 
@@ -87,15 +87,15 @@ class SessionInterceptor:
     session: SessionCoordinator
     _texts: Texts[dict[str, Any]] = field(init=False)
     _turn: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _calls: dict[str, GuestCall] = field(factory=dict, init=False)
-    _model: GuestModelCall | None = field(default=None, init=False)
+    _calls: dict[str, ProgramToolCall] = field(factory=dict, init=False)
+    _model: ProgramModelCall | None = field(default=None, init=False)
     _answer: Any = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        at_end(self.session, "agent-hooks", self._end_turn)
+        call_at_end(self.session, "agent-hooks", self._end_turn)
 
     @_texts.default
-    def _in_its_words(self) -> Texts[dict[str, Any]]:
+    def _default_texts(self) -> Texts[dict[str, Any]]:
         return Texts(self.session, message)
 
     def intercept(self, context: AgentContext, /) -> Any:
@@ -114,21 +114,21 @@ class SessionInterceptor:
         prompt = content if isinstance(content, str) else json.dumps(content)
         turn = await self._turn.enter_async_context(self.session.turn(prompt))
         if turn.denied:
-            return refused(turn.outcome.denied_by, turn.reason)
+            return denial_verdict(turn.outcome.denied_by, turn.reason)
         if turn.prompt != prompt:
-            return transformed("$target.content", turn.prompt)
+            return change_verdict("$target.content", turn.prompt)
         return Verdict.allow()
 
     async def before_model(self, context: AgentContext) -> Verdict:
         """A model call; what the model is to read."""
         await self._forget_calls()
         messages = context["messages"]
-        given = await self._texts.among(messages, kept=True)
-        self._model = GuestModelCall(self.session, given, context["model"]["id"])
-        if not await self._model.admitted():
-            return not_admitted(self._model)
+        given = await self._texts.merge_into(messages, kept=True)
+        self._model = ProgramModelCall(self.session, given, context["model"]["id"])
+        if not await self._model.admit():
+            return call_denial(self._model)
         ready = await self._texts.ready(self._model.input, messages)
-        return transformed("$target", ready) if ready != messages else Verdict.allow()
+        return change_verdict("$target", ready) if ready != messages else Verdict.allow()
 
     async def after_model(self, context: AgentContext) -> Verdict:
         """What the model has said."""
@@ -136,23 +136,23 @@ class SessionInterceptor:
         if call is None:
             return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it was made")
         response = context["response"]
-        outcome = await call.returned(response)
+        outcome = await call.report_result(response)
         if outcome.denied:
-            return refused(outcome.by, outcome.reason)
-        return transformed("$target", outcome.value) if outcome.value != response else Verdict.allow()
+            return denial_verdict(outcome.by, outcome.reason)
+        return change_verdict("$target", outcome.value) if outcome.value != response else Verdict.allow()
 
     async def before_tool(self, context: AgentContext) -> Verdict:
         """A tool call."""
         about = context["tool_call"]
-        call = GuestCall(self.session, about["name"], about["args"], about["id"])
-        if not await call.admitted():
-            return not_admitted(call)
+        call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
+        if not await call.admit():
+            return call_denial(call)
         earlier = self._calls.pop(call.id, None)
         self._calls[call.id] = call
         if earlier is not None:  # nobody can tell any more what became of that one
-            await earlier.given_up()
+            await earlier.give_up()
         changed_by_us = freeze(call.input) != freeze(about["args"])  # True is not 1 there
-        return transformed("$target", call.input) if changed_by_us else Verdict.allow()
+        return change_verdict("$target", call.input) if changed_by_us else Verdict.allow()
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """What a tool came to."""
@@ -162,14 +162,14 @@ class SessionInterceptor:
             return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it ran")
         result = context["tool_result"]
         if about["name"] != call.tool or freeze(about["args"]) != freeze(call.input):
-            await call.raised(ToolFailed("it ran otherwise than was decided about"))
+            await call.report_error(HostToolFailed("it ran otherwise than was decided about"))
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
-            await call.raised(ToolFailed(str(result["value"])))
+            await call.report_error(HostToolFailed(str(result["value"])))
             return Verdict.allow()
-        outcome = await call.returned(result["value"])
+        outcome = await call.report_result(result["value"])
         replaced = outcome.ok and outcome.value != result["value"]
-        return transformed("$target", outcome.value) if replaced else Verdict.allow()
+        return change_verdict("$target", outcome.value) if replaced else Verdict.allow()
 
     async def output(self, _context: AgentContext) -> Verdict:
         """The turn ends."""
@@ -188,10 +188,10 @@ class SessionInterceptor:
     async def _forget_calls(self) -> None:
         """Another interceptor may have denied what we let pass; nobody will tell what became of it."""
         for call in self._calls.values():
-            await call.given_up()
+            await call.give_up()
         self._calls.clear()
         if self._model is not None:
-            await self._model.given_up()
+            await self._model.give_up()
             self._model = None
 
 
@@ -212,17 +212,17 @@ def message(role: Role, text: str) -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-def refused(by: str | None, reason: str | None) -> Verdict:
+def denial_verdict(by: str | None, reason: str | None) -> Verdict:
     """A denial: who in one word, why for the model."""
     return Verdict.deny(reason=f"denied:{by or 'registry'}", message=reason or "no reason given")
 
 
-def not_admitted(call: GuestCall | GuestModelCall) -> Verdict:
+def call_denial(call: ProgramToolCall | ProgramModelCall) -> Verdict:
     """The denial of a call."""
-    return refused(call.outcome.by, call.outcome.reason) if call.outcome else refused(None, None)
+    return denial_verdict(call.outcome.by, call.outcome.reason) if call.outcome else denial_verdict(None, None)
 
 
-def transformed(path: str, value: Any) -> Verdict:
+def change_verdict(path: str, value: Any) -> Verdict:
     """A change."""
     return Verdict(Decision.TRANSFORM, transform=Transform(path, value))
 
@@ -266,11 +266,11 @@ class AgentHooksHost:
             TOOL_POST: self._after_tool,
             OUTPUT: self._output,
         }
-        listeners = {SESSION_START: self._start, TOOL_ERROR: self._failed, SESSION_END: self._end}
+        listeners = {SESSION_START: self._start, TOOL_ERROR: self._after_tool_error, SESSION_END: self._end}
         for event, step in (gates | listeners).items():
             add = hooks.gate if event in gates else hooks.on
             name = f"agent-hooks:{event}"
-            self._undo.append(add(event, self._own(step), LAST, name, timeout=PATIENCE, own_event=True))
+            self._undo.append(add(event, self._session_gate(step), LAST, name, timeout=GATE_TIMEOUT, own_event=True))
 
     async def output(self, content: Any) -> Any:
         """What the agent may answer instead of this. Raises `HookAbortError` when that is denied."""
@@ -280,7 +280,7 @@ class AgentHooksHost:
             raise HookAbortError(outcome.reason or "denied", outcome.denied_by or "")
         return outcome.data["content"]
 
-    def _own(self, step: Callable[[Mapping[str, Any]], Awaitable[HookResult]]) -> Any:
+    def _session_gate(self, step: Callable[[Mapping[str, Any]], Awaitable[HookResult]]) -> Any:
         """The step, for this session alone."""
 
         async def gate(_event: str, data: Mapping[str, Any]) -> HookResult:
@@ -300,17 +300,21 @@ class AgentHooksHost:
 
     async def _prompt(self, data: Mapping[str, Any]) -> HookResult:
         if self._started is None or not self._started.proceeds:
-            return self._stopped(self._started)
+            return self._stop_turn(self._started)
         context = self._contexts.input(content=data["prompt"], role="user")
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
-            return self._stopped(record)
-        return changed("prompt", data["prompt"], context["input"]["content"])
+            return self._stop_turn(record)
+        return change_result("prompt", data["prompt"], context["input"]["content"])
 
     async def _before_model(self, data: Mapping[str, Any]) -> HookResult:
         context = self._contexts.pre_model_call(model_id=data["model"], messages=list(data["messages"]))
         record = await self.emitter.emit_unchecked(context)
-        return changed("messages", data["messages"], context["messages"]) if record.proceeds else self._stopped(record)
+        return (
+            change_result("messages", data["messages"], context["messages"])
+            if record.proceeds
+            else self._stop_turn(record)
+        )
 
     async def _after_model(self, data: Mapping[str, Any]) -> HookResult:
         said = self.read(data["response"])
@@ -323,7 +327,7 @@ class AgentHooksHost:
         before = context["response"].copy()
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
-            return self._stopped(record)
+            return self._stop_turn(record)
         after = context["response"]
         return HookResult.modify({"response": self.write(data["response"], after)}) if after != before else CONTINUE
 
@@ -331,23 +335,31 @@ class AgentHooksHost:
         given = data["tool_input"]
         context = self._contexts.pre_tool_call(call_id=data["tool_call_id"], name=data["tool_name"], args=given)
         record = await self.emitter.emit_unchecked(context)
-        return changed("tool_input", given, context["tool_call"]["args"]) if record.proceeds else denied(record)
+        return (
+            change_result("tool_input", given, context["tool_call"]["args"])
+            if record.proceeds
+            else denial_result(record)
+        )
 
     async def _after_tool(self, data: Mapping[str, Any]) -> HookResult:
-        context = self._came_to(data, data["result"], is_error=False)
+        context = self._result_context(data, data["result"], is_error=False)
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
-            return HookResult.modify({"result": f"The result was withheld: {why(record)}"})
-        return changed("result", data["result"], context["tool_result"]["value"])
+            return HookResult.modify({"result": f"The result was withheld: {denial_reason(record)}"})
+        return change_result("result", data["result"], context["tool_result"]["value"])
 
-    async def _failed(self, data: Mapping[str, Any]) -> HookResult:
-        await self.emitter.emit_unchecked(self._came_to(data, data["error"], is_error=True))
+    async def _after_tool_error(self, data: Mapping[str, Any]) -> HookResult:
+        await self.emitter.emit_unchecked(self._result_context(data, data["error"], is_error=True))
         return CONTINUE
 
     async def _output(self, data: Mapping[str, Any]) -> HookResult:
         context = self._contexts.output(content=data["content"])
         record = await self.emitter.emit_unchecked(context)
-        return changed("content", data["content"], context["output"]["content"]) if record.proceeds else denied(record)
+        return (
+            change_result("content", data["content"], context["output"]["content"])
+            if record.proceeds
+            else denial_result(record)
+        )
 
     async def _end(self, _data: Mapping[str, Any]) -> HookResult:
         await self.emitter.emit_unchecked(
@@ -357,7 +369,7 @@ class AgentHooksHost:
             undo()
         return CONTINUE
 
-    def _came_to(self, data: Mapping[str, Any], value: Any, *, is_error: bool) -> AgentContext:
+    def _result_context(self, data: Mapping[str, Any], value: Any, *, is_error: bool) -> AgentContext:
         return self._contexts.post_tool_call(
             call_id=data["tool_call_id"],
             name=data["tool_name"],
@@ -366,10 +378,10 @@ class AgentHooksHost:
             is_error=is_error,
         )
 
-    def _stopped(self, record: InterceptionRecord | None) -> HookResult:
+    def _stop_turn(self, record: InterceptionRecord | None) -> HookResult:
         """A denial that ends the turn."""
         self._blocked = True
-        return denied(record)
+        return denial_result(record)
 
 
 @frozen
@@ -383,14 +395,14 @@ class SessionResolver:
 
     def resolve(self, request: ApprovalRequest, /) -> Any:
         """The person's answer, as a coroutine, with the identity that was asked about."""
-        return self._resolved(request)
+        return self._ask_approver(request)
 
-    async def _resolved(self, request: ApprovalRequest) -> ApprovalResolution:
+    async def _ask_approver(self, request: ApprovalRequest) -> ApprovalResolution:
         point, verdict = request.interception_point.value, request.verdict
         prompt = verdict.message or verdict.reason or f"An interceptor wants an approval at {point}"
         facts = {"identity": request.context_identity, "point": point, "target": request.context.get("target")}
         undo = self.session.hooks.gate(
-            APPROVAL, self._asks(prompt, facts), name="agent-hooks", timeout=PATIENCE, own_event=True
+            APPROVAL, self._approval_gate(prompt, facts), name="agent-hooks", timeout=GATE_TIMEOUT, own_event=True
         )
         try:
             outcome = await self.session.emit(APPROVAL, facts)
@@ -400,7 +412,7 @@ class SessionResolver:
         became = ApprovalOutcome.REJECT if outcome.denied else ApprovalOutcome.APPROVE
         return ApprovalResolution(became, request.context_identity, said)
 
-    def _asks(self, prompt: str, facts: Mapping[str, Any]) -> Any:
+    def _approval_gate(self, prompt: str, facts: Mapping[str, Any]) -> Any:
         async def ask(_event: str, data: Mapping[str, Any]) -> HookResult:
             mine = data.get("session_id") == self.session.session_id and data.get("identity") == facts["identity"]
             return HookResult.ask(prompt) if mine else CONTINUE
@@ -408,7 +420,7 @@ class SessionResolver:
         return ask
 
 
-def why(record: InterceptionRecord | None) -> str:
+def denial_reason(record: InterceptionRecord | None) -> str:
     """A denial in words."""
     if record is None:
         return "the session has not started"
@@ -416,11 +428,11 @@ def why(record: InterceptionRecord | None) -> str:
     return ": ".join(part for part in (said.reason, said.message) if part) or "no reason given"
 
 
-def denied(record: InterceptionRecord | None) -> HookResult:
+def denial_result(record: InterceptionRecord | None) -> HookResult:
     """A denial as an answer of ours."""
-    return HookResult.deny(why(record))
+    return HookResult.deny(denial_reason(record))
 
 
-def changed(name: str, before: Any, after: Any) -> HookResult:
+def change_result(name: str, before: Any, after: Any) -> HookResult:
     """A change as an answer of ours."""
     return HookResult.modify({name: after}) if after != before else CONTINUE

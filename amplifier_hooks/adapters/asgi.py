@@ -91,7 +91,7 @@ class HooksMiddleware:
         ):
             await self.app(scope, receive, send)
             return
-        passage = Passing(self, scope, receive, send)
+        passage = HookedRequest(self, scope, receive, send)
         try:
             await passage.carry_out()
         except EmitTooDeep as circle:
@@ -105,7 +105,7 @@ class HooksMiddleware:
 
 
 @define(eq=False)
-class Passing:
+class HookedRequest:
     """One request on its way."""
 
     owner: HooksMiddleware
@@ -126,7 +126,7 @@ class Passing:
             "tenant_id": self.owner.tenant(self.scope),
             "method": self.scope["method"],
             "path": self.scope["path"],
-            "headers": shown(self.scope["headers"]),
+            "headers": visible_headers(self.scope["headers"]),
             "body": None,
         }
 
@@ -137,14 +137,14 @@ class Passing:
             return
         outcome = await hooks.decide(REQUEST_PRE, self.data)
         self.outcomes.append(outcome)
-        reason = stopped(outcome)
+        reason = denial_reason(outcome)
         if reason is not None:
             await self.refuse(403, "denied", reason)
             return
         if hooks.wraps(OPERATION):
-            await self._wrapped()
+            await self._call_with_middleware()
         elif hooks.is_heard(REQUEST_POST):
-            await self._answered(self._passed_on)
+            await self._call_app(self._pass_on)
         else:
             await self.owner.app(self.scope, self.receive, self.send)
 
@@ -177,7 +177,7 @@ class Passing:
                 return False
             more = message.get("more_body", False)
         body = b"".join(message.get("body", b"") for message in messages)
-        self.data["body"] = readable(body, self.data["headers"].get("content-type", ""))
+        self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
         original, left = self.receive, messages[::-1]
 
         async def again() -> Message:
@@ -188,38 +188,38 @@ class Passing:
 
     # -- the response --------------------------------------------------------------------------------------------------
 
-    async def _answered(self, send: Send) -> None:
+    async def _call_app(self, send: Send) -> None:
         """Let the application answer; its failure is told as the 500 that it becomes."""
         try:
             await self.owner.app(self.scope, self.receive, send)
         except Exception:
             if not self.started:
-                self.outcomes.append(await self._judged(500, []))
+                self.outcomes.append(await self._judge_response(500, []))
             raise
 
-    async def _passed_on(self, message: Message) -> None:
+    async def _pass_on(self, message: Message) -> None:
         """A part of the response; the first one once the hooks have seen it."""
         if self.over:
             return
         if message["type"] == "http.response.start":
-            message = await self._first(message)
+            message = await self._first_part(message)
         await self.send(message)
 
-    async def _first(self, message: Message) -> Message:
+    async def _first_part(self, message: Message) -> Message:
         pairs = list(message.get("headers", ()))
-        outcome = await self._judged(message["status"], pairs)
+        outcome = await self._judge_response(message["status"], pairs)
         self.outcomes.append(outcome)
         self.started = True
         if not outcome.modified:
             return message
         status, given = outcome.data["status_code"], outcome.data["response_headers"]
-        return {**message, "status": sound_status(status, message["status"]), "headers": changed(pairs, given)}
+        return {**message, "status": valid_status(status, message["status"]), "headers": apply_headers(pairs, given)}
 
-    async def _judged(self, status: int, pairs: Pairs) -> Outcome:
-        facts = {"status_code": status, "response_headers": shown(pairs), "duration_ms": self._spent()}
+    async def _judge_response(self, status: int, pairs: Pairs) -> Outcome:
+        facts = {"status_code": status, "response_headers": visible_headers(pairs), "duration_ms": self._elapsed_ms()}
         return await self.owner.hooks.decide(REQUEST_POST, {**self.data, **facts})
 
-    async def _wrapped(self) -> None:
+    async def _call_with_middleware(self) -> None:
         """With layers around, a response waits until they are through: they may put another in its place."""
         held: list[Message] = []
         given = {name: self.data[name] for name in ("tenant_id", "method", "path", "headers", "body")}
@@ -229,10 +229,13 @@ class Passing:
             held.append(message)
 
         async def call() -> None:
-            await self._answered(hold)
+            await self._call_app(hold)
             first = next((one for one in held if one["type"] == "http.response.start"), None)
             if first is not None:
-                context.status_code, context.response_headers = first["status"], shown(first.get("headers", ()))
+                context.status_code, context.response_headers = (
+                    first["status"],
+                    visible_headers(first.get("headers", ())),
+                )
 
         try:
             await self.owner.hooks.wrap(OPERATION, context, call)
@@ -243,23 +246,23 @@ class Passing:
             held = plain_response(context)
         for message in held:
             if message["type"] == "http.response.start" and context.status_code is not None:
-                status = sound_status(context.status_code, message["status"])
-                headers = changed(list(message.get("headers", ())), context.response_headers)
+                status = valid_status(context.status_code, message["status"])
+                headers = apply_headers(list(message.get("headers", ())), context.response_headers)
                 message = {**message, "status": status, "headers": headers}  # noqa: PLW2901  # the one that goes out
-            await self._passed_on(message)
+            await self._pass_on(message)
 
-    def _spent(self) -> float:
+    def _elapsed_ms(self) -> float:
         return (perf_counter() - self.began) * 1e3
 
 
-def stopped(outcome: Outcome) -> str | None:
+def denial_reason(outcome: Outcome) -> str | None:
     """Why it does not go on; None if it does. Nobody can be asked here, so a question is a no."""
     if outcome.denied:
         return outcome.reason or f"denied by {outcome.denied_by or 'a hook'}"
     return "this needs an approval, and nobody can be asked here" if outcome.asks else None
 
 
-def shown(pairs: Pairs) -> dict[str, str]:
+def visible_headers(pairs: Pairs) -> dict[str, str]:
     """Headers as hooks see them: lower case, several of one name in one, credentials hidden."""
     headers: dict[str, str] = {}
     for raw, value in pairs:
@@ -269,7 +272,7 @@ def shown(pairs: Pairs) -> dict[str, str]:
     return headers
 
 
-def readable(body: bytes, content_type: str) -> Any:
+def readable_body(body: bytes, content_type: str) -> Any:
     """A body as hooks see it: parsed if it says that it is JSON and is, else its text, else its bytes."""
     if not body:
         return None
@@ -285,7 +288,7 @@ def readable(body: bytes, content_type: str) -> Any:
     return text
 
 
-def sound_status(wanted: object, was: int) -> int:
+def valid_status(wanted: object, was: int) -> int:
     """A status that a response can go out with; the one it had for all others."""
     sound = isinstance(wanted, int) and not isinstance(wanted, bool) and 200 <= wanted <= 599  # noqa: PLR2004  # HTTP's
     if not sound or (wanted in BODILESS) is not (was in BODILESS):
@@ -295,9 +298,9 @@ def sound_status(wanted: object, was: int) -> int:
     return int(wanted)  # type: ignore[call-overload, no-any-return]  # sound: it is one
 
 
-def changed(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tuple[bytes, bytes]]:
+def apply_headers(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tuple[bytes, bytes]]:
     """The headers with what a hook made of them. What it left alone stays to the byte."""
-    before = shown(pairs)
+    before = visible_headers(pairs)
     after = headers_of(wanted, before)
     kept = [(name, value) for name, value in pairs if after.get(_name(name)) == before[_name(name)]]
     new = [(name, value) for name, value in after.items() if before.get(name) != value]
@@ -320,7 +323,7 @@ def headers_of(wanted: object, before: Mapping[str, str]) -> dict[str, str]:
 
 def plain_response(context: RequestContext) -> list[Message]:
     """The response of a layer that did not call on."""
-    status = sound_status(context.status_code, 200)
+    status = valid_status(context.status_code, 200)
     result = context.result
     body = result if isinstance(result, bytes) else result.encode() if isinstance(result, str) else b""
     headers = [(b"content-length", b"%d" % len(body))]

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, at_end
+from amplifier_hooks.adapters.shared import Texts, call_at_end
 from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.program_session import Guest
+from amplifier_hooks.programs.program_session import ProgramSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,13 +77,13 @@ class ClaudeAgent:
     def __init__(self, session: SessionCoordinator, *, asking: Asking = "inbox", waits: float = 3600.0) -> None:
         self.session = session
         self._waits = waits
-        self._guest = Guest(CLAUDE_CODE, session, ContextNews(session), asking)
+        self._program_session = ProgramSession(CLAUDE_CODE, session, ContextNews(session), asking)
         self._approved: set[object] = set()
         """Calls that a person or a rule has approved."""
         self._undo = session.hooks.observe(
-            APPROVAL_GRANTED, self._granted, name=f"claude-agent-sdk:{session.session_id}"
+            APPROVAL_GRANTED, self._note_granted, name=f"claude-agent-sdk:{session.session_id}"
         )
-        at_end(session, "claude-agent-sdk", self._ended)
+        call_at_end(session, "claude-agent-sdk", self._leave_session)
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
         """These options, with our hooks beside those they have, and our permission callback before theirs.
@@ -95,7 +95,7 @@ class ClaudeAgent:
         """
         own = copy.copy(options or ClaudeAgentOptions())
         hooks: dict[Any, list[HookMatcher]] = {name: list(one) for name, one in (own.hooks or {}).items()}
-        ours = HookMatcher(hooks=[self._asked], timeout=self._waits + SLACK, on_failure="block")
+        ours = HookMatcher(hooks=[self._answer_hook], timeout=self._waits + SLACK, on_failure="block")
         for name in EVENTS:
             hooks.setdefault(name, []).append(ours)
         own.hooks = hooks
@@ -105,32 +105,34 @@ class ClaudeAgent:
             own.can_use_tool = self._permission([tool for tool in whole.values() if tool is not None], own.can_use_tool)
         return own
 
-    async def _asked(self, question: Any, _tool_use_id: str | None, _context: HookContext) -> Any:
-        ended = await self._guest.answer(question)
+    async def _answer_hook(self, question: Any, _tool_use_id: str | None, _context: HookContext) -> Any:
+        ended = await self._program_session.answer(question)
         return {THEIRS.get(key, key): said for key, said in json.loads(ended.output).items()} if ended.output else {}
 
-    async def _ended(self) -> None:
+    async def _leave_session(self) -> None:
         self._undo()
-        await self._guest.leave()
+        await self._program_session.leave()
 
-    async def _granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
+    async def _note_granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
         if data.get("session_id") == self.session.session_id:
             self._approved.add(data.get("tool_call_id"))
 
     def _permission(self, allowed: list[str], theirs: CanUseTool | None) -> CanUseTool:
         """What the program is told when its own permissions want somebody to decide."""
 
-        async def permitted(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+        async def decide_permission(
+            tool: str, given: dict[str, Any], context: ToolPermissionContext
+        ) -> PermissionResult:
             said: PermissionResult | None = None
             try:
-                said = await decided(tool, given, context)
+                said = await find_permission(tool, given, context)
             finally:
                 if not isinstance(said, PermissionResultAllow):  # the program reports nothing about it any more
-                    await self._guest.give_up(context.tool_use_id or "")
+                    await self._program_session.give_up(context.tool_use_id or "")
             return said
 
-        async def decided(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
-            call = self._guest.call(context.tool_use_id or "")
+        async def find_permission(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+            call = self._program_session.call(context.tool_use_id or "")
             if call is None or call.tool != tool or freeze(given) != freeze(call.input):
                 return PermissionResultDeny(message=CHANGED)
             if call.id in self._approved or any(fnmatchcase(tool, pattern) for pattern in allowed):
@@ -146,7 +148,7 @@ class ClaudeAgent:
             changed = update is not None and freeze(update) != freeze(call.input)
             return PermissionResultDeny(message=CHANGED) if changed else said
 
-        return permitted
+        return decide_permission
 
 
 class ContextNews:

@@ -25,7 +25,7 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
-from amplifier_hooks.adapters.shared import Texts, answer_of, at_end, begun, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, answer_of, call_at_end, check_turn, out_of_reach
 from amplifier_hooks.errors import HookUsageError
 
 if TYPE_CHECKING:
@@ -72,20 +72,20 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """The turn under way, and how it ends."""
         self._failure: Exception | None = None
         """What a model or a tool of this turn raised."""
-        at_end(session, "langchain", self._left)
+        call_at_end(session, "langchain", self._end_left_turn)
 
     # -- a run is a turn -----------------------------------------------------------------------------------------
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
         """Begin a turn with the last thing the user said. Raises `HookAbortError` when a hook denies it."""
-        await self._left()
+        await self._end_left_turn()
         asked = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)
         manager = self.session.turn(text_of(asked))
         turn = await manager.__aenter__()
         self._turn = manager, turn
         if turn.denied:
-            await self._over()
-        begun(turn)
+            await self._end_turn()
+        check_turn(turn)
         if turn.outcome.modified and asked is not None:
             return {"messages": [asked.model_copy(update={"content": with_text(asked.content, turn.prompt)})]}
         return None
@@ -95,34 +95,34 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if self._turn is not None:
             said = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
             self._turn[1].response = text_of(said)
-        await self._over()
+        await self._end_turn()
 
-    async def _over(self, error: BaseException | None = None) -> None:
+    async def _end_turn(self, error: BaseException | None = None) -> None:
         """End the turn, also where the run is cancelled or interrupted."""
         ended, self._turn, self._failure = self._turn, None, None
         if ended is not None:
             await ended[0].__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
-    async def _left(self) -> None:
+    async def _end_left_turn(self) -> None:
         """End the turn of a run that failed or was left.
 
         Nobody tells us of that: a middleware before ours may have dealt with the failure. It is known once another run
         begins, or the session ends.
         """
-        await self._over(self._failure or asyncio.CancelledError())
+        await self._end_turn(self._failure or asyncio.CancelledError())
 
-    async def _within(self, step: Awaitable[T]) -> T:
+    async def _run_step(self, step: Awaitable[T]) -> T:
         """One step of the run."""
         try:
             return await step
         except GraphBubbleUp:
-            await self._over()
+            await self._end_turn()
             raise
         except Exception as error:
             self._failure = error
             raise
         except BaseException as error:
-            await self._over(error)
+            await self._end_turn(error)
             raise
 
     # -- the model -----------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
         """
-        self._within_reach(request)
+        self._check_reach(request)
         given = request.messages
 
         async def call(messages: list[Any]) -> ModelResponse[Any]:
@@ -142,15 +142,15 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return await handler(request.override(messages=ready))
 
         async def step() -> ModelResponse[Any]:
-            texts = await self._texts.among(given)
+            texts = await self._texts.merge_into(given)
             outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
             response: ModelResponse[Any] = answer_of(outcome)
             return response
 
-        return await self._within(step())
+        return await self._run_step(step())
 
-    def _within_reach(self, request: ModelRequest[Any]) -> None:
-        for tool in (*request.tools, *brought(request)):
+    def _check_reach(self, request: ModelRequest[Any]) -> None:
+        for tool in (*request.tools, *model_tools(request)):
             if not isinstance(tool, dict) or tool.get("type") == "function":
                 continue
             name = str(tool.get("name") or tool.get("type"))
@@ -168,15 +168,21 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         call; any other has the decision looked for again, where our people make it. Raises what the tool raises, and
         `HookUsageError` for a LangGraph that cannot be asked about a rejection.
         """
-        return self._decided(request, handler)  # LangChain traces an `async def` in two hops through its thread pool
+        return self._decide_call(
+            request, handler
+        )  # LangChain traces an `async def` in two hops through its thread pool
 
-    async def _decided(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Any:
+    async def _decide_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Any:
         rejected = rejection()
         if rejected is not None:
             return denial(request, rejected)
-        return await self._within(self._called(request, handler))
+        return await self._run_step(self._call_tool(request, handler))
 
-    async def _called(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Any:
+    async def _call_tool(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Any:
         call = request.tool_call
         result: Result | None = None
         content: Any = None
@@ -187,29 +193,29 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             answer = answer_in(result, call["id"])
             content = None if answer is None else answer.content
             if answer is not None and answer.status == "error":
-                raise Failed(answer.text)
+                raise ToolAnswerFailed(answer.text)
             return content
 
         outcome = await self.session.call_tool(call["name"], call["args"], run, call_id=call["id"])
         if outcome.pending is not None:
-            waits(request, outcome)
+            interrupt_run(request, outcome)
         if outcome.denied:
             return denial(request, outcome.reason or "denied")
-        if outcome.error is not None and not (isinstance(outcome.error, Failed) and result is not None):
+        if outcome.error is not None and not (isinstance(outcome.error, ToolAnswerFailed) and result is not None):
             raise outcome.error
         if result is not None and (outcome.error is not None or outcome.value is content):
             return result
-        return replaced(request, result, outcome.value)
+        return replace_value(request, result, outcome.value)
 
 
-class Failed(Exception):
+class ToolAnswerFailed(Exception):
     """A tool's answer that says it failed. Never leaves the middleware."""
 
 
 # -- in the words of the SDK -------------------------------------------------------------------------------------------
 
 
-def waits(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
+def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
     """Interrupt the run. What it was resumed with before is no decision of ours, and is used up."""
     call = request.tool_call
     shown = ToolApprovalRequest(
@@ -239,7 +245,7 @@ def rejection() -> str | None:
     return None
 
 
-def brought(request: ModelRequest[Any]) -> Sequence[Any]:
+def model_tools(request: ModelRequest[Any]) -> Sequence[Any]:
     """The tools that come with the model or with its settings, and not with the agent."""
     given = (request.model_settings, *(getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")))
     return [tool for one in given if isinstance(one, dict) for tool in one.get("tools") or ()]
@@ -263,7 +269,7 @@ def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     return next(found, None)
 
 
-def replaced(request: ToolCallRequest, result: Result | None, value: Any) -> Result:
+def replace_value(request: ToolCallRequest, result: Result | None, value: Any) -> Result:
     """The result with what the hooks put in its place; the rest of it stays."""
     call = request.tool_call
     content = value if isinstance(value, str | list) else json.dumps(value, default=str)
@@ -271,14 +277,14 @@ def replaced(request: ToolCallRequest, result: Result | None, value: Any) -> Res
     if result is None or answer is None:
         return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
     own = answer.model_copy(update={"content": content, "artifact": None, "status": "success"})
-    whole: Result = exchanged(result, answer, own)
+    whole: Result = exchange_answer(result, answer, own)
     return whole
 
 
-def exchanged(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
+def exchange_answer(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
     """A result with one answer in the place of another."""
     if isinstance(result, list):
-        return [exchanged(one, answer, own) for one in result]
+        return [exchange_answer(one, answer, own) for one in result]
     if not isinstance(result, Command):
         return own if result is answer else result
     update: Any = result.update

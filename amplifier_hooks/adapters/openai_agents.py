@@ -34,9 +34,9 @@ from agents import (
 )
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
-from amplifier_hooks.adapters.shared import Texts, answer_of, at_end, begun, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, answer_of, call_at_end, check_turn, out_of_reach
 from amplifier_hooks.errors import HookUsageError
-from amplifier_hooks.session.program_call import GuestCall
+from amplifier_hooks.session.program_call import ProgramToolCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -74,10 +74,10 @@ class OpenAIAgents:
         self._outside = frozenset(outside)
         self._texts: Texts[Any] = Texts(session, message)
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
-        self._calls: dict[str, GuestCall] = {}
+        self._calls: dict[str, ProgramToolCall] = {}
         self._running = 0
         """Runs under way."""
-        at_end(session, "openai-agents", self._give_up)
+        call_at_end(session, "openai-agents", self._give_up)
 
     async def run(
         self, agent: Agent[Any], given: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
@@ -90,7 +90,7 @@ class OpenAIAgents:
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
         content = asked.get("content", "")
         async with self.session.turn(text_of(content)) as turn:
-            if begun(turn).outcome.modified:
+            if check_turn(turn).outcome.modified:
                 changed = {**asked, "content": with_text(content, turn.prompt)}
                 items = [changed if one is asked else one for one in items]
             result = await self._run_in(self.agent(agent), items, run_config, options)
@@ -116,7 +116,7 @@ class OpenAIAgents:
             state = await RunState.from_string(own, state)
         elif isinstance(state, dict):
             state = await RunState.from_json(own, state)
-        if not isinstance(state._current_agent, Inside):  # noqa: SLF001  # the SDK has no other name for it
+        if not isinstance(state._current_agent, InsideAgent):  # noqa: SLF001  # the SDK has no other name for it
             raise HookUsageError("the state is of a run outside the session; pass what its to_json() made of it")
         await self._decide(state)
         return await self._run_in(own, state, run_config, options)
@@ -132,9 +132,9 @@ class OpenAIAgents:
         self._running += 1
         try:
             result = await Runner.run(own, given, run_config=self.config(config), **options)
-            while any(unreadable(item) for item in result.interruptions):
+            while any(is_unreadable(item) for item in result.interruptions):
                 state = result.to_state()
-                for item in filter(unreadable, state.get_interruptions()):
+                for item in filter(is_unreadable, state.get_interruptions()):
                     state.approve(item)
                 result = await Runner.run(own, state, run_config=self.config(config), **options)
             return result
@@ -145,20 +145,20 @@ class OpenAIAgents:
 
     async def _give_up(self) -> None:
         left, self._calls = list(self._calls.values()), {}
-        await asyncio.gather(*(call.given_up() for call in left))
+        await asyncio.gather(*(call.give_up() for call in left))
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """The agent with its function tools, its model and the agents it hands over to inside the session.
 
         Raises `HookUsageError` for an agent with a tool that is out of reach.
         """
-        if isinstance(agent, Inside):
+        if isinstance(agent, InsideAgent):
             return agent
         known = self._agents.get(id(agent))
         if known is not None and known[0]() is agent:
             return known[1]
         own = copy.copy(agent)
-        own.__class__ = type(type(agent).__name__, (Inside, type(agent)), {"adapter": self})
+        own.__class__ = type(type(agent).__name__, (InsideAgent, type(agent)), {"adapter": self})
         self._agents[id(agent)] = (ref(agent, partial(self._forget, id(agent))), own)
         own.tools = [self.tool(tool) for tool in agent.tools]
         own.handoffs = [self._handoff(handoff) for handoff in agent.handoffs]
@@ -172,8 +172,8 @@ class OpenAIAgents:
         """The configuration of a run whose models are called inside the session."""
         own = copy.copy(config or RunConfig())
         own.model = self.model(own.model) if isinstance(own.model, Model) else own.model
-        if not isinstance(own.model_provider, Provider):
-            own.model_provider = Provider(self, own.model_provider)
+        if not isinstance(own.model_provider, InsideProvider):
+            own.model_provider = InsideProvider(self, own.model_provider)
         return own
 
     def model(self, model: Model) -> Model:
@@ -186,12 +186,15 @@ class OpenAIAgents:
             if tool.name in self._outside:
                 return tool
             raise out_of_reach(tool.name, "it is no function tool", "OpenAIAgents")
-        if guarded(tool):
+        if is_guarded(tool):
             return tool
         plain = set_function_tool_failure_error_function(copy.copy(tool), None)
         own = copy.copy(tool)
-        own.needs_approval = Approval(self, tool)
-        own.tool_input_guardrails = [*(tool.tool_input_guardrails or ()), ToolInputGuardrail(self._guarded, GUARDRAIL)]
+        own.needs_approval = ToolApproval(self, tool)
+        own.tool_input_guardrails = [
+            *(tool.tool_input_guardrails or ()),
+            ToolInputGuardrail(self._guard_call, GUARDRAIL),
+        ]
         run: Any = self._run(plain)
         if hasattr(tool.on_invoke_tool, "__agents_bind_function_tool__"):  # the SDK tells the model of its errors
             run = with_function_tool_failure_error_handler(run, lambda *_: None)
@@ -207,26 +210,26 @@ class OpenAIAgents:
             return handoff
         own, invoke = copy.copy(handoff), handoff.on_invoke_handoff
 
-        async def handed_over(context: RunContextWrapper[Any], given: str) -> Any:
+        async def hand_over(context: RunContextWrapper[Any], given: str) -> Any:
             return self.agent(await invoke(context, given))
 
-        own.on_invoke_handoff = handed_over
+        own.on_invoke_handoff = hand_over
         return own
 
     # -- one tool call, in the order in which the SDK asks -------------------------------------------------------
 
-    async def undecided(self, tool: str, given: Any, call_id: str) -> bool:
+    async def is_undecided(self, tool: str, given: Any, call_id: str) -> bool:
         """Whether nobody has decided about this call yet."""
         call = self._call(tool, given, call_id)
-        if await self._admitted(call) or call.outcome is None or call.outcome.pending is None:
+        if await self._is_admitted(call) or call.outcome is None or call.outcome.pending is None:
             return False
         self._calls.pop(call_id, None)  # the next time it may be decided
         return True
 
-    async def _admitted(self, call: GuestCall) -> bool:
+    async def _is_admitted(self, call: ProgramToolCall) -> bool:
         """Whether the call may be made. One that is cancelled meanwhile begins anew when it is asked about again."""
         try:
-            return await call.admitted()
+            return await call.admit()
         except BaseException:
             self._calls.pop(call.id, None)
             raise
@@ -238,22 +241,22 @@ class OpenAIAgents:
         """
         for item in state.get_interruptions():
             context, name, call_id = state._context, item.tool_name or "", item.call_id  # noqa: SLF001  # as above
-            if call_id is None or context is None or not isinstance(item.agent, Inside):
+            if call_id is None or context is None or not isinstance(item.agent, InsideAgent):
                 continue
             if context.get_approval_status(name, call_id, existing_pending=item) is not None:
                 continue
             tools = [tool for tool in await item.agent.get_all_tools(context) if isinstance(tool, FunctionTool)]
             own = next((tool.needs_approval for tool in tools if tool.name == name), None)
-            given = parsed(item.arguments or "")
-            if not isinstance(own, Approval) or await own.wanted(context, given, call_id):
+            given = parse_arguments(item.arguments or "")
+            if not isinstance(own, ToolApproval) or await own.is_wanted(context, given, call_id):
                 continue
-            if not await self.undecided(name, given, call_id):
+            if not await self.is_undecided(name, given, call_id):
                 state.approve(item)
 
-    async def _guarded(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+    async def _guard_call(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         context = data.context
-        call = self._call(context.tool_name, parsed(context.tool_arguments), context.tool_call_id)
-        if await self._admitted(call):
+        call = self._call(context.tool_name, parse_arguments(context.tool_arguments), context.tool_call_id)
+        if await self._is_admitted(call):
             return ToolGuardrailFunctionOutput.allow()
         self._calls.pop(call.id, None)
         reason = call.outcome.reason if call.outcome else None
@@ -261,33 +264,33 @@ class OpenAIAgents:
 
     def _run(self, plain: FunctionTool) -> Callable[[ToolContext[Any], str], Any]:
         async def run(context: ToolContext[Any], given: str) -> Any:
-            call = self._call(plain.name, parsed(given), context.tool_call_id)
+            call = self._call(plain.name, parse_arguments(given), context.tool_call_id)
             self._calls.pop(call.id, None)
-            if not await call.admitted():
+            if not await call.admit():
                 return call.outcome.reason if call.outcome else None
             try:
                 value = await plain.on_invoke_tool(context, json.dumps(call.input))
             except Exception as error:
-                await call.raised(error)
+                await call.report_error(error)
                 raise
             except BaseException:
-                await call.given_up()
+                await call.give_up()
                 raise
-            outcome = await call.returned(value)
+            outcome = await call.report_result(value)
             if outcome.error is not None:
                 raise outcome.error
             return outcome.value if outcome.ok else outcome.reason
 
         return run
 
-    def _call(self, tool: str, given: Any, call_id: str) -> GuestCall:
+    def _call(self, tool: str, given: Any, call_id: str) -> ProgramToolCall:
         call = self._calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = GuestCall(self.session, tool, given, id=call_id)
+            call = self._calls[call_id] = ProgramToolCall(self.session, tool, given, id=call_id)
         return call
 
 
-class Inside(Agent[Any]):
+class InsideAgent(Agent[Any]):
     """An agent whose tools are inside a session, those of MCP servers included."""
 
     adapter: OpenAIAgents
@@ -297,20 +300,20 @@ class Inside(Agent[Any]):
         return [self.adapter.tool(tool) for tool in await super().get_all_tools(run_context)]
 
 
-class Approval:
+class ToolApproval:
     """Whether a run is interrupted before a call: the tool's own wish comes first, then ours, if nobody has decided."""
 
     def __init__(self, adapter: OpenAIAgents, tool: FunctionTool) -> None:
         self._adapter = adapter
         self._tool = tool
 
-    async def wanted(self, context: RunContextWrapper[Any], given: Any, call_id: str) -> bool:
+    async def is_wanted(self, context: RunContextWrapper[Any], given: Any, call_id: str) -> bool:
         """Whether the tool itself wants an approval."""
         wish = self._tool.needs_approval
         return wish if isinstance(wish, bool) else await wish(context, given, call_id)
 
     async def __call__(self, context: RunContextWrapper[Any], given: dict[str, Any], call_id: str) -> bool:
-        return await self.wanted(context, given, call_id) or await self._adapter.undecided(
+        return await self.is_wanted(context, given, call_id) or await self._adapter.is_undecided(
             self._tool.name, given, call_id
         )
 
@@ -351,7 +354,7 @@ class InsideModel(Model):
             ready = await self._texts.ready(messages, items)
             return await self._inner.get_response(system_instructions, ready, *arguments, **options)
 
-        given = await self._given(items, options)
+        given = await self._model_input(items, options)
         outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
         response: ModelResponse = answer_of(outcome)
         return response
@@ -370,21 +373,21 @@ class InsideModel(Model):
             ready = await self._texts.ready(messages, items)
             return self._inner.stream_response(system_instructions, ready, *arguments, **options)
 
-        given = await self._given(items, options)
+        given = await self._model_input(items, options)
         stream = self._session.stream_model(call, given, model=name_of(self._inner))
         async for piece in stream:
             yield piece
         if stream.outcome is not None:
             answer_of(stream.outcome)
 
-    async def _given(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
+    async def _model_input(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""
         if options.get("conversation_id") or options.get("previous_response_id"):
             return items + await self._texts.new()
-        return await self._texts.among(items)
+        return await self._texts.merge_into(items)
 
 
-class Provider(ModelProvider):
+class InsideProvider(ModelProvider):
     """Finds models by name, inside a session."""
 
     def __init__(self, adapter: OpenAIAgents, provider: ModelProvider) -> None:
@@ -400,7 +403,7 @@ class Provider(ModelProvider):
         await self._inner.aclose()
 
 
-def guarded(tool: FunctionTool) -> bool:
+def is_guarded(tool: FunctionTool) -> bool:
     """Whether a tool is inside a session already."""
     return any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ())
 
@@ -437,12 +440,12 @@ def name_of(model: Model) -> str:
     return name if isinstance(name, str) else ""
 
 
-def unreadable(item: ToolApprovalItem) -> bool:
+def is_unreadable(item: ToolApprovalItem) -> bool:
     """Whether it is about a call of ours whose arguments are no JSON object; one that cannot be admitted."""
-    return isinstance(item.agent, Inside) and not isinstance(parsed(item.arguments or ""), dict)
+    return isinstance(item.agent, InsideAgent) and not isinstance(parse_arguments(item.arguments or ""), dict)
 
 
-def parsed(arguments: str) -> Any:
+def parse_arguments(arguments: str) -> Any:
     """A call's arguments as a value; what is no JSON is left for the coordinator to refuse."""
     try:
         return json.loads(arguments or "{}")

@@ -25,7 +25,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, answer_of, begun, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, answer_of, check_turn, out_of_reach
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -79,7 +79,7 @@ class SessionCapability(AbstractCapability[Any]):
         if ctx.prompt is None:
             return await handler()
         async with self.session.turn(text_of(ctx.prompt)) as turn:
-            self._turn = begun(turn)
+            self._turn = check_turn(turn)
             result = await handler()
             turn.response = result.output
         return result
@@ -107,16 +107,16 @@ class SessionCapability(AbstractCapability[Any]):
         Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
         """
         for tool in request_context.model_request_parameters.native_tools:
-            self.within_reach(tool.kind, PROVIDER)
+            self.check_reach(tool.kind, PROVIDER)
         for setting, tools in (request_context.model_settings or {}).items():
             if tools and setting.endswith(NATIVE):
-                self.within_reach(setting, PROVIDER)
+                self.check_reach(setting, PROVIDER)
         given = request_context.messages
 
         async def call(messages: list[Any]) -> ModelResponse:
             return await handler(replace(request_context, messages=await self._texts.ready(messages, given)))
 
-        texts, model = await self._texts.among(given), request_context.model.model_name
+        texts, model = await self._texts.merge_into(given), request_context.model.model_name
         outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
         response: ModelResponse = answer_of(outcome)
         return response
@@ -125,16 +125,16 @@ class SessionCapability(AbstractCapability[Any]):
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """The tools, inside the session."""
-        return Inside(toolset, self)
+        return InsideToolset(toolset, self)
 
-    def within_reach(self, tool: str, why: str) -> None:
+    def check_reach(self, tool: str, why: str) -> None:
         """Raise `HookUsageError` for a tool that no hook is asked about, unless the host has named it."""
         if tool not in self._outside:
             raise out_of_reach(tool, why, "SessionCapability")
 
 
 @dataclass
-class Inside(WrapperToolset[Any]):
+class InsideToolset(WrapperToolset[Any]):
     """Tools that are called inside a session, behind all that other capabilities make of a call."""
 
     capability: SessionCapability = field(repr=False)
@@ -144,7 +144,7 @@ class Inside(WrapperToolset[Any]):
         tools = await super().get_tools(ctx)
         for name, tool in tools.items():
             if tool.tool_def.kind == "external":
-                self.capability.within_reach(name, "it is executed elsewhere")
+                self.capability.check_reach(name, "it is executed elsewhere")
         return tools
 
     async def call_tool(
@@ -159,8 +159,8 @@ class Inside(WrapperToolset[Any]):
 
         async def run(given: dict[str, Any]) -> Any:
             as_it_was = freeze(given) == freeze(shown)  # True is not 1 there
-            args = tool_args if as_it_was else await validated(given, ctx, tool)
-            return await super(Inside, self).call_tool(name, args, ctx, tool)
+            args = tool_args if as_it_was else await validate_arguments(given, ctx, tool)
+            return await super(InsideToolset, self).call_tool(name, args, ctx, tool)
 
         outcome = await self.capability.session.call_tool(name, shown, run, call_id=ctx.tool_call_id)
         if outcome.pending is not None:
@@ -183,7 +183,7 @@ def as_json(given: dict[str, Any]) -> Any:
         return given
 
 
-async def validated(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+async def validate_arguments(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     """A tool's arguments from what was decided about. Raises what the tool's own validation raises."""
     args: dict[str, Any] = tool.args_validator.validate_json(to_json(given), context=ctx.validation_context)
     if tool.args_validator_func is not None:

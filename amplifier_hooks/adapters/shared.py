@@ -35,24 +35,27 @@ M = TypeVar("M")
 
 
 @frozen(eq=False)
-class Placed(Generic[M]):
+class PositionedText(Generic[M]):
     """A text, and where it came."""
 
     text: M
-    place: int
+    position: int
     """How many messages there were."""
     behind: tuple[M, ...]
     """The last two of them."""
 
-    def found(self, messages: Sequence[M]) -> int:
+    def position_in(self, messages: Sequence[M]) -> int:
         """How many of these messages it stands behind."""
-        if not self.behind or at(messages, self.place - 1) == self.behind[-1]:
-            return self.place
+        if not self.behind or message_at(messages, self.position - 1) == self.behind[-1]:
+            return self.position
         last = next((index for index in reversed(range(len(messages))) if messages[index] == self.behind[-1]), None)
         if last is not None:
             return last + 1
-        changed_in_place = at(messages, self.place - 1) is not None and at(messages, self.place - 2) == self.behind[0]
-        return self.place if changed_in_place else 0
+        changed_in_place = (
+            message_at(messages, self.position - 1) is not None
+            and message_at(messages, self.position - 2) == self.behind[0]
+        )
+        return self.position if changed_in_place else 0
 
 
 class Texts(Generic[M]):
@@ -65,7 +68,7 @@ class Texts(Generic[M]):
         self._session = session
         self._make = make
         self._seen = 0
-        self._placed: list[Placed[M]] = []
+        self._positioned: list[PositionedText[M]] = []
 
     async def new(self) -> list[M]:
         """Those that nobody has taken yet, in order."""
@@ -74,18 +77,18 @@ class Texts(Generic[M]):
         fresh, self._seen = every[self._seen :], len(every)
         return [self._make(one["role"], one["content"]) for one in fresh if is_injected(one["metadata"])]
 
-    async def among(self, messages: Sequence[M], *, kept: bool = False) -> list[M]:
+    async def merge_into(self, messages: Sequence[M], *, kept: bool = False) -> list[M]:
         """The SDK's messages with all texts, those that came since the last time at the end.
 
         With `kept`, the SDK may have kept what it was given before; what is there is not put there again.
         """
-        self._place(await self.new(), messages)
+        self._add_texts(await self.new(), messages)
         whole: list[M] = []
         begin = 0
-        for one in self._placed:
+        for one in self._positioned:
             if kept and one.text in messages:
                 continue
-            place = max(begin, one.found(messages))
+            place = max(begin, one.position_in(messages))
             whole += messages[begin:place]
             whole.append(one.text)
             begin = place
@@ -97,25 +100,25 @@ class Texts(Generic[M]):
         `given` are the SDK's own messages, behind which the texts that came meanwhile stand from now on.
         """
         late = await self.new()
-        self._place(late, given)
-        return [self._make(one["role"], one["content"]) if ours(one) else one for one in messages] + late
+        self._add_texts(late, given)
+        return [self._make(one["role"], one["content"]) if is_ours(one) else one for one in messages] + late
 
-    def _place(self, texts: Sequence[M], messages: Sequence[M]) -> None:
+    def _add_texts(self, texts: Sequence[M], messages: Sequence[M]) -> None:
         """From now on these stand behind those messages."""
-        self._placed += [Placed(text, len(messages), tuple(messages[-2:])) for text in texts]
+        self._positioned += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
 
 
-def at(messages: Sequence[M], index: int) -> M | None:
+def message_at(messages: Sequence[M], index: int) -> M | None:
     """The message there, if there is one."""
     return messages[index] if 0 <= index < len(messages) else None
 
 
-def ours(message: object) -> bool:
+def is_ours(message: object) -> bool:
     """Whether a message is one that a hook injected, in our words."""
     return isinstance(message, dict) and is_injected(message.get("metadata"))
 
 
-def begun(turn: Turn) -> Turn:
+def check_turn(turn: Turn) -> Turn:
     """The turn. Raises `HookAbortError` when a hook has denied its prompt."""
     if turn.denied:
         raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
@@ -139,15 +142,15 @@ def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:
     )
 
 
-def at_end(session: SessionCoordinator, adapter: str, tidy: Callable[[], Awaitable[Any]]) -> None:
+def call_at_end(session: SessionCoordinator, adapter: str, tidy: Callable[[], Awaitable[Any]]) -> None:
     """Have this done once, when the session ends; its record is still open then.
 
     What it raises, and that it takes too long, is a failure of an observer: it keeps nothing from ending.
     """
 
-    async def ended(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
+    async def on_end(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
         if data.get("session_id") == session.session_id:
             undo()
             await tidy()
 
-    undo = session.hooks.observe(SESSION_END, ended, name=f"{adapter}:{session.session_id}:end")
+    undo = session.hooks.observe(SESSION_END, on_end, name=f"{adapter}:{session.session_id}:end")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Outcome
 
 
-PATIENCE: Final = 5.0
+RULES_TIMEOUT: Final = 5.0
 """Seconds rules may take."""
 ANY: Final = "*"
 OPTIONS: Final = ("Allow once", "Allow always", "Deny")
@@ -27,7 +27,7 @@ OPTIONS: Final = ("Allow once", "Allow always", "Deny")
 log = get_logger(__name__)
 
 
-class Rules:
+class FailClosedRules:
     """A policy that always has a verdict: where it fails, that is a denial."""
 
     def __init__(self, policy: RulePolicy) -> None:
@@ -38,12 +38,12 @@ class Rules:
         try:
             verdict: object = self._policy.judge(facts)
             if inspect.isawaitable(verdict):
-                verdict = await within(PATIENCE, verdict)
+                verdict = await within(RULES_TIMEOUT, verdict)
         except Exception as error:  # noqa: BLE001  # a policy may raise anything; what was not judged does not run
-            return failed(describe(error))
+            return failed_verdict(describe(error))
         if verdict is None or (isinstance(verdict, RuleVerdict) and well_formed(verdict)):
             return verdict
-        return failed(f"the verdict was {verdict!r:.100}")
+        return failed_verdict(f"the verdict was {verdict!r:.100}")
 
 
 def well_formed(verdict: RuleVerdict) -> bool:
@@ -51,13 +51,13 @@ def well_formed(verdict: RuleVerdict) -> bool:
     return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
 
 
-def failed(problem: str) -> RuleVerdict:
+def failed_verdict(problem: str) -> RuleVerdict:
     """The denial of rules that could not judge."""
     log.error("rules_unavailable", error=problem)
     return RuleVerdict(effect="deny", rule="", reason=f"the rules could not judge this: {problem}")
 
 
-def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
+def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
     """The outcome as the verdict leaves it, and the questions that were answered by it.
 
     A rule's question stands beside those of the hooks, and is asked under the rule's name, as its risk is given.
@@ -65,12 +65,12 @@ def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tup
     if verdict is None:
         return outcome, ()
     if verdict.risk is not None:
-        assessed = Assessment(by=name_of(verdict), risk=verdict.risk, reason=verdict.risk_reason)
+        assessed = Assessment(by=rule_name(verdict), risk=verdict.risk, reason=verdict.risk_reason)
         outcome = msgspec.structs.replace(outcome, assessments=(*outcome.assessments, assessed))
     if verdict.effect == "deny":
-        return forbidden(outcome, verdict), ()
+        return deny_by_rule(outcome, verdict), ()
     if verdict.effect == "ask":
-        return msgspec.structs.replace(outcome, action="ask_user", asks=(*outcome.asks, question(verdict))), ()
+        return msgspec.structs.replace(outcome, action="ask_user", asks=(*outcome.asks, rule_question(verdict))), ()
     answered = tuple(ask for ask in outcome.asks if ANY in verdict.answers or ask.hook_name in verdict.answers)
     if not answered:
         return outcome, ()
@@ -78,21 +78,21 @@ def applied(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tup
     return msgspec.structs.replace(outcome, action="ask_user" if left else "continue", asks=left), answered
 
 
-def forbidden(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
+def deny_by_rule(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
     """The outcome, denied by a rule."""
     return msgspec.structs.replace(
         outcome,
         action="deny",
-        denied_by=name_of(verdict),
+        denied_by=rule_name(verdict),
         reason=verdict.reason or "a rule forbids it",
         cause="denied_by_rule",
     )
 
 
-def question(verdict: RuleVerdict) -> Ask:
+def rule_question(verdict: RuleVerdict) -> Ask:
     """The question of a rule. An "always" covers this very action: one rule asks about many that are not alike."""
     return Ask(
-        hook_name=name_of(verdict),
+        hook_name=rule_name(verdict),
         prompt=verdict.reason or DEFAULT_PROMPT,
         options=OPTIONS,
         timeout=APPROVAL_TIMEOUT,
@@ -102,7 +102,7 @@ def question(verdict: RuleVerdict) -> Ask:
     )
 
 
-def name_of(verdict: RuleVerdict) -> str:
+def rule_name(verdict: RuleVerdict) -> str:
     """Who a rule is, where hooks and people have names."""
     return f"rule:{verdict.rule}" if verdict.rule else "rules"
 
@@ -114,7 +114,7 @@ def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, 
         "status": "approved" if allowed else "denied",
         "allowed": allowed,
         "reason": verdict.reason or None,
-        "by": name_of(verdict),
+        "by": rule_name(verdict),
         "channel": "rules",
         "rule": verdict.rule,
         "hooks": [ask.hook_name for ask in answered],

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 from msgspec.structs import asdict
 
-from amplifier_hooks.approvals import answered_digest, grant_keys, granted, standing
+from amplifier_hooks.approvals import answered_digest, grant_keys, make_grants, match_grants
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
 from amplifier_hooks.ports import GrantStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Option, Standing, StandingAnswer
+    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Grant, GrantMatch, Option
 
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
@@ -46,7 +46,7 @@ class Approval:
     request: ApprovalRequest
     decision: Decision | None = None
     took: float | None = None
-    grants: tuple[StandingAnswer, ...] = ()
+    grants: tuple[Grant, ...] = ()
     hook: str | None = None
     mismatch: bool = False
 
@@ -57,14 +57,14 @@ class Approval:
         return next((option for option in self.request.options if option.id == chosen), None)
 
     @property
-    def edited(self) -> Mapping[str, Any] | None:
+    def edited_arguments(self) -> Mapping[str, Any] | None:
         """The approver's own arguments, if what they allowed is not what they were shown."""
         return self.decision.arguments if self.allowed and self.decision is not None else None
 
     @property
     def digest(self) -> str:
         """Of the action that was decided about."""
-        return answered_digest(self.request, self.edited)
+        return answered_digest(self.request, self.edited_arguments)
 
     @property
     def claimable(self) -> bool:
@@ -78,19 +78,19 @@ class Approval:
         return f"{self.reason}\n{self.decision.by} says: {said}" if said and self.decision else self.reason
 
 
-def asking(request: ApprovalRequest) -> str:
+def asking_hooks(request: ApprovalRequest) -> str:
     """The hooks that ask, as a log line names them."""
     return ", ".join(dict.fromkeys(question.hook for question in request.questions))
 
 
-def about(request: ApprovalRequest) -> dict[str, Any]:
+def request_summary(request: ApprovalRequest) -> dict[str, Any]:
     """Which request, about what: the beginning of every record of it."""
     return {"request": request.id, "event": request.event, "tool": request.tool, "digest": request.digest}
 
 
-def described(request: ApprovalRequest) -> dict[str, Any]:
+def request_facts(request: ApprovalRequest) -> dict[str, Any]:
     """A request as the record has it: arguments by their digest."""
-    return about(request) | {
+    return request_summary(request) | {
         "hooks": [question.hook for question in request.questions],
         "prompt": request.prompt,
         "options": [option.label for option in request.options],
@@ -100,10 +100,10 @@ def described(request: ApprovalRequest) -> dict[str, Any]:
     }
 
 
-def decided(approval: Approval) -> dict[str, Any]:
+def decision_facts(approval: Approval) -> dict[str, Any]:
     """The end of a request as the record has it: who, where, when, how long it took, what, and why."""
     decision, option = approval.decision, approval.option
-    facts = about(approval.request) | {
+    facts = request_summary(approval.request) | {
         "status": approval.status,
         "allowed": approval.allowed,
         "reason": approval.reason,
@@ -119,7 +119,7 @@ def decided(approval: Approval) -> dict[str, Any]:
             "took": approval.took,
             "message": decision.message,
         }
-    if approval.edited is not None:
+    if approval.edited_arguments is not None:
         facts["edited"] = approval.digest
     if approval.grants:
         facts["grants"] = [grant.id for grant in approval.grants]
@@ -129,7 +129,7 @@ def decided(approval: Approval) -> dict[str, Any]:
 def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
     """An answer to a question that was taken back, as the record has it: it has no effect."""
     allows = any(option.allows for option in request.options if option.id == decision.option)
-    return about(request) | {
+    return request_summary(request) | {
         "what": "approve" if allows else "deny",
         "at": decision.at.isoformat() if decision.at else None,
         "by": decision.by,
@@ -142,7 +142,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
     """What the hooks at the approval events are told."""
     data: dict[str, Any] = {
         "approval_id": request.id,
-        "hook": asking(request),
+        "hook": asking_hooks(request),
         "event": request.event,
         "tool_name": request.tool or None,
         "tool_call_id": call,
@@ -170,39 +170,39 @@ class SessionGrants:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[str, StandingAnswer] = {}
+        self._kept: dict[str, Grant] = {}
 
-    async def standing(self, request: ApprovalRequest) -> Standing | None:
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """What they say to this request."""
         if not self._kept:
             return None
         keys = set(grant_keys(request))
         found = tuple(grant for grant in self._kept.values() if grant.key in keys)
-        said = standing(request, found)
+        said = match_grants(request, found)
         return None if said is None else (said, tuple(grant for grant in found if grant.allows == (said == "allow")))
 
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
         """Keep what was decided for good."""
-        for grant in granted(request, decision, decision.at or self._clock.now(), digest):
+        for grant in make_grants(request, decision, decision.at or self._clock.now(), digest):
             self._kept[grant.id] = grant
 
-    async def granted(self, tenant: str, session: str) -> list[StandingAnswer]:
+    async def list_grants(self, tenant: str, session: str) -> list[Grant]:
         """Those in force, oldest first."""
         return [grant for grant in self._kept.values() if (grant.key.tenant, grant.key.session) == (tenant, session)]
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
         """End one."""
-        there = any(grant.id == grant_id for grant in await self.granted(tenant, session))
+        there = any(grant.id == grant_id for grant in await self.list_grants(tenant, session))
         if there:
             del self._kept[grant_id]
         return there
 
     async def end_grants(self, tenant: str, session: str) -> None:
         """Forget them all."""
-        for grant in await self.granted(tenant, session):
+        for grant in await self.list_grants(tenant, session):
             del self._kept[grant.id]
 
 
-def kept_by(backend: object) -> GrantStore | None:
+def grant_store_of(backend: object) -> GrantStore | None:
     """The backend, if it keeps standing answers itself."""
     return backend if isinstance(backend, GrantStore) else None

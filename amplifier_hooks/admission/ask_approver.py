@@ -18,15 +18,15 @@ from amplifier_hooks.admission.approval_result import (
     EVENT_OF,
     Approval,
     SessionGrants,
-    about,
-    asking,
-    decided,
-    described,
+    asking_hooks,
+    decision_facts,
     event_data,
-    kept_by,
+    grant_store_of,
     late_answer,
+    request_facts,
+    request_summary,
 )
-from amplifier_hooks.admission.build_request import Origin, build
+from amplifier_hooks.admission.build_request import Origin, build_request
 from amplifier_hooks.approvals import answered_digest
 from amplifier_hooks.dispatch.bounded_wait import result_of, underway, within
 from amplifier_hooks.dispatch.run_hooks import describe
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Outcome
 
 
-CARE: Final = 5.0
+BACKEND_TIMEOUT: Final = 5.0
 """Seconds a backend has for what needs no person."""
 
 log = get_logger(__name__)
@@ -66,9 +66,9 @@ class Lease:
         session: str,
         tell: Callable[[UserMessage], Awaitable[None]] | None = None,
     ) -> None:
-        self._backend = outliving(backend)
+        self._backend = durable_backend(backend)
         self._recorder = recorder
-        self.whose = (tenant, session)
+        self.session_key = (tenant, session)
         self._tell = tell
         self._begun: Unfinished | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -88,7 +88,7 @@ class Lease:
         """
         async with self._one_at_a_time:
             if self._begun is None:
-                self._begun = await self._taken_over()
+                self._begun = await self._acquire()
             return self._begun
 
     async def end(self, reason: str, *, final: bool = False) -> bool:
@@ -97,26 +97,26 @@ class Lease:
             await self._recorder.note("session.suspended", {"waiting": sorted(self.waiting)})
             return False
         if self._backend is not None and self._begun is not None:
-            await within(CARE, self._backend.end_session(*self.whose, reason))
-            await self._complete(self._backend)
+            await within(BACKEND_TIMEOUT, self._backend.end_session(*self.session_key, reason))
+            await self._complete_record(self._backend)
         return True
 
-    async def recorded(self, request: ApprovalRequest) -> None:
+    async def mark_recorded(self, request: ApprovalRequest) -> None:
         """The record has everything about a request so far. A failure is logged: it is completed from there later."""
         if self._backend is not None:
             try:
-                await within(CARE, self._backend.recorded(request.id))
+                await within(BACKEND_TIMEOUT, self._backend.mark_recorded(request.id))
             except Exception as error:  # noqa: BLE001  # a backend may raise anything
                 log.warning("approval_mark_failed", error=describe(error))
 
-    async def _taken_over(self) -> Unfinished:
+    async def _acquire(self) -> Unfinished:
         if self._backend is None:
             return Unfinished()
-        found = await within(CARE, self._backend.begin_session(*self.whose))
-        await self._complete(self._backend)
+        found = await within(BACKEND_TIMEOUT, self._backend.begin_session(*self.session_key))
+        await self._complete_record(self._backend)
         self.waiting |= {request.id: request for request in (*found.pending, *found.approved)}
         for request in found.unknown:
-            await self._recorder.note("approval.unknown", about(request), durable=True)
+            await self._recorder.note("approval.unknown", request_summary(request), durable=True)
             if self._tell is not None:
                 text = (
                     f"{request.tool or request.event} was approved and begun, and nobody knows whether it ran "
@@ -126,17 +126,17 @@ class Lease:
                 await self._tell(message)
         return found
 
-    async def _complete(self, backend: DurableApprovals) -> None:
+    async def _complete_record(self, backend: DurableApprovals) -> None:
         """What happened and is not on record, because whoever was to write it has died; marked as late."""
         numbers: dict[str, int] = {}
-        for facts in await within(CARE, backend.unrecorded(*self.whose)):
+        for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(*self.session_key)):
             await self._recorder.write("approval.late", {**facts, "late": True})
             numbers[facts["request"]] = max(facts["event_number"], numbers.get(facts["request"], 0))
         for request_id, number in numbers.items():
-            await within(CARE, backend.recorded(request_id, number))
+            await within(BACKEND_TIMEOUT, backend.mark_recorded(request_id, number))
 
 
-def outliving(backend: object) -> DurableApprovals | None:
+def durable_backend(backend: object) -> DurableApprovals | None:
     """The backend, if its questions may outlive the program."""
     return backend if isinstance(backend, DurableApprovals) else None
 
@@ -149,7 +149,7 @@ SUPERSEDED: Final = "superseded"
 """Why a question is taken back, in words that backends know."""
 
 
-async def unheard(_event: str, _data: dict[str, Any]) -> Outcome | None:
+async def ignore_event(_event: str, _data: dict[str, Any]) -> Outcome | None:
     """Nobody listens to what becomes of questions."""
     return None
 
@@ -167,16 +167,16 @@ class Approver:
     origin: Origin = field(factory=Origin)
     lease: Lease = field(kw_only=True)
     grants: GrantStore = field(kw_only=True)
-    emit: Callable[[str, dict[str, Any]], Awaitable[Outcome | None]] = field(default=unheard, kw_only=True)
+    emit: Callable[[str, dict[str, Any]], Awaitable[Outcome | None]] = field(default=ignore_event, kw_only=True)
     _open: set[asyncio.Future[str]] = field(factory=set, init=False)
 
     @lease.default
-    def _no_session(self) -> Lease:
+    def _default_lease(self) -> Lease:
         return Lease(self.backend, self.recorder, "", "")
 
     @grants.default
-    def _theirs_or_ours(self) -> GrantStore:
-        return kept_by(self.backend) or SessionGrants(self.clock)
+    def _default_grants(self) -> GrantStore:
+        return grant_store_of(self.backend) or SessionGrants(self.clock)
 
     def cancel(self, reason: str) -> None:
         """Take every question back that somebody waits for; who asked is told that nobody decided."""
@@ -196,21 +196,23 @@ class Approver:
         it was given. Cancelling it withdraws the request and records that nobody decided. Raises `RecordUnavailable`.
         """
         now = self.clock.now()
-        request = build(outcome, action, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable)
-        approval = await self._standing(request) or await self._asked(request, call)
+        request = build_request(
+            outcome, action, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable
+        )
+        approval = await self._match_grants(request) or await self._ask_person(request, call)
         if approval.status == "pending":
-            await self.recorder.note("approval.pending", about(request), durable=True)
+            await self.recorder.note("approval.pending", request_summary(request), durable=True)
             self.lease.waiting[request.id] = request
-            await self.lease.recorded(request)
+            await self.lease.mark_recorded(request)
             return approval
-        return await self._ended(approval, call)
+        return await self._finish(approval, call)
 
     async def claim(self, approval: Approval) -> bool:
         """Take somebody's approval for running the action, right before it runs."""
         if self.backend is None or not approval.claimable:
             return approval.allowed  # a default, or a standing answer, has nothing to claim
         try:
-            return await within(CARE, self.backend.claim(approval.request.id, approval.digest)) is True
+            return await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
         except Exception as error:  # noqa: BLE001  # a backend may raise anything; what is not claimed does not run
             log.warning("approval_claim_failed", error=describe(error))
             return False
@@ -220,14 +222,14 @@ class Approver:
         if self.backend is None or approval is None or not approval.claimable:
             return
         try:
-            await within(CARE, self.backend.settle(approval.request.id, became))
+            await within(BACKEND_TIMEOUT, self.backend.settle(approval.request.id, became))
         except Exception as error:  # noqa: BLE001  # a backend may raise anything
             log.warning("approval_settle_failed", error=describe(error))
-        await self.lease.recorded(approval.request)
+        await self.lease.mark_recorded(approval.request)
 
     async def withdraw(self, request: ApprovalRequest, why: str) -> None:
         """Take a question back whose end is on record, and what was answered to it."""
-        await self.lease.recorded(request)  # as far as it is known; the withdrawal itself is still to come
+        await self.lease.mark_recorded(request)  # as far as it is known; the withdrawal itself is still to come
         await self._take_back(request, why)
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
@@ -235,7 +237,7 @@ class Approver:
         self.lease.waiting.pop(request.id, None)
         if self.backend is not None:
             try:
-                found: object = await within(CARE, self.backend.withdraw(request.id, why))
+                found: object = await within(BACKEND_TIMEOUT, self.backend.withdraw(request.id, why))
             except Exception as error:  # noqa: BLE001  # a backend may raise anything
                 log.warning("approval_withdraw_failed", error=describe(error))
             else:
@@ -254,14 +256,14 @@ class Approver:
         Not so while calls are pending there, unless it is final. Raises what the backend and the store of grants raise.
         """
         if await self.lease.end(reason, final=final):
-            await within(CARE, self.grants.end_grants(*self.lease.whose))
+            await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
 
     # -- before anybody is asked ---------------------------------------------------------------------------------
 
-    async def _standing(self, request: ApprovalRequest) -> Approval | None:
+    async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """What somebody has decided for good. If that cannot be found out, a person is asked."""
         try:
-            found = await within(CARE, self.grants.standing(request))
+            found = await within(BACKEND_TIMEOUT, self.grants.match_grants(request))
         except Exception as error:  # noqa: BLE001  # a store may raise anything
             log.warning("approval_grants_failed", error=describe(error))
             return None
@@ -283,7 +285,7 @@ class Approver:
             grants=grants,
         )
 
-    async def _asked(self, request: ApprovalRequest, call: str | None) -> Approval:
+    async def _ask_person(self, request: ApprovalRequest, call: str | None) -> Approval:
         """What a person makes of it, or what there is instead."""
         if self.backend is None:
             return Approval(status="unavailable", reason="No approval system available", request=request)
@@ -292,24 +294,24 @@ class Approver:
         try:
             await self.lease.begin()
             resumed = {"resumed": True} if request.id in self.lease.waiting else {}
-            await self.recorder.write("approval.requested", described(request) | resumed)
+            await self.recorder.write("approval.requested", request_facts(request) | resumed)
             options = [option.label for option in request.options]
-            log.info("approval_requested", hook=asking(request), prompt=request.prompt, options=options)
-            return await self._refused(request, call) or await self._answer(self.backend, request, stop)
+            log.info("approval_requested", hook=asking_hooks(request), prompt=request.prompt, options=options)
+            return await self._denial_by_hook(request, call) or await self._await_answer(self.backend, request, stop)
         except asyncio.CancelledError:
             approval = await self._unanswered(request, "cancelled")
-            await self.recorder.note("approval.decided", decided(approval))
-            await self.lease.recorded(request)
+            await self.recorder.note("approval.decided", decision_facts(approval))
+            await self.lease.mark_recorded(request)
             raise
         except RecordUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
-            said = unavailable(request, str(error) if isinstance(error, HookError) else describe(error))
+            said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
             return evolve(said, mismatch=isinstance(error, ApprovalMismatch))
         finally:
             self._open.discard(stop)
 
-    async def _refused(self, request: ApprovalRequest, call: str | None) -> Approval | None:
+    async def _denial_by_hook(self, request: ApprovalRequest, call: str | None) -> Approval | None:
         """A hook may say no before a person is asked; it can say nothing else."""
         outcome = await self.emit(APPROVAL_REQUIRED, event_data(request, call))
         if outcome is None or not outcome.denied:
@@ -323,7 +325,9 @@ class Approver:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def _answer(self, backend: ApprovalBackend, request: ApprovalRequest, stop: asyncio.Future[str]) -> Approval:
+    async def _await_answer(
+        self, backend: ApprovalBackend, request: ApprovalRequest, stop: asyncio.Future[str]
+    ) -> Approval:
         """The backend's answer, in time."""
         whole = (request.expires - request.created).total_seconds()
         left = max(0.0, min(whole, (request.expires - self.clock.now()).total_seconds()))  # clocks are put back, too
@@ -339,24 +343,24 @@ class Approver:
             if request.wait is not None:
                 return Approval(status="pending", reason="nobody has decided yet", request=request)
             await self._void(request, "nobody can come back to it")
-            return unavailable(request, str(pending))
+            return unavailable_approval(request, str(pending))
         except ApprovalTimeout:
             return await self._unanswered(request, EXPIRED)
         if self.clock.now() >= request.expires:  # the session could not look at the clock when the answer came
             return await self._unanswered(request, EXPIRED)
-        return self._counted(request, decision)
+        return self._approval_from(request, decision)
 
-    def _counted(self, request: ApprovalRequest, decision: object) -> Approval:
+    def _approval_from(self, request: ApprovalRequest, decision: object) -> Approval:
         """What an answer comes to. It counts only if it is one of those that were offered."""
         if not isinstance(decision, Decision):
-            return unavailable(request, f"the answer was of type {type(decision).__name__}")
+            return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
-            return unavailable(request, f"{decision.option!r} was not offered")
+            return unavailable_approval(request, f"{decision.option!r} was not offered")
         try:
             answered_digest(request, decision.arguments)
         except (InputNotFreezable, TypeError, ValueError) as error:
-            return unavailable(request, f"the edited arguments cannot be used: {error}")
+            return unavailable_approval(request, f"the edited arguments cannot be used: {error}")
         took = decision.took
         if took is None:
             took = max(0.0, (self.clock.now() - request.created).total_seconds())
@@ -377,7 +381,7 @@ class Approver:
         """
         decision = await self._take_back(request, why)
         if decision is not None:
-            approval = self._counted(request, decision)
+            approval = self._approval_from(request, decision)
             if why == EXPIRED or not approval.allowed:
                 return approval
             await self.recorder.note("approval.late", late_answer(request, decision))
@@ -389,11 +393,11 @@ class Approver:
 
     # -- when it is decided --------------------------------------------------------------------------------------
 
-    async def _ended(self, approval: Approval, call: str | None) -> Approval:
+    async def _finish(self, approval: Approval, call: str | None) -> Approval:
         """Put the end on record, then let it take effect; without the record it has none."""
         request = approval.request
         try:
-            await self.recorder.write("approval.decided", decided(approval))
+            await self.recorder.write("approval.decided", decision_facts(approval))
         except RecordUnavailable:
             await self._take_back(request, "the record cannot be written")
             raise
@@ -402,30 +406,30 @@ class Approver:
             raise
         self.lease.waiting.pop(request.id, None)
         if approval.status == EXPIRED:
-            log.info("approval_timeout", hook=asking(request))
+            log.info("approval_timeout", hook=asking_hooks(request))
         else:
-            log.info("approval_decision", hook=asking(request), decision=approval.status)
+            log.info("approval_decision", hook=asking_hooks(request), decision=approval.status)
         try:
             if not (approval.allowed and approval.claimable):
-                await self.lease.recorded(request)  # an approval is marked when it is claimed
-            await self._remembered(approval)
+                await self.lease.mark_recorded(request)  # an approval is marked when it is claimed
+            await self._remember(approval)
             await self.emit(EVENT_OF[approval.status], event_data(request, call, approval))
         except asyncio.CancelledError:
             await self.withdraw(request, "cancelled")
             raise
         return approval
 
-    async def _remembered(self, approval: Approval) -> None:
+    async def _remember(self, approval: Approval) -> None:
         """Keep an answer that was given for good. If that fails, a person is asked again the next time."""
         if approval.decision is None or approval.grants or approval.option is None or not approval.option.lasts:
             return
         try:
-            await within(CARE, self.grants.remember(approval.request, approval.decision, approval.digest))
+            await within(BACKEND_TIMEOUT, self.grants.remember(approval.request, approval.decision, approval.digest))
         except Exception as error:  # noqa: BLE001  # a store may raise anything
             log.warning("approval_grants_failed", error=describe(error))
 
 
-def unavailable(request: ApprovalRequest, problem: str) -> Approval:
+def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:
     """Nobody could be asked, or the answer was none."""
     log.warning("approval_unavailable", error=problem)
     return Approval(status="unavailable", reason=f"Approval unavailable: {problem}", request=request)

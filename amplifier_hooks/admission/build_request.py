@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from amplifier_hooks.approvals import offered
+from amplifier_hooks.approvals import common_options
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
@@ -105,7 +105,7 @@ def request_id(action: Action, call: str | None, attempt: int, questions: tuple[
     return hashed.hexdigest()[:32]
 
 
-def build(
+def build_request(
     outcome: Outcome, action: Action, origin: Origin, now: datetime, *, call: str | None, attempt: int, durable: bool
 ) -> ApprovalRequest:
     """The request for an outcome that asks. If nobody could come back to it, its time ends with the inline wait."""
@@ -135,7 +135,7 @@ def build(
         arguments=view,
         digest=action.digest,
         questions=questions,
-        options=offered(outcome.asks),
+        options=common_options(outcome.asks),
         default=default_of(outcome, origin),
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),

@@ -121,7 +121,7 @@ def options(
 
 def main() -> None:
     """Run the command; the entry point of the distribution."""
-    terminal_io.made_fit()
+    terminal_io.prepare_streams()
     try:
         try:
             app(prog_name="amplifier-hooks")
@@ -130,5 +130,5 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except (OSError, MissingExtra) as problem:  # a full disk, another's folder, an extra: no traceback mends that
-        terminal_io.last_word(problem)
+        terminal_io.print_system_error(problem)
         sys.exit(1)

@@ -93,7 +93,7 @@ def create(
         raise typer.BadParameter("--tenant is empty; leave it out for a token of the system")
     lifetime = None if days is None else timedelta(days=min(days, LONGEST_LIFE.days + 1))
     try:
-        made, secret = _with(
+        made, secret = _with_tokens(
             store,
             lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=login()),
             record=record or _own_record(),
@@ -110,7 +110,7 @@ def create(
 @token_app.command("list", help=LIST)
 def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False) -> None:
     """All of them."""
-    found = _with(store, lambda tokens: tokens.tokens(tenant))
+    found = _with_tokens(store, lambda tokens: tokens.tokens(tenant))
     if as_json:
         _print_json([_facts(token) for token in found])
         return
@@ -128,7 +128,7 @@ def revoke(
     record: Record = None,
 ) -> None:
     """No more."""
-    gone = _with(store, lambda tokens: tokens.revoke(token, by=login()), record=record or _own_record())
+    gone = _with_tokens(store, lambda tokens: tokens.revoke(token, by=login()), record=record or _own_record())
     if gone is None:
         typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
         raise typer.Exit(1)
@@ -137,12 +137,12 @@ def revoke(
 
 def _own_record() -> Path:
     """Where it is on record who made tokens, and who ended them."""
-    from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.state_folder import make_state_folder
 
-    return own_folder() / "tokens.jsonl"
+    return make_state_folder() / "tokens.jsonl"
 
 
-def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
+def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
     """Do something with the tokens of a store, on record if one is named.
 
     What keeps the store or the record from being used is said, and ends the command.
@@ -153,11 +153,11 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, re
     from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
     from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
-    async def done() -> T:
+    async def run_work() -> T:
         async with AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
@@ -169,11 +169,11 @@ def _with(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, re
     try:
         database = database_at(store, "hooks.db", ACCESS_TABLES)
         if store is None:
-            own_folder()
+            make_state_folder()
     except UnknownStore as problem:
         raise typer.BadParameter(str(problem)) from None
     try:
-        return asyncio.run(done())
+        return asyncio.run(run_work())
     except (LogUnavailable, RecordUnavailable) as problem:
         typer.echo(f"Nothing was done, for it cannot be put on record: {problem}", err=True)
         raise typer.Exit(1) from None

@@ -24,7 +24,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.format.encode_facts import Redactor, Tamer, TooMuch
+from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier
 from amplifier_hooks.result import Action, Status
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
@@ -128,14 +128,14 @@ class HookStatistics(BaseModel):
 
 
 @frozen
-class LogPlace:
+class LogCursor:
     """Where a page of the log ends: the next one begins with what is older."""
 
     at: int
     log_id: str
 
     @classmethod
-    def of(cls, entry: HookExecutionLog) -> LogPlace:
+    def of(cls, entry: HookExecutionLog) -> LogCursor:
         """The place of an entry."""
         return cls(_micros(entry.timestamp), entry.log_id)
 
@@ -162,7 +162,7 @@ class ExecutionStore:
         event: str | None = None,
         aborted: bool | None = None,
         hook: str | None = None,
-        after: LogPlace | None = None,
+        after: LogCursor | None = None,
         limit: int = 100,
     ) -> list[HookExecutionLog]:
         """Entries, newest first; of this tenant or all, of this event, that were stopped or not, with this hook."""
@@ -278,7 +278,7 @@ WHOSE: Final = ("request_id", "run_id", "event_id")
 """Fields of a payload that say what an event belongs to; the first that is there counts."""
 
 
-class Seen(NamedTuple):
+class LoggedEvent(NamedTuple):
     """What is kept of an event until it is written."""
 
     at: datetime
@@ -311,7 +311,7 @@ class ExecutionRecorder:
         self._room = room
         self._pause = pause
         self._clock = clock or SystemClock()
-        self._waiting: deque[Seen] = deque()
+        self._waiting: deque[LoggedEvent] = deque()
         self._wake = asyncio.Event()
         self._redactor = Redactor(secrets.token_bytes(32))
         self._tenants: set[str] = set()
@@ -321,9 +321,9 @@ class ExecutionRecorder:
 
     def watch(self, registry: HookRegistry) -> None:
         """Watch every event of a registry from now on."""
-        self._undo.append(registry.observe("*", self.see, name="execution-log"))
+        self._undo.append(registry.observe("*", self.note_event, name="execution-log"))
 
-    def see(self, _event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+    def note_event(self, _event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Note what the hooks did. An observer; events without hooks leave nothing."""
         if not outcome.ran:
             return
@@ -332,7 +332,7 @@ class ExecutionRecorder:
             return
         tenant, request = data.get("tenant_id"), next((data[name] for name in WHOSE if data.get(name)), "")
         whose, about = (for_log(one) if isinstance(one, str) else "" for one in (tenant, request))
-        self._waiting.append(Seen(self._clock.now(), whose, clip(about, 200), outcome))
+        self._waiting.append(LoggedEvent(self._clock.now(), whose, clip(about, 200), outcome))
         self._wake.set()
 
     async def __aenter__(self) -> Self:
@@ -386,13 +386,13 @@ class ExecutionRecorder:
             self._wake.clear()
             await self.flush()
 
-    def _entry(self, seen: Seen) -> HookExecutionLog:
+    def _entry(self, seen: LoggedEvent) -> HookExecutionLog:
         outcome = seen.outcome
         return HookExecutionLog(
             log_id=new_log_id(),
             event_type=for_log(outcome.event),
             tenant_id=seen.tenant,
-            hook_results=[run_of(answer, self._redactor) for answer in outcome.hook_results],
+            hook_results=[hook_run_of(answer, self._redactor) for answer in outcome.hook_results],
             aborted=outcome.aborted,
             abort_reason=_text(outcome.abort_reason, self._redactor),
             total_duration_ms=outcome.total_duration_ms,
@@ -401,13 +401,13 @@ class ExecutionRecorder:
         )
 
 
-def run_of(answer: Answer, redactor: Redactor) -> HookRun:
+def hook_run_of(answer: Answer, redactor: Redactor) -> HookRun:
     """What one hook did, as it may be looked at: without secrets, and not larger than it is worth."""
     data = None
     if answer.data is not None:
-        tamer = Tamer(redactor, LONGEST_TEXT, LARGEST_DATA, MOST_VALUES)
+        tamer = ValueSimplifier(redactor, LONGEST_TEXT, LARGEST_DATA, MOST_VALUES)
         try:
-            tamed = tamer.tamed(answer.data)
+            tamed = tamer.simplify(answer.data)
             data = tamed if len(json.dumps(tamed)) <= LARGEST_DATA else None
         except TooMuch:
             data = None
@@ -419,7 +419,7 @@ def run_of(answer: Answer, redactor: Redactor) -> HookRun:
         status=answer.status,
         action=answer.action,
         data=data,
-        said=_text(answer.said.reason or answer.said.approval_prompt, redactor),
+        said=_text(answer.effective_result.reason or answer.effective_result.approval_prompt, redactor),
         error=_text(answer.error, redactor),
         duration_ms=answer.duration_ms,
     )
@@ -428,4 +428,4 @@ def run_of(answer: Answer, redactor: Redactor) -> HookRun:
 def _text(text: str | None, redactor: Redactor) -> str | None:
     if text is None:
         return None
-    return clip(redactor.without(text.encode("utf-8", "backslashreplace").decode()), LONGEST_TEXT)
+    return clip(redactor.redact(text.encode("utf-8", "backslashreplace").decode()), LONGEST_TEXT)

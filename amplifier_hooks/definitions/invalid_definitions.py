@@ -50,19 +50,19 @@ class InvalidDefinitions(HookError, ValueError):
         super().__init__("\n".join(map(str, self.flaws)))
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def suggestion_for(word: str, known: Iterable[str]) -> str:
     """Which of the known words was meant, or which there are."""
     names = sorted(known)
     near = get_close_matches(word, names, 1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
 
 
-def said_of(error: ErrorDetails, known: Iterable[str]) -> str:
+def error_sentence(error: ErrorDetails, known: Iterable[str]) -> str:
     """One of pydantic's errors as a sentence; `known` are the keys there may be where it occurred."""
     at: tuple[Any, ...] = error["loc"]
     key = ".".join(map(str, at))[:80]
     if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; {meant(str(at[-1]), known)}"
+        return f"unknown key {key!r}; {suggestion_for(str(at[-1]), known)}"
     if error["type"] == "missing":
         return f"{key!r} is missing; add it"
     if error["type"] == "value_error":

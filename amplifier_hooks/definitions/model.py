@@ -91,7 +91,7 @@ CARRIERS: Final = ("headers", "env")
 """Where keys stand under names of all sorts."""
 
 
-def hidden(value: Any, name: str = "", within: str = "") -> Any:
+def hide_secrets(value: Any, name: str = "", within: str = "") -> Any:
     """A config, or a part of one, without its secrets; the name of a variable that holds one is none."""
     if value in (None, "", [], {}) or name.endswith("_env"):
         return value
@@ -101,25 +101,25 @@ def hidden(value: Any, name: str = "", within: str = "") -> Any:
         address, mark, _ = value.partition("?")
         return f"{address}?{HIDDEN}" if mark else value
     if isinstance(value, dict):
-        return {one: hidden(item, one, name) for one, item in value.items()}
-    return [hidden(item) for item in value] if isinstance(value, list) else value
+        return {one: hide_secrets(item, one, name) for one, item in value.items()}
+    return [hide_secrets(item) for item in value] if isinstance(value, list) else value
 
 
-def kept(new: Any, old: Any) -> Any:
+def restore_secrets(new: Any, old: Any) -> Any:
     """The config that was given; where that is what was shown in the place of a secret, the secret.
 
     With an address that the old one did not have, nothing is taken over, and what was shown stays as it is.
     """
-    known = {*addresses(old), *addresses(hidden(old))}
-    return _kept(new, old) if known.issuperset(addresses(new)) else new
+    known = {*addresses(old), *addresses(hide_secrets(old))}
+    return _restore_part(new, old) if known.issuperset(addresses(new)) else new
 
 
-def left_hidden(value: Any, place: str = "config") -> str | None:
+def unrestored_secret(value: Any, place: str = "config") -> str | None:
     """Where something is said to be hidden that is not there; None if nothing is."""
     if isinstance(value, str):
         return place if value == HIDDEN or value.endswith(f"?{HIDDEN}") else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = (left_hidden(part, f"{place}.{name}") for name, part in parts)
+    found = (unrestored_secret(part, f"{place}.{name}") for name, part in parts)
     return next((spot for spot in found if spot is not None), None)
 
 
@@ -133,12 +133,12 @@ def addresses(value: Any) -> Iterator[str]:
             yield from addresses(part)
 
 
-def _kept(new: Any, old: Any, name: str = "", within: str = "") -> Any:
-    if new == hidden(old, name, within):
+def _restore_part(new: Any, old: Any, name: str = "", within: str = "") -> Any:
+    if new == hide_secrets(old, name, within):
         return old
     if not isinstance(new, dict) or not isinstance(old, dict):
         return new
-    return {one: _kept(value, old.get(one), one, name) for one, value in new.items()}
+    return {one: _restore_part(value, old.get(one), one, name) for one, value in new.items()}
 
 
 Kind = Literal["python", "command", "http", "agent"]
@@ -258,7 +258,7 @@ def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         raise ValueError("config has half of a character in it, which nothing that keeps it could write") from None
     if len(frozen) > LARGEST_CONFIG or _depth(value) > DEEPEST_CONFIG:
         raise ValueError(f"config has at most {LARGEST_CONFIG:,} bytes, and is nested at most {DEEPEST_CONFIG} deep")
-    place = left_hidden(value)
+    place = unrestored_secret(value)
     if place is not None:
         raise ValueError(
             f"{place} is what is shown in the place of a secret; write the secret itself, as it is not taken along to "
@@ -317,7 +317,7 @@ class NewHook(BaseModel):
     risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Why the risk is that.")
 
     @model_validator(mode="after")
-    def _timely(self) -> Self:
+    def _check_timeout(self) -> Self:
         longest = LONGEST_TIMEOUT[self.kind]
         if self.timeout_ms is not None and self.timeout_ms > longest:
             raise ValueError(f"timeout_ms of a {self.kind} hook is at most {longest}")
@@ -339,7 +339,7 @@ class NewHook(BaseModel):
         """Where its priority puts it."""
         return band_of(self.priority)
 
-    def defined(self, *, tenant_id: str, hook_id: str, now: datetime) -> HookDefinition:
+    def to_definition(self, *, tenant_id: str, hook_id: str, now: datetime) -> HookDefinition:
         """The definition that comes of it, for this tenant, under this id and from this moment on."""
         said = self.model_dump()
         return HookDefinition(**said, hook_id=hook_id, tenant_id=tenant_id, created_at=now, updated_at=now)
@@ -361,10 +361,10 @@ class HookDefinition(NewHook):
         said = self.model_dump(mode="json", exclude={"created_at", "updated_at"})
         return hashlib.sha256(DOMAIN + freeze(said)).hexdigest()
 
-    def shown(self) -> dict[str, Any]:
+    def public_fields(self) -> dict[str, Any]:
         """The definition as plain JSON for whoever may read it: what stands under a secret's name is hidden."""
         said = self.model_dump(mode="json")
-        return {**said, "config": hidden(said["config"])}
+        return {**said, "config": hide_secrets(said["config"])}
 
 
 class HookChanges(BaseModel):
@@ -386,7 +386,7 @@ class HookChanges(BaseModel):
     risk: Risk | None = None
     risk_reason: str | None = None
 
-    def applied(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
+    def apply_to(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
         """The definition with the changes.
 
         A secret that comes back as it was shown stays what it was, unless it were to be sent to another address.
@@ -395,5 +395,5 @@ class HookChanges(BaseModel):
         """
         changed = self.model_dump(exclude_unset=True)
         if "config" in changed and changed["config"] is not None:
-            changed["config"] = kept(changed["config"], definition.config)
+            changed["config"] = restore_secrets(changed["config"], definition.config)
         return HookDefinition(**{**definition.model_dump(), **changed, "updated_at": now})

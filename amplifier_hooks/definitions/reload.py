@@ -23,7 +23,7 @@ from amplifier_hooks.definitions.kinds.python import sources_of
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.hook_table import Change
+from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class WatchedFiles:
 
     def signature(self) -> Signature:
         """What the files look like from outside."""
-        return tuple(sorted(set(self._looked_at())))
+        return tuple(sorted(set(self._file_states())))
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -142,18 +142,18 @@ class WatchedFiles:
     def _apply(self, result: DefinitionSet | InvalidDefinitions) -> Replaced | None:
         if isinstance(result, InvalidDefinitions):
             self._read_before = set(result.files)
-            self._failed(str(result))
+            self._note_failure(str(result))
             return None
-        self._read_before = {*result.files, *self._named(result)}
+        self._read_before = {*result.files, *self._trusted_paths(result)}
         if not self._trusts(result):
             self._waiting = result
-            self._failed(f"{self.path}: {UNTRUSTED}", trusted=False)
+            self._note_failure(f"{self.path}: {UNTRUSTED}", trusted=False)
             return None
         self._waiting = None
         try:
             replaced = self.hooks.install(self.hooks.plan(result, trusted=self._trust_in(result)))
         except HookError as problem:
-            self._failed(str(problem))
+            self._note_failure(str(problem))
             return None
         changed = result.digest != self.state.digest or self.state.since is None
         since = self.clock.now() if changed else self.state.since
@@ -168,7 +168,7 @@ class WatchedFiles:
         """Asks again, as the programs it names are then: they are read when they are run, not now."""
         return None if self.trusted is None else partial(self.trusted, *trusted_part(found))
 
-    def _named(self, found: DefinitionSet) -> Iterator[Path]:
+    def _trusted_paths(self, found: DefinitionSet) -> Iterator[Path]:
         """The files that trust is in besides its own."""
         for word in trusted_part(found)[1] if self.trusted is not None else ():
             with contextlib.suppress(OSError, ValueError):
@@ -176,20 +176,20 @@ class WatchedFiles:
                 if path.is_file():
                     yield path
 
-    def _failed(self, problem: str, *, trusted: bool = True) -> None:
+    def _note_failure(self, problem: str, *, trusted: bool = True) -> None:
         """What was in force stays; that something else should be is on record."""
         if problem != self.state.problem:
             self.state = evolve(self.state, problem=problem, problem_since=self.clock.now(), trusted=trusted)
-            self.hooks.registry.tell(Change(what="broken", hook=self.path.name, detail=problem))
+            self.hooks.registry.tell(RegistryChange(what="broken", hook=self.path.name, detail=problem))
             log.warning("definitions_not_loaded", path=str(self.path), problem=problem)
 
-    def _looked_at(self) -> Iterator[tuple[str, int, int, int, int]]:
+    def _file_states(self) -> Iterator[tuple[str, int, int, int, int]]:
         found = self.hooks.in_force
         known = () if found is None else tuple(found.files)
         folder = self.path if self.path.is_dir() else self.path.parent
         if not self.path.is_dir():
             folder /= (DefinitionSettings() if found is None else found.settings).hooks_definitions_dir
-        for path in {self.path, *known, *self._read_before, *_inside(folder)}:
+        for path in {self.path, *known, *self._read_before, *_definition_files(folder)}:
             try:
                 status = path.stat()
             except OSError:
@@ -197,7 +197,7 @@ class WatchedFiles:
             yield str(path), status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
-def _inside(folder: Path) -> list[Path]:
+def _definition_files(folder: Path) -> list[Path]:
     """The files in a folder that could be definitions; those further down count once another one names them."""
     try:
         return [path for path in folder.iterdir() if path.suffix in FILE_ENDINGS][:MOST_WATCHED]

@@ -85,14 +85,14 @@ class StoredHook:
 
 
 @frozen
-class ListPlace:
+class DefinitionCursor:
     """Where a page of a list ends: the next one begins after it."""
 
     created: int
     hook_id: str
 
     @classmethod
-    def of(cls, hook: StoredHook) -> ListPlace:
+    def of(cls, hook: StoredHook) -> DefinitionCursor:
         """The place of a hook in the list."""
         return cls(_micros(hook.definition.created_at), hook.definition.hook_id)
 
@@ -115,7 +115,7 @@ class DefinitionStore:
     async def get(self, hook_id: str, tenant: str | None = None) -> StoredHook | None:
         """A definition, of this tenant or of any; None if there is none."""
         rows = await self.database.fetch(GET, hook_id, tenant)
-        return self._stored(rows[0]) if rows else None
+        return self._stored_hook(rows[0]) if rows else None
 
     async def find(
         self,
@@ -123,7 +123,7 @@ class DefinitionStore:
         tenant: str | None = None,
         event: str | None = None,
         enabled: bool | None = None,
-        after: ListPlace | None = None,
+        after: DefinitionCursor | None = None,
         limit: int = 10_000,
     ) -> list[StoredHook]:
         """Definitions in the order they were made; of this tenant or all, for this event, switched on or off."""
@@ -132,7 +132,7 @@ class DefinitionStore:
         rows = await self.database.fetch(FIND, tenant, event, on, *start, limit)
         if (tenant, event, enabled, after) == (None, None, None, None) and len(rows) < limit:  # these, and no others
             self._read = {row[0]: self._read[row[0]] for row in rows if row[0] in self._read}
-        return [self._stored(row) for row in rows]
+        return [self._stored_hook(row) for row in rows]
 
     async def replace(self, definition: HookDefinition, version: int) -> StoredHook:
         """Keep another definition under the same id, if it still is at this version.
@@ -150,7 +150,7 @@ class DefinitionStore:
         """Be woken when anything changes: watch, read, wait, read again."""
         return self.database.watch(TOPIC)
 
-    def _stored(self, row: Row) -> StoredHook:
+    def _stored_hook(self, row: Row) -> StoredHook:
         """A row as it was read before, if it is the same text. Raises `CorruptStore` for what is no definition."""
         hook_id, text, version = row
         read, known = self._read.get(hook_id, ("", None))
@@ -166,7 +166,7 @@ class DefinitionStore:
 
     def _create(self, definition: HookDefinition, most: int) -> Script[StoredHook]:
         tenant, like = definition.tenant_id, likeness(definition.name)
-        yield from self._free(tenant, definition.name, "", most)
+        yield from self._check_free(tenant, definition.name, "", most)
         values = (definition.hook_id, tenant, like, definition.event_type, int(definition.enabled))
         rows = yield Statement(INSERT, (*values, _micros(definition.created_at), definition.model_dump_json()))
         if not rows:  # somebody else's, at the same instant
@@ -175,21 +175,21 @@ class DefinitionStore:
         return StoredHook(definition, 1)
 
     def _replace(self, definition: HookDefinition, version: int) -> Script[StoredHook]:
-        yield from self._free(definition.tenant_id, definition.name, definition.hook_id, None)
+        yield from self._check_free(definition.tenant_id, definition.name, definition.hook_id, None)
         values = (likeness(definition.name), definition.event_type, int(definition.enabled))
         rows = yield Statement(SET, (definition.hook_id, version, *values, definition.model_dump_json()))
         if not rows:
-            yield from self._late(definition.hook_id)
+            yield from self._raise_changed(definition.hook_id)
         yield Wake(TOPIC)
         return StoredHook(definition, version + 1)
 
     def _delete(self, hook_id: str, version: int) -> Script[None]:
         rows = yield Statement(DELETE, (hook_id, version))
         if not rows:
-            yield from self._late(hook_id)
+            yield from self._raise_changed(hook_id)
         yield Wake(TOPIC)
 
-    def _free(self, tenant: str, name: str, besides: str, most: int | None) -> Script[None]:
+    def _check_free(self, tenant: str, name: str, besides: str, most: int | None) -> Script[None]:
         rows = yield Statement(TAKEN, (tenant, likeness(name), besides))
         ((count, other),) = rows
         if other is not None:
@@ -197,7 +197,7 @@ class DefinitionStore:
         if most is not None and count >= most:
             raise TooManyDefinitions(most)
 
-    def _late(self, hook_id: str) -> Script[None]:
+    def _raise_changed(self, hook_id: str) -> Script[None]:
         rows = yield Statement("SELECT version FROM {schema}.hook_definition WHERE hook_id = $1", (hook_id,))
         raise ChangedMeanwhile(hook_id, rows[0][0] if rows else None)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from amplifier_hooks.abandoned_work import cancel_all
-from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.captured_output import without_capture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -39,7 +39,7 @@ async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
 
     The task's output is no hook's output, in whatever context the block stands.
     """
-    with outside():
+    with without_capture():
         task = asyncio.ensure_future(work)
     try:
         yield task

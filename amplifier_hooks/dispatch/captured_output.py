@@ -49,7 +49,7 @@ _active: Final[set[Output]] = set()
 _numbers: Final = count(1)  # which came first, a capture or a stand-in
 
 
-def captured(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[Any]]:
+def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[Any]]:
     """The same hook, with everything it prints kept for its answer, whatever becomes of it."""
 
     async def call_captured(event: str, data: object) -> object:
@@ -73,7 +73,7 @@ def captured(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[
     return call_captured
 
 
-def keep(data: bytes) -> None:
+def keep_output(data: bytes) -> None:
     """What a program of the running hook's has printed: it belongs to the hook's output."""
     run: Any = CURRENT.get()
     if run is not None and data:
@@ -82,13 +82,13 @@ def keep(data: bytes) -> None:
         run.attend = True
 
 
-def outside() -> AbstractContextManager[None]:
+def without_capture() -> AbstractContextManager[None]:
     """What is printed in here is no hook's output: a tool's, say, that a hook had called, or a message for the user."""
-    return NOTHING if _PRINTING.get() is None else _outside()
+    return NOTHING if _PRINTING.get() is None else _without_capture()
 
 
 @contextmanager
-def _outside() -> Iterator[None]:
+def _without_capture() -> Iterator[None]:
     token = _PRINTING.set(None)
     try:
         yield
@@ -109,7 +109,7 @@ class Output:
     def __enter__(self) -> None:
         with _lock:
             _active.add(self)
-            _put_in_place()
+            _install_stand_ins()
             self.number = next(_numbers)
         self._token = _PRINTING.set(self)
 
@@ -145,7 +145,7 @@ class Output:
             if self in _active:
                 _active.remove(self)
                 if not _active:
-                    _put_back()
+                    _restore_streams()
         if self.empty:
             return None
         decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
@@ -240,7 +240,7 @@ _PLACES: Final[tuple[tuple[Any, str, Callable[[Any], Any]], ...]] = (
 )
 
 
-def _put_in_place() -> None:
+def _install_stand_ins() -> None:
     """Every time, not only the first: somebody else may have replaced a stream since."""
     for owner, name, stand_in in _PLACES:
         there = getattr(owner, name)
@@ -248,7 +248,7 @@ def _put_in_place() -> None:
             setattr(owner, name, stand_in(there))
 
 
-def _put_back() -> None:
+def _restore_streams() -> None:
     """Where somebody else has put another in our place, that one stays; if ours comes back, it only hands on."""
     for owner, name, stand_in in _PLACES:
         there = getattr(owner, name)

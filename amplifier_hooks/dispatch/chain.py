@@ -26,7 +26,7 @@ from amplifier_hooks.text.matching import MatchTimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from amplifier_hooks.provenance import VoiceStanding
+    from amplifier_hooks.provenance import TrustLevel
     from amplifier_hooks.result import Risk
     from amplifier_hooks.text.matching import Matcher
 
@@ -47,7 +47,7 @@ class Selection:
     keeps: frozenset[str] = frozenset()
     """Fields of the payload that are not for hooks to change."""
     names: tuple[str, ...] = field(init=False)
-    patience: float = field(init=False)
+    shortest_timeout: float = field(init=False)
     """The shortest time any of them may take, where the clock is not read for each."""
     tick: float = field(init=False)
     """How often to look at them while they wait."""
@@ -89,7 +89,7 @@ class Chain:
     """Nobody listens and nobody has to: the outcome is the payload as it came."""
     everybody: Selection | None = field(init=False)
     watched_by_all: Selection | None = field(init=False)
-    _kept: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
+    _selections: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         gated = any(hook.intent == "gate" for hook in self.participants)
@@ -101,8 +101,8 @@ class Chain:
             "careful": gated or self.required,
             "watched": bool(self.observers) or (self.reported and heard),
             "silent": not heard and not self.required and not self.completed and not (self.stopped and stoppable),
-            "everybody": self._of_all(self.participants),
-            "watched_by_all": self._of_all(self.observers),
+            "everybody": self._selection_for_all(self.participants),
+            "watched_by_all": self._selection_for_all(self.observers),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
 
@@ -115,35 +115,35 @@ class Chain:
         return self.watched_by_all or self._select(data)[1]
 
     def _select(self, data: Mapping[str, Any]) -> tuple[Selection, Selection]:
-        key = whose(data)
-        found = self._kept.get(key)
+        key = tenant_and_tool(data)
+        found = self._selections.get(key)
         if found is None:
-            if len(self._kept) >= SELECTIONS_KEPT:
-                self._kept.clear()
-            found = (self._selected(self.participants, *key), self._selected(self.observers, *key))
-            self._kept[key] = found
+            if len(self._selections) >= SELECTIONS_KEPT:
+                self._selections.clear()
+            found = (self._make_selection(self.participants, *key), self._make_selection(self.observers, *key))
+            self._selections[key] = found
         return found
 
-    def _of_all(self, hooks: tuple[Hook, ...]) -> Selection | None:
+    def _selection_for_all(self, hooks: tuple[Hook, ...]) -> Selection | None:
         """One selection for every payload, where no hook looks at tool or tenant."""
-        return None if any(hook.match is not None or hook.tenant for hook in hooks) else self.only(hooks)
+        return None if any(hook.match is not None or hook.tenant for hook in hooks) else self.selection_of(hooks)
 
-    def _selected(self, hooks: Iterable[Hook], tenant: str, tool: str | None) -> Selection:
-        chosen = (reached(hook, tenant, tool) for hook in hooks)
-        return self.only(tuple(hook for hook in chosen if hook is not None))
+    def _make_selection(self, hooks: Iterable[Hook], tenant: str, tool: str | None) -> Selection:
+        chosen = (hook_for_call(hook, tenant, tool) for hook in hooks)
+        return self.selection_of(tuple(hook for hook in chosen if hook is not None))
 
-    def only(self, hooks: tuple[Hook, ...]) -> Selection:
+    def selection_of(self, hooks: tuple[Hook, ...]) -> Selection:
         """These hooks, as a selection of this chain."""
         return Selection(hooks, self.event.name, self.event.keeps or IDENTITY_FIELDS)
 
 
-def whose(data: Mapping[str, Any]) -> tuple[str, str | None]:
+def tenant_and_tool(data: Mapping[str, Any]) -> tuple[str, str | None]:
     """The tenant a payload is about, and its tool, as far as it says so in text."""
     tenant, tool = data.get("tenant_id"), data.get("tool_name")
     return (tenant if isinstance(tenant, str) else "", tool if isinstance(tool, str) else None)
 
 
-def reached(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
+def hook_for_call(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
     """The hook, if this tenant's call of this tool is for it.
 
     A gate is for a payload whose tool nobody can name, because it might be the one it guards. A hook whose matcher
@@ -158,10 +158,10 @@ def reached(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
     try:
         return hook if hook.match.matches(tool) else None
     except MatchTimedOut as error:
-        return evolve(hook, call=_failing(error), awaits=False)
+        return evolve(hook, call=_failing_call(error), awaits=False)
 
 
-def _failing(error: MatchTimedOut) -> Callable[[str, object], NoReturn]:
+def _failing_call(error: MatchTimedOut) -> Callable[[str, object], NoReturn]:
     def fail(_event: str, _data: object) -> NoReturn:
         raise error
 
@@ -248,10 +248,10 @@ class Hook:
         """How often it had to be left behind."""
         return sum(self.leaks_of.values())
 
-    def left_behind(self, tenant: str) -> None:
+    def count_leak(self, tenant: str) -> None:
         """Count that it had to be left behind, in the turn of this tenant."""
         self.leaks_of = {**self.leaks_of, tenant: self.leaks_of.get(tenant, 0) + 1}
-        self.quarantined = self.quarantined or self.leaks_of[tenant] >= LEAKS_ALLOWED or self._spread
+        self.quarantined = self.quarantined or self.leaks_of[tenant] >= LEAKS_ALLOWED or self._is_widespread
         self.settle()
 
     def pardon(self) -> None:
@@ -260,10 +260,10 @@ class Hook:
 
     def in_quarantine(self, tenant: str) -> bool:
         """Whether it is not to be called for this tenant."""
-        return self.quarantined and (self._spread or self.leaks_of.get(tenant, 0) >= LEAKS_ALLOWED)
+        return self.quarantined and (self._is_widespread or self.leaks_of.get(tenant, 0) >= LEAKS_ALLOWED)
 
     @property
-    def _spread(self) -> bool:
+    def _is_widespread(self) -> bool:
         """Whether so many tenants had to leave it behind that it is the hook's fault, and not one of theirs."""
         return len(self.leaks_of) >= TENANTS_ALLOWED
 
@@ -273,7 +273,7 @@ class Hook:
         self.plain = self.awaits and self.intent != "register" and self.able and not self.timed
 
     @property
-    def place(self) -> tuple[int, bool, int]:
+    def sort_key(self) -> tuple[int, bool, int]:
         """Where it stands: lower priority first, then system before tenants, then in order of registration."""
         return (self.priority, bool(self.tenant), self.number)
 
@@ -284,7 +284,7 @@ class Hook:
         return origin if isinstance(origin, str) else ""
 
     @property
-    def standing(self) -> VoiceStanding:
+    def trust_level(self) -> TrustLevel:
         """How far its words are trusted."""
         if self.origin:
             return "external"

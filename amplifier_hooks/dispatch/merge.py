@@ -74,7 +74,7 @@ def merge(
         if answer.recheck and action not in OBJECTIONS:
             continue
         if said.context_injection or said.context_injections:
-            _add(answer, injections, (_attributed(item, answer, event) for item in said.injections))
+            _add(answer, injections, (_attribute(item, answer, event) for item in said.injections))
             action = stricter(action, "inject_context")  # it takes effect whatever the answer's own action is
         if said.action == "ask_user":
             _add(answer, asks, [_ask(answer)])
@@ -116,14 +116,14 @@ def _add(answer: Answer, items: list[Item], new: Iterable[Item]) -> None:
     items += [item for item in new if item not in items] if answer.recheck else new
 
 
-def _attributed(item: ContextInjection, answer: Answer, event: str) -> ContextInjection:
+def _attribute(item: ContextInjection, answer: Answer, event: str) -> ContextInjection:
     """A text with its hook as we know it: what the hook wrote there about itself is overwritten."""
     return replace(item, hook_name=answer.hook_name, event=event)
 
 
 def _ask(answer: Answer) -> Ask:
     """A hook's question; what the hook left out has a default here."""
-    said = answer.said
+    said = answer.effective_result
     return Ask(
         hook_name=answer.hook_name,
         prompt=said.approval_prompt or DEFAULT_PROMPT,
@@ -137,7 +137,7 @@ def _ask(answer: Answer) -> Ask:
 
 def _message(answer: Answer, text: str) -> UserMessage:
     """A hook's message for the user, and who says so."""
-    said = answer.said
+    said = answer.effective_result
     return UserMessage(
         text=text,
         level=said.user_message_level,

@@ -22,7 +22,7 @@ from attrs import define, field, frozen, setters
 from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView, Selection
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
-from amplifier_hooks.dispatch.timeouts import cancelled_itself
+from amplifier_hooks.dispatch.timeouts import has_cancelled_itself
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationRanTwice
 from amplifier_hooks.result import CONTINUE, Answer, HookResult
 
@@ -156,7 +156,7 @@ def operation_of(name: str) -> str:
         raise InvalidRegistration(f"nothing runs around {name!r}; the operations are {known}") from None
 
 
-async def run_around(
+async def run_middleware(
     hooks: tuple[Hook, ...], operation: str, context: HookContext, call: Callable[[], Awaitable[Any]]
 ) -> Any:  # a layer may return anything in its place
     """Run `call` inside these layers and return its result.
@@ -170,7 +170,7 @@ async def run_around(
     if hooks:
         context.result = await _Layer(hooks[0], hooks[1:], operation, context, call).run()
         return context.result
-    if cancelled_itself():
+    if has_cancelled_itself():
         await sleep(0)  # raises: a layer has cancelled the caller, and nothing may run
     began = clock()
     try:
@@ -222,7 +222,7 @@ class _Layer:
             raise self.stop()
         if answer.denies:
             raise HookAbortError(f"{self.hook.name} failed: {answer.error}", self.hook.name)
-        return await run_around(self.inside, self.operation, self.context, self.call)
+        return await run_middleware(self.inside, self.operation, self.context, self.call)
 
     async def handle(self) -> HookResult:
         """Call the handler; what it makes of the operation is kept here, what goes wrong in it is the Run's."""
@@ -261,7 +261,7 @@ class _Layer:
         self.called = True
         self.around.pause()
         try:
-            self.result = await run_around(self.inside, self.operation, self.context, self.call)
+            self.result = await run_middleware(self.inside, self.operation, self.context, self.call)
         except BaseException as error:
             self.error = error
             raise
@@ -271,6 +271,6 @@ class _Layer:
         return self.result
 
 
-def layer_call(_event: str, layer: _Layer) -> Awaitable[HookResult]:
+def run_layer(_event: str, layer: _Layer) -> Awaitable[HookResult]:
     """How a Run calls a layer."""
     return layer.handle()

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, whose
+from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, tenant_and_tool
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
@@ -99,18 +99,18 @@ class Run(msgspec.Struct, eq=False):
             return self.outcome()
         self.hooks, self.todo = picked.hooks, todo
         self.context, self.walking, self.waiting = context, walking, waiting
-        return self.outcome() if waiting is THROUGH and self.again() else None
+        return self.outcome() if waiting is THROUGH and self.walk_again() else None
 
     def finish(self) -> Awaitable[Outcome]:
         """Go on until the chain is through: what they said. What cancelling does is told at `Wait.through`."""
         self.wait = Wait(self)
-        return self.wait.through()
+        return self.wait.run_to_end()
 
     def outcome(self) -> Outcome:
         """What the hooks said."""
         now, picked, answers = clock(), self.picked, self.answers
         spent = (now - self.started) * 1e3
-        if now - self.mark >= picked.patience:
+        if now - self.mark >= picked.shortest_timeout:
             self._suspect(now - self.mark)
         if answers is None:
             return Outcome(picked.event, self.data, picked.names, spent)
@@ -118,7 +118,7 @@ class Run(msgspec.Struct, eq=False):
         ran = picked.names if self.denied is None else picked.names[: picked.hooks.index(self.denied) + 1]
         return merge(picked.event, data, answers, ran=ran, modified=self.modifier is not None, duration_ms=spent)
 
-    async def once_more(self, hooks: tuple[Hook, ...]) -> Outcome:
+    async def look_again(self, hooks: tuple[Hook, ...]) -> Outcome:
         """Let these gates look at the data as it has become; only what they object to counts."""
         second = Run(
             evolve(self.picked, hooks=hooks), self.view, self.view, self.outer, self.depth,
@@ -143,7 +143,7 @@ class Run(msgspec.Struct, eq=False):
     @property
     def tenant(self) -> str:
         """Whom the event is about."""
-        return whose(self.data)[0]
+        return tenant_and_tool(self.data)[0]
 
     @property
     def event(self) -> str:
@@ -157,9 +157,9 @@ class Run(msgspec.Struct, eq=False):
 
     # -- driving the walk ----------------------------------------------------------------------------------------
 
-    def again(self) -> bool:
+    def walk_again(self) -> bool:
         """A walk has ended: begin another where hooks are left. True when the chain is through."""
-        while rest := self._left():
+        while rest := self._remaining():
             self.context, self.torn = copy_context(), False  # we are outside of it here
             self.hooks, self.todo = rest, iter(rest)
             self.walking = walk(self, self.todo, self.context)
@@ -169,35 +169,35 @@ class Run(msgspec.Struct, eq=False):
         self.context = self.walking = None  # they refer back to us
         return True
 
-    def _left(self) -> tuple[Hook, ...]:
-        rest = tuple(self.todo) if self.wait is None else self.wait.left()
+    def _remaining(self) -> tuple[Hook, ...]:
+        rest = tuple(self.todo) if self.wait is None else self.wait.take_remaining()
         return rest if self.denied is None else ()
 
     # -- what the walk reports -----------------------------------------------------------------------------------
 
-    def ready(self, hook: Hook) -> bool:
+    def is_ready(self, hook: Hook) -> bool:
         """Whether a hook that is not plain may be called; if not, it is on record why."""
         if not hook.able:
             if not hook.enabled:
                 self._record(Answer(hook.name, CONTINUE, "disabled"))
                 return False
             if hook.in_quarantine(self.tenant):
-                self.failed(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
+                self.record_failure(hook, "unavailable", f"in quarantine: it had to be left behind {hook.leaks} times")
                 return False
             if hook.budget is not None and self.allowance(hook) <= 0:
                 limit = min(hook.budget)
-                self.failed(hook, "timeout", f"the hooks before it used up the {limit:g} s they share")
+                self.record_failure(hook, "timeout", f"the hooks before it used up the {limit:g} s they share")
                 return False
         if hook.timed:
             now = clock()
-            if now - self.mark >= self.picked.patience:
+            if now - self.mark >= self.picked.shortest_timeout:
                 self._suspect(now - self.mark)  # whoever came before
             self.mark = now
             self.marked = hook
             self.attend = True
         return True
 
-    def took(self, hook: Hook, answer: object) -> bool:
+    def record_answer(self, hook: Hook, answer: object) -> bool:
         """Put an answer on record and act on it. True when no hook may follow in this walk."""
         wait = self.wait
         if wait is not None and (wait.interrupted or wait.task.cancelling() > wait.cancels + wait.ours):
@@ -205,13 +205,13 @@ class Run(msgspec.Struct, eq=False):
         now = clock()
         duration = now - self.mark
         limit = hook.timeout if hook.budget is None else self.allowance(hook)
-        late = duration >= limit and (wait is not None or self._alone(hook, duration))
+        late = duration >= limit and (wait is not None or self._is_alone(hook, duration))
         if self.attend:
             self._settle(hook, now, duration)
         else:
             self.mark = now
         if late:
-            return self.failed(hook, "timeout", untimely(limit), duration)
+            return self.record_failure(hook, "timeout", timeout_text(limit), duration)
         if answer is CONTINUE or answer is None:
             result, silent = CONTINUE, wait is None and not hook.timing and self.output is None
         else:
@@ -223,7 +223,7 @@ class Run(msgspec.Struct, eq=False):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
-                return self.failed(hook, "invalid", describe(error), duration)
+                return self.record_failure(hook, "invalid", describe(error), duration)
         if not silent:
             said = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
             self._record(said if hook.risk is None else with_risk(said, hook.risk, hook.risk_reason))
@@ -232,7 +232,7 @@ class Run(msgspec.Struct, eq=False):
             return True
         return False
 
-    def raised(self, hook: Hook, error: BaseException) -> bool:
+    def record_error(self, hook: Hook, error: BaseException) -> bool:
         """The same for a hook that raised."""
         if self.wait is not None and self.wait.over:
             return True
@@ -240,17 +240,17 @@ class Run(msgspec.Struct, eq=False):
         duration = now - self.mark
         self._settle(hook, now, duration)
         status = next(status for kind, status in STATUS_OF if isinstance(error, kind))
-        return self.failed(hook, status, describe(error), duration)
+        return self.record_failure(hook, status, describe(error), duration)
 
-    def overdue(self, hook: Hook) -> None:
+    def record_timeout(self, hook: Hook) -> None:
         """The same for a hook that was interrupted."""
         now = clock()
         duration = now - self.mark
         limit = self.allowance(hook)
         self._settle(hook, now, duration)
-        self.failed(hook, "timeout", untimely(limit), duration)
+        self.record_failure(hook, "timeout", timeout_text(limit), duration)
 
-    def failed(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
+    def record_failure(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
         """Put on record that a hook gave no answer. At a gate that is a denial."""
         spent = None if duration is None else duration * 1e3
         denies = hook.denies(self.event)
@@ -302,7 +302,7 @@ class Run(msgspec.Struct, eq=False):
 
     # -- who was late --------------------------------------------------------------------------------------------
 
-    def _alone(self, hook: Hook, duration: float) -> bool:
+    def _is_alone(self, hook: Hook, duration: float) -> bool:
         """Whether all the time since the clock was last read is this hook's.
 
         Hooks that gate have the clock read on both sides. The others are not worth two readings each until a chain
@@ -333,7 +333,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
         try:
             if hook.plain:
                 answer = yield from hook.call(event, view)
-            elif run.ready(hook):
+            elif run.is_ready(hook):
                 answer = hook.call(event, dict(view) if hook.intent == "register" else view)
                 if hook.awaits or type(answer) is CoroutineType:
                     answer = yield from answer
@@ -346,8 +346,8 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # a hook may raise anything, and harm nobody with it
-            over = run.raised(hook, error)
-            same = not differ(context, clean)
+            over = run.record_error(hook, error)
+            same = not contexts_differ(context, clean)
         else:
             try:
                 same = context == clean
@@ -358,9 +358,9 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             silent = answer is CONTINUE or answer is None
             if silent and same and not run.attend:
                 continue
-            over = run.took(hook, answer)
+            over = run.record_answer(hook, answer)
             if same and not silent and type(answer) is not HookResult:
-                same = not differ(context, clean)  # reading it was the hook's doing, too
+                same = not contexts_differ(context, clean)  # reading it was the hook's doing, too
         if not same:
             run.torn = over = True
         if over:
@@ -368,7 +368,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
         view = run.view
 
 
-def differ(one: Context, other: Context) -> bool:
+def contexts_differ(one: Context, other: Context) -> bool:
     """Whether a context variable was set. To a value equal to the one before does not count."""
     try:
         return one != other
@@ -385,7 +385,7 @@ def with_risk(answer: Answer, risk: Risk, reason: str) -> Answer:
     return msgspec.structs.replace(answer, registered=Assessment(by=answer.hook_name, risk=risk, reason=reason))
 
 
-def untimely(limit: float) -> str:
+def timeout_text(limit: float) -> str:
     """The sentence for a hook whose time is up."""
     return f"no answer within {round(limit, 3):g} s"
 

@@ -43,7 +43,7 @@ _latest: Callable[[], asyncio.AbstractEventLoop | None] = type(None)
 log = get_logger(__name__)
 
 
-class Chained(Protocol):
+class ChainRun(Protocol):
     """What waiting needs of the chain that waits."""
 
     outer: Any
@@ -84,7 +84,7 @@ class Chained(Protocol):
         """What its hooks said."""
         ...
 
-    def again(self) -> bool:
+    def walk_again(self) -> bool:
         """A walk has ended: begin another where hooks are left. True when none is."""
         ...
 
@@ -92,7 +92,7 @@ class Chained(Protocol):
         """Seconds this hook may take."""
         ...
 
-    def overdue(self, hook: Hook) -> None:
+    def record_timeout(self, hook: Hook) -> None:
         """Put on record that this hook's time was up."""
         ...
 
@@ -108,7 +108,7 @@ class Wait:
         "watchdog",
     )  # fmt: skip
 
-    def __init__(self, run: Chained) -> None:
+    def __init__(self, run: ChainRun) -> None:
         task = running_task()
         if task is None:
             raise RuntimeError("a hook that waits needs an asyncio task to wait in")
@@ -116,7 +116,7 @@ class Wait:
         self.task = task
         self.watchdog = Watchdog.of(task.get_loop())
         # A cancellation requested but not yet delivered when we came counts as one that comes while we wait.
-        self.cancels = task.cancelling() - pending(task)
+        self.cancels = task.cancelling() - has_pending_cancellation(task)
         self.ours = 0  # cancellations the watchdog sent, for this chain or for one inside it
         self.own = 0  # those of them that are for this one
         self.interrupted = False  # the time of `hook` was up
@@ -129,7 +129,7 @@ class Wait:
             run.mark = clock()
 
     @coroutine
-    def through(self) -> Generator[Any, Any, Outcome]:
+    def run_to_end(self) -> Generator[Any, Any, Outcome]:
         """Go on until the chain is through: what its hooks said.
 
         Cancelling the caller cancels the hook that is running, gives it `GRACE` to clean up, and raises
@@ -154,13 +154,13 @@ class Wait:
                 except BaseException as error:  # noqa: BLE001  # it belongs to the hook that waits, whatever it is
                     thrown = error
                 # Outside of the `except`: what later hooks raise does not come of this error.
-                if thrown is not None and self._thrown(thrown):
+                if thrown is not None and self._throw(thrown):
                     continue
                 del thrown
-                if run.again():
+                if run.walk_again():
                     break
-            if self.caller_cancelled():
-                if pending(task):
+            if self.is_caller_cancelled():
+                if has_pending_cancellation(task):
                     yield  # it is delivered here, and not at the caller's next await
                 raise asyncio.CancelledError
             return run.outcome()
@@ -170,7 +170,7 @@ class Wait:
                 self._uncancel()
             run.wait = run.waiting = None  # contexts that hooks' tasks have copied keep the run; not the loop with it
 
-    def _thrown(self, error: BaseException) -> bool:
+    def _throw(self, error: BaseException) -> bool:
         """Hand on to the hook what was thrown at it. True while it still waits."""
         run = self.run
         if self.closing:
@@ -178,7 +178,7 @@ class Wait:
             return False
         # Who cancelled is known only when the hook has ended: an `asyncio.timeout` of its own takes its cancellation
         # back until then, the caller's stays.
-        if self.grace == inf and self.caller_cancelled():
+        if self.grace == inf and self.is_caller_cancelled():
             self.grace = clock() + GRACE
             self.watchdog.guard(self)
         try:
@@ -187,24 +187,24 @@ class Wait:
             return False
         return True
 
-    def left(self) -> tuple[Hook, ...]:
+    def take_remaining(self) -> tuple[Hook, ...]:
         """The hooks still to run when a walk has ended, by itself or because it was interrupted."""
         self.grace = inf
         if not self.interrupted:
-            return () if self.caller_cancelled() else tuple(self.run.todo)
+            return () if self.is_caller_cancelled() else tuple(self.run.todo)
         hook, rest = self.hook, self.rest
         self.interrupted, self.closing, self.hook, self.rest = False, False, None, ()
         self._uncancel()
-        if self.caller_cancelled():
+        if self.is_caller_cancelled():
             return ()
         if hook is not None:
-            self.run.overdue(hook)
+            self.run.record_timeout(hook)
         return rest
 
     @property
     def over(self) -> bool:
         """Whether whatever the hook answers now comes too late: its time was up, or nobody waits for it any more."""
-        return self.interrupted or self.caller_cancelled()
+        return self.interrupted or self.is_caller_cancelled()
 
     # -- the time ------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Wait:
         run = self.run
         if run.paused:
             return inf
-        if self.interrupted or (self.grace < inf and self.caller_cancelled()):
+        if self.interrupted or (self.grace < inf and self.is_caller_cancelled()):
             return self.grace
         self.grace = inf
         return run.mark + run.allowance(run.hook)
@@ -238,7 +238,7 @@ class Wait:
 
     # -- interrupting --------------------------------------------------------------------------------------------
 
-    def caller_cancelled(self) -> bool:
+    def is_caller_cancelled(self) -> bool:
         """Whether the task was cancelled by somebody else than the watchdog, since we began."""
         return self.task.cancelling() > self.cancels + self.ours
 
@@ -260,7 +260,7 @@ class Wait:
             keep_alive(inside)
         if not (endless or self.closing):
             return
-        hook.left_behind(self.run.tenant)
+        hook.count_leak(self.run.tenant)
         log.warning("hook_left_behind", hook=hook.name, event=self.run.event, times=hook.leaks)
 
     def _uncancel(self) -> None:
@@ -315,7 +315,7 @@ class Watchdog:
         if due < self.next:
             self._wake(due)
 
-    def look(self) -> None:
+    def check_deadlines(self) -> None:
         """Interrupt every chain that is past its deadline; come back when the next may be."""
         self.timer, self.next = None, inf
         now = clock()
@@ -333,10 +333,10 @@ class Watchdog:
             timer.cancel()
         self.next = due
         if (loop := self.loop()) is not None:
-            self.timer = ref(loop.call_later(due - clock(), self.look, context=Context()))
+            self.timer = ref(loop.call_later(due - clock(), self.check_deadlines, context=Context()))
 
 
-def cancelled_itself() -> bool:
+def has_cancelled_itself() -> bool:
     """Whether the running task was cancelled by what it runs, and has not met it yet; its next await will."""
     task = running_task()
     return task is not None and getattr(task, "_must_cancel", False) is True  # `pending`, written out
@@ -368,7 +368,7 @@ if sys.version_info >= (3, 12):
     running_task = current_task
 
 
-def pending(task: asyncio.Task[Any]) -> bool:
+def has_pending_cancellation(task: asyncio.Task[Any]) -> bool:
     """Whether a cancellation was requested that the task has not met yet.
 
     asyncio keeps this to itself, in every version; without it, a hook that awaits something cancelled could not be

@@ -21,85 +21,85 @@ MOST_UNSEEN: Final = 12
 LONGEST_NAME: Final = 120
 DEVICE: Final = "/dev/null"
 
-What = Literal["creates", "changes", "deletes"]
+ImpactKind = Literal["creates", "changes", "deletes"]
 
-EFFECTS: Final[tuple[What, ...]] = ("creates", "changes", "deletes")
+IMPACT_KINDS: Final[tuple[ImpactKind, ...]] = ("creates", "changes", "deletes")
 
 
 @frozen
-class Effect:
+class PathImpact:
     """One thing that happens to a file. `known` is false where only running the command tells which one."""
 
-    what: What
+    what: ImpactKind
     path: str
     known: bool = True
 
 
 @define
-class Foreseen:
+class ShellImpact:
     """What a command would do, as far as it can be read."""
 
-    effects: list[Effect] = field(factory=list)
+    impacts: list[PathImpact] = field(factory=list)
     unseen: list[str] = field(factory=list)
     """Programs that may do anything, and parts that could not be read."""
     moves: bool = False
     """Whether it goes to another folder, so that its paths are not those they seem."""
 
-    def add(self, what: What, *words: Word) -> None:
+    def add(self, what: ImpactKind, *words: Word) -> None:
         """Note an effect on each of these."""
-        self.effects += [
-            Effect(what, word.text or word.shown, word.text is not None) for word in words if word.text != DEVICE
+        self.impacts += [
+            PathImpact(what, word.text or word.shown, word.text is not None) for word in words if word.text != DEVICE
         ]
 
-    def named(self, what: What) -> list[str]:
+    def paths_of(self, what: ImpactKind) -> list[str]:
         """The paths of one kind of effect, each once."""
-        return list(dict.fromkeys(effect.path for effect in self.effects if effect.what == what))
+        return list(dict.fromkeys(effect.path for effect in self.impacts if effect.what == what))
 
 
-Reads = Callable[[Foreseen, Sequence[Word]], None]
+Reads = Callable[[ShellImpact, Sequence[Word]], None]
 """Notes the effects of a program with these arguments."""
 
 
-def foresee(reader: ShellReader, command: str, depth: int = 0) -> Foreseen:
+def predict_impact(reader: ShellReader, command: str, depth: int = 0) -> ShellImpact:
     """What a command would do to files, as far as it can be read."""
-    foreseen = Foreseen()
+    foreseen = ShellImpact()
     _follow(foreseen, reader.read(command), reader, depth)
     return foreseen
 
 
-def _follow(foreseen: Foreseen, reading: ShellReading, reader: ShellReader, depth: int) -> None:
+def _follow(foreseen: ShellImpact, reading: ShellReading, reader: ShellReader, depth: int) -> None:
     for one in reading.commands:
-        _program(foreseen, one.words, reader, depth)
+        _note_program(foreseen, one.words, reader, depth)
     for redirect in reading.redirects:
         foreseen.add("changes" if redirect.operator in (">>", "&>>", "<>") else "creates", redirect.target)
     if not reading.whole:
-        _unseen(foreseen, "a part that could not be read")
+        _note_unseen(foreseen, "a part that could not be read")
 
 
-def _program(foreseen: Foreseen, words: Sequence[Word], reader: ShellReader, depth: int) -> None:
+def _note_program(foreseen: ShellImpact, words: Sequence[Word], reader: ShellReader, depth: int) -> None:
     """Note what one simple command does."""
     name = words[0].text
     if name is None:
-        _unseen(foreseen, f"what {words[0].shown} does")
+        _note_unseen(foreseen, f"what {words[0].shown} does")
         return
     name = name.rpartition("/")[2]
-    inner = _wrapped(name, words)
+    inner = _inner_command(name, words)
     if inner and depth < DEEPEST:
-        _program(foreseen, inner, reader, depth + 1)
+        _note_program(foreseen, inner, reader, depth + 1)
     elif name in SHELLS and (script := _script(words)) is not None and depth < DEEPEST:
         _follow(foreseen, reader.read(script), reader, depth + 1)
     elif name in TABLE:
         TABLE[name](foreseen, words[1:])
         if name == "find":
-            for one in _executed(words):
-                _program(foreseen, one, reader, depth + 1)
+            for one in _executed_commands(words):
+                _note_program(foreseen, one, reader, depth + 1)
     elif name in ("cd", "pushd", "popd"):
         foreseen.moves = True
     elif name not in HARMLESS:
-        _unseen(foreseen, f"what {name} does")
+        _note_unseen(foreseen, f"what {name} does")
 
 
-def _unseen(foreseen: Foreseen, what: str) -> None:
+def _note_unseen(foreseen: ShellImpact, what: str) -> None:
     what = what[:LONGEST_NAME]
     if what not in foreseen.unseen and len(foreseen.unseen) < MOST_UNSEEN:
         foreseen.unseen.append(what)
@@ -146,16 +146,16 @@ def _has(words: Sequence[Word], short: str, *long: str) -> bool:
     )
 
 
-def _all(what: What, *valued: str, skip: int = 0) -> Reads:
+def _all_operands(what: ImpactKind, *valued: str, skip: int = 0) -> Reads:
     """Every operand, but for the first few."""
 
-    def reads(foreseen: Foreseen, words: Sequence[Word]) -> None:
+    def reads(foreseen: ShellImpact, words: Sequence[Word]) -> None:
         foreseen.add(what, *_operands(words, valued)[skip:])
 
     return reads
 
 
-def _copied(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_copy(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     target = _option(words, "-t", "--target-directory")
     operands = _operands(words, ("-t", "--target-directory", "-m", "-o", "-g", "-S"))
     if target is not None:
@@ -164,39 +164,39 @@ def _copied(foreseen: Foreseen, words: Sequence[Word]) -> None:
         foreseen.add("creates", operands[-1])
 
 
-def _moved(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_move(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     operands = _operands(words, ("-t", "--target-directory", "-S"))
     sources = operands if _option(words, "-t", "--target-directory") is not None else operands[:-1]
-    _copied(foreseen, words)
+    _note_copy(foreseen, words)
     foreseen.add("deletes", *sources)
 
 
-def _linked(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_link(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     operands = _operands(words)
     if len(operands) == 1:
         shown = operands[0].shown.rstrip("/").rpartition("/")[2]
         foreseen.add("creates", Word(shown, shown if operands[0].text is not None else None))
     else:
-        _copied(foreseen, words)
+        _note_copy(foreseen, words)
 
 
-def _teed(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_tee(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     foreseen.add("changes" if _has(words, "a", "--append") else "creates", *_operands(words))
 
 
-def _in_place(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_in_place(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     if _has(words, "i", "--in-place") or any((word.text or "").startswith("--in-place=") for word in words):
         scripted = _has(words, "e", "--expression") or _has(words, "f", "--file")
         foreseen.add("changes", *_operands(words, ("-e", "-f", "--expression", "--file"))[0 if scripted else 1 :])
 
 
-def _dumped(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_dump(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     for word in words:
         if word.shown.startswith("of="):
             foreseen.add("creates", Word(word.shown[3:], None if word.text is None else word.text[3:]))
 
 
-def _fetched(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_fetch(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     output = _option(words, "-o", "--output")
     if output is not None:
         foreseen.add("creates", output)
@@ -204,12 +204,12 @@ def _fetched(foreseen: Foreseen, words: Sequence[Word]) -> None:
         foreseen.add("creates", Word("a file named by the address", None))
 
 
-def _downloaded(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_download(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     output = _option(words, "-O", "--output-document", "-P", "--directory-prefix")
     foreseen.add("creates", output or Word("a file named by the address", None))
 
 
-def _archived(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_archive(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     letters = (words[0].text or "").lstrip("-") if words else ""
     archive = _option(words, "-f", "--file")
     if archive is None and "f" in letters and len(words) > 1:
@@ -220,27 +220,27 @@ def _archived(foreseen: Foreseen, words: Sequence[Word]) -> None:
         foreseen.add("creates", archive)
 
 
-def _unpacked(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_unpack(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     if not _has(words, "l") and not _has(words, "t"):
         foreseen.add("creates", Word("what the archive holds", None))
 
 
-def _packed(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_pack(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     foreseen.add("creates", *_operands(words)[:1])
 
 
-def _sorted(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_sort(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     output = _option(words, "-o", "--output")
     if output is not None:
         foreseen.add("changes", output)
 
 
-def _searched(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_search(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     if any(word.text == "-delete" for word in words):
         foreseen.add("deletes", Word("the files it finds", None))
 
 
-def _git(foreseen: Foreseen, words: Sequence[Word]) -> None:
+def _note_git(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     operands = _operands(
         words, ("-C", "-c", "--git-dir", "--work-tree", "-b", "--branch", "--depth", "-m", "--message")
     )
@@ -254,7 +254,7 @@ def _git(foreseen: Foreseen, words: Sequence[Word]) -> None:
         foreseen.add("creates", last if len(operands) > 2 else Word(name, name if last.text is not None else None))  # noqa: PLR2004  # the verb, the address, and the folder
     elif verb in ("rm", "mv"):
         if not any(word.text == "--cached" for word in given):
-            (_all("deletes") if verb == "rm" else _moved)(foreseen, given)
+            (_all_operands("deletes") if verb == "rm" else _note_move)(foreseen, given)
     elif verb == "worktree":
         if len(operands) > 2 and operands[1].text == "add":  # noqa: PLR2004  # the verb, what it does, and the folder
             foreseen.add("creates", operands[2])
@@ -263,7 +263,7 @@ def _git(foreseen: Foreseen, words: Sequence[Word]) -> None:
     elif verb in GIT_CHANGES:
         foreseen.add("changes", Word("files of the repository", None))
     elif verb not in GIT_READS:
-        _unseen(foreseen, f"what git {verb or ''} does".replace("  ", " "))
+        _note_unseen(foreseen, f"what git {verb or ''} does".replace("  ", " "))
 
 
 GIT_CHANGES: Final = frozenset((
@@ -276,38 +276,38 @@ GIT_READS: Final = frozenset((
 ))  # fmt: skip
 
 TABLE: Final[dict[str, Reads]] = {
-    "touch": _all("creates", "-d", "-t", "-r", "--date", "--reference"),
-    "mkdir": _all("creates", "-m", "--mode"),
-    "mkfifo": _all("creates", "-m", "--mode"),
-    "rm": _all("deletes"),
-    "rmdir": _all("deletes"),
-    "unlink": _all("deletes"),
-    "shred": _all("changes", "-n", "-s"),
-    "truncate": _all("changes", "-s", "-r", "--size", "--reference"),
-    "chmod": _all("changes", skip=1),
-    "chown": _all("changes", skip=1),
-    "chgrp": _all("changes", skip=1),
+    "touch": _all_operands("creates", "-d", "-t", "-r", "--date", "--reference"),
+    "mkdir": _all_operands("creates", "-m", "--mode"),
+    "mkfifo": _all_operands("creates", "-m", "--mode"),
+    "rm": _all_operands("deletes"),
+    "rmdir": _all_operands("deletes"),
+    "unlink": _all_operands("deletes"),
+    "shred": _all_operands("changes", "-n", "-s"),
+    "truncate": _all_operands("changes", "-s", "-r", "--size", "--reference"),
+    "chmod": _all_operands("changes", skip=1),
+    "chown": _all_operands("changes", skip=1),
+    "chgrp": _all_operands("changes", skip=1),
     "patch": lambda foreseen, _: foreseen.add("changes", Word("files that the patch names", None)),
-    "gzip": _all("changes"),
-    "gunzip": _all("changes"),
-    "cp": _copied,
-    "install": _copied,
-    "rsync": _copied,
-    "scp": _copied,
-    "mv": _moved,
-    "ln": _linked,
-    "tee": _teed,
-    "sed": _in_place,
-    "perl": _in_place,
-    "dd": _dumped,
-    "curl": _fetched,
-    "wget": _downloaded,
-    "tar": _archived,
-    "unzip": _unpacked,
-    "zip": _packed,
-    "sort": _sorted,
-    "find": _searched,
-    "git": _git,
+    "gzip": _all_operands("changes"),
+    "gunzip": _all_operands("changes"),
+    "cp": _note_copy,
+    "install": _note_copy,
+    "rsync": _note_copy,
+    "scp": _note_copy,
+    "mv": _note_move,
+    "ln": _note_link,
+    "tee": _note_tee,
+    "sed": _note_in_place,
+    "perl": _note_in_place,
+    "dd": _note_dump,
+    "curl": _note_fetch,
+    "wget": _note_download,
+    "tar": _note_archive,
+    "unzip": _note_unpack,
+    "zip": _note_pack,
+    "sort": _note_sort,
+    "find": _note_search,
+    "git": _note_git,
 }
 """Programs whose effects on files their arguments tell."""
 
@@ -341,7 +341,7 @@ WRAPPERS: Final[dict[str, tuple[str, ...]]] = {
 """Programs that run another one, and those of their options that take a value."""
 
 
-def _wrapped(name: str, words: Sequence[Word]) -> list[Word]:
+def _inner_command(name: str, words: Sequence[Word]) -> list[Word]:
     """The command within a command; nothing where there is none."""
     if name not in WRAPPERS:
         return []
@@ -363,7 +363,7 @@ def _script(words: Sequence[Word]) -> str | None:
     return None
 
 
-def _executed(words: Sequence[Word]) -> Iterator[list[Word]]:
+def _executed_commands(words: Sequence[Word]) -> Iterator[list[Word]]:
     """The commands that `find` would run."""
     one: list[Word] | None = None
     for word in words:

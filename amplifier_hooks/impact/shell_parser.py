@@ -92,7 +92,7 @@ class ShellReader:
                 if words:
                     commands.append(SimpleCommand(tuple(words)))
             elif node.type == "file_redirect":
-                redirects += _redirected(node)
+                redirects += _redirects_of(node)
             waiting += reversed(node.children)
         return ShellReading(tuple(commands), tuple(redirects), whole and not root.has_error)
 
@@ -132,7 +132,7 @@ def _arguments(command: Node) -> list[Node]:
     return [*name.children[:1], *command.children_by_field_name("argument")]
 
 
-def _redirected(node: Node) -> list[Redirect]:
+def _redirects_of(node: Node) -> list[Redirect]:
     operator = next((child.type for child in node.children if child.type in WRITING), None)
     target = node.child_by_field_name("destination")
     if operator is None or target is None:

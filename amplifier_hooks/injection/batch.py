@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.provenance import Voice
+from amplifier_hooks.provenance import SourceTrust
 from amplifier_hooks.text.escape import marker
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import ContextInjection, Role
 
 
-HOST: Final = Voice()
+HOST: Final = SourceTrust()
 
 TRIES: Final = 4
 """How often a text is cut shorter because the finished message came out longer than its parts."""
@@ -78,13 +78,13 @@ class Block:
     escaped: bool = False
     """Whether characters had to be made visible."""
     cut: Cut | None = None
-    voice: Voice = HOST
+    source: SourceTrust = HOST
 
-    def read(self, size: str = "") -> str:
+    def render(self, size: str = "") -> str:
         """Whose text it is, the text, and how much is missing."""
         whose = (
             f"hook {self.item.hook_name}",
-            *((self.voice.standing, self.voice.origin) if self.voice.origin else ()),
+            *((self.source.trust_level, self.source.origin) if self.source.origin else ()),
         )
         head = marker(*whose, size) if size else marker(*whose)
         if self.cut is None:
@@ -94,7 +94,7 @@ class Block:
 
 
 @frozen
-class Fitted:
+class FittedBlocks:
     """A message that fits: its text, the blocks in it, its count; and the blocks that did not fit."""
 
     blocks: tuple[Block, ...]
@@ -106,45 +106,45 @@ class Fitted:
 Layout: TypeAlias = Callable[[Sequence[Block]], str]
 
 
-def together(blocks: Sequence[Block]) -> str:
+def join_blocks(blocks: Sequence[Block]) -> str:
     """One message for the context."""
     if len(blocks) == 1:
-        return blocks[0].read()
+        return blocks[0].render()
     heading = marker(f"{len(blocks)} texts of hooks", blocks[0].item.event)
-    return "\n\n".join([heading, *(one.read(f"{one.size:,} bytes") for one in blocks)])
+    return "\n\n".join([heading, *(one.render(f"{one.size:,} bytes") for one in blocks)])
 
 
-def quoted(blocks: Sequence[Block]) -> str:
+def quote_blocks(blocks: Sequence[Block]) -> str:
     """Inside a denial, which is the heading."""
-    return "\n\n".join(one.read() for one in blocks)
+    return "\n\n".join(one.render() for one in blocks)
 
 
-async def counted(blocks: Sequence[Block], whole: TokenCount, counter: Counting) -> list[TokenCount]:
+async def count_blocks(blocks: Sequence[Block], whole: TokenCount, counter: Counting) -> list[TokenCount]:
     """The count of every block for itself; of a single one, that of its message."""
     if len(blocks) == 1:
         return [whole]
-    return list(await asyncio.gather(*(counter.count_async(one.read()) for one in blocks)))
+    return list(await asyncio.gather(*(counter.count_async(one.render()) for one in blocks)))
 
 
-async def fitting(
+async def fit_blocks(
     blocks: Sequence[Block], room: int, counter: Counting, layout: Layout, *, trim: bool
-) -> Fitted | None:
+) -> FittedBlocks | None:
     """As many of the blocks, in order, as `room` holds.
 
     With `trim` the first one that does not fit is cut, and those after it are left out; else it is left out itself.
     None where nothing fits.
     """
     chosen, over = await _choose(blocks, room, counter, trim=trim)
-    fitted: Fitted | None = None
+    fitted: FittedBlocks | None = None
     while chosen and fitted is None:
         text = layout(chosen)
         count = await counter.count_async(text, room)
         if count.over_limit:
             over = chosen.pop()
         else:
-            fitted = Fitted(tuple(chosen), text, count, without(blocks, chosen))
+            fitted = FittedBlocks(tuple(chosen), text, count, remove_blocks(blocks, chosen))
     if trim and over is not None:
-        return await _cut(blocks, chosen, over, room, counter, layout) or fitted
+        return await _cut_block(blocks, chosen, over, room, counter, layout) or fitted
     return fitted
 
 
@@ -155,7 +155,7 @@ async def _choose(
     chosen: list[Block] = []
     over: Block | None = None
     left = room
-    counts = await asyncio.gather(*(counter.count_async(one.read(), room) for one in blocks))
+    counts = await asyncio.gather(*(counter.count_async(one.render(), room) for one in blocks))
     for one, count in zip(blocks, counts, strict=True):
         if count.tokens <= left:
             chosen.append(one)
@@ -167,9 +167,9 @@ async def _choose(
     return chosen, over
 
 
-async def _cut(  # noqa: PLR0917  # one step of `fit`, with all it has
+async def _cut_block(  # noqa: PLR0917  # one step of `fit`, with all it has
     blocks: Sequence[Block], before: list[Block], one: Block, room: int, counter: Counting, layout: Layout
-) -> Fitted | None:
+) -> FittedBlocks | None:
     """The blocks before, and as much of this one as fits behind them."""
     total = (await counter.count_async(one.text)).tokens
     empty = evolve(one, text="", cut=Cut(total, total))  # no marker is longer than this one
@@ -185,12 +185,12 @@ async def _cut(  # noqa: PLR0917  # one step of `fit`, with all it has
         text = layout([*before, last])
         count = await counter.count_async(text, room)
         if not count.over_limit:
-            return Fitted((*before, last), text, count, without(blocks, [*before, one]))
+            return FittedBlocks((*before, last), text, count, remove_blocks(blocks, [*before, one]))
         space -= max(1, count.tokens - room)
     return None
 
 
-def without(blocks: Sequence[Block], those: Sequence[Block]) -> tuple[Block, ...]:
+def remove_blocks(blocks: Sequence[Block], those: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks that are none of those. Two may say the same and are still two."""
     known = {id(one) for one in those}
     return tuple(one for one in blocks if id(one) not in known)

@@ -26,7 +26,7 @@ MAX_INJECTIONS_PER_TURN: Final = 64
 
 
 @frozen(kw_only=True)
-class Limits:
+class InjectionLimits:
     """What a session allows its hooks. `None` is no limit.
 
     `overflow` says what becomes of a text that no longer fits into the tokens of the turn or the session: it is cut
@@ -59,7 +59,7 @@ class Limits:
 
 
 @frozen(kw_only=True, eq=False)
-class Grant:
+class Reservation:
     """Tokens taken out of a budget for one purpose. `over` is how many of those wanted were not there."""
 
     tokens: int
@@ -75,11 +75,11 @@ class Grant:
 class Budget:
     """What the hooks of one session have used, this turn and altogether. Reserved tokens count as used."""
 
-    limits: Limits = field(factory=Limits)
+    limits: InjectionLimits = field(factory=InjectionLimits)
     turn_tokens: int = field(default=0, init=False)
     turn_items: int = field(default=0, init=False)
     session_tokens: int = field(default=0, init=False)
-    _open: set[Grant] = field(factory=set, init=False)
+    _open: set[Reservation] = field(factory=set, init=False)
 
     @property
     def room(self) -> int | None:
@@ -92,7 +92,7 @@ class Budget:
         ]
         return max(0, min(lefts)) if lefts else None  # below 0 after `warn`
 
-    def reserve(self, wanted: int) -> Grant:
+    def reserve(self, wanted: int) -> Reservation:
         """Take so many tokens, or what is left of them; under `warn`, all of them whatever is left.
 
         Every grant is to be settled, once. Raises `ValueError` for fewer than 0.
@@ -101,16 +101,16 @@ class Budget:
             raise ValueError(f"{wanted} tokens cannot be reserved")
         room = self.room
         there = wanted if room is None else min(wanted, room)
-        return self._grant(wanted if self.limits.overflow == "warn" else there, wanted - there)
+        return self._add_reservation(wanted if self.limits.overflow == "warn" else there, wanted - there)
 
-    def reserve_rest(self) -> Grant:
+    def reserve_rest(self) -> Reservation:
         """Take what is left, for more than that: what is wanted is over the limit, and nobody counted by how much.
 
         The session has a limit where this is called, so something is left, or nothing.
         """
-        return self._grant(self.room or 0, 1)
+        return self._add_reservation(self.room or 0, 1)
 
-    def settle(self, grant: Grant, used: int) -> None:
+    def settle(self, grant: Reservation, used: int) -> None:
         """Say how many of the tokens taken were used; the others are there again.
 
         Raises `ValueError` for more than were taken, and for a grant that is settled or of another budget.
@@ -132,8 +132,8 @@ class Budget:
         self.turn_tokens = sum(grant.tokens for grant in self._open)
         self.turn_items = 0
 
-    def _grant(self, tokens: int, over: int) -> Grant:
-        grant = Grant(tokens=tokens, over=over)
+    def _add_reservation(self, tokens: int, over: int) -> Reservation:
+        grant = Reservation(tokens=tokens, over=over)
         self._open.add(grant)
         self._use(tokens)
         return grant

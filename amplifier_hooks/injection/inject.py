@@ -23,9 +23,9 @@ from attrs import frozen
 from amplifier_hooks.dispatch.bounded_wait import within
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import InjectionTooLarge
-from amplifier_hooks.injection.batch import Block, Fitted, counted, fitting, quoted, together
+from amplifier_hooks.injection.batch import Block, FittedBlocks, count_blocks, fit_blocks, join_blocks, quote_blocks
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.provenance import Provenance, Voice, tag
+from amplifier_hooks.provenance import Provenance, SourceTrust, tag
 from amplifier_hooks.result import UserMessage
 from amplifier_hooks.text.escape import for_model
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import ContextInjection, Role
 
 
-Place = Literal["context", "tool result", "next call", "denial", "nowhere"]
-Why = Literal["size", "standing", "items", "budget"]
+InjectionTarget = Literal["context", "tool result", "next call", "denial", "nowhere"]
+SkipReason = Literal["size", "standing", "items", "budget"]
 
-PATIENCE: Final = 5.0
+CONTEXT_TIMEOUT: Final = 5.0
 """Seconds a context has to take one message."""
 
-REVIEWED: Final = 1_000
+INJECTIONS_KEPT: Final = 1_000
 """Injections a session keeps for review; older ones are in the record."""
 
 WAITING: Final = 64
@@ -56,7 +56,7 @@ log = get_logger(__name__)
 
 
 @frozen(kw_only=True)
-class Injected:
+class Injection:
     """One text that a hook injected: who said it, where it went, and what the model reads."""
 
     provenance: Provenance
@@ -65,7 +65,7 @@ class Injected:
     """Escaped, and cut where it was too long; without the heading."""
     size: int
     """Bytes of UTF-8, as the hook wrote it."""
-    within: Place
+    target: InjectionTarget
 
     @property
     def hook(self) -> str:
@@ -90,7 +90,7 @@ class Injected:
     @property
     def delivered(self) -> bool:
         """Whether the model reads it at all."""
-        return self.within != "nowhere"
+        return self.target != "nowhere"
 
 
 class Injector:
@@ -104,7 +104,7 @@ class Injector:
         tenant: str,
         budget: Budget,
         counter: Counting,
-        voice: Callable[[str, str], Voice],
+        voice: Callable[[str, str], SourceTrust],
         tell: Callable[[UserMessage], Awaitable[None]],
     ) -> None:
         self._context = context
@@ -113,15 +113,15 @@ class Injector:
         self._tenant = tenant
         self._budget = budget
         self._counter = counter
-        self._voice = voice
+        self._source_trust = voice
         self._tell = tell
-        self._injected: list[Injected] = []
+        self._injected: list[Injection] = []
         self._waiting: list[dict[str, Any]] = []
-        self._elsewhere = False
+        self._context_has_ephemeral = False
         """Whether the context has texts for the next call."""
 
     @property
-    def injections(self) -> tuple[Injected, ...]:
+    def injections(self) -> tuple[Injection, ...]:
         """What was injected, for review: the last 1,000 texts, in order."""
         return tuple(self._injected)
 
@@ -143,8 +143,8 @@ class Injector:
     def take_ephemeral(self) -> list[dict[str, Any]]:
         """The messages that only the next model call gets. Taken once, they are gone."""
         taken: list[dict[str, Any]] = []
-        if self._elsewhere:
-            self._elsewhere = False
+        if self._context_has_ephemeral:
+            self._context_has_ephemeral = False
             context: Any = self._context
             try:
                 taken.extend(context.take_ephemeral())
@@ -162,23 +162,23 @@ class Injector:
 
         Cancelling it leaves out what is not written yet.
         """
-        batches: dict[tuple[Role, Place], list[Block]] = {}
-        for one in await self._admitted(injections):
-            batches.setdefault((one.role, place_of(one.item)), []).append(one)
+        batches: dict[tuple[Role, InjectionTarget], list[Block]] = {}
+        for one in await self._admit(injections):
+            batches.setdefault((one.role, target_of(one.item)), []).append(one)
         for (_, place), blocks in batches.items():
             with suppress(Exception):  # it is told already
-                await self._carry(blocks, together, place)
+                await self._deliver_blocks(blocks, join_blocks, place)
 
     async def quote(self, injections: Sequence[ContextInjection]) -> list[str]:
         """The texts as they stand inside a denial, one after another; the context does not get them."""
-        blocks = await self._admitted(injections)
+        blocks = await self._admit(injections)
         if not blocks:
             return []
         with suppress(Exception):  # as above
-            return [one.read() for one, _ in await self._carry(blocks, quoted, "denial")]
+            return [one.render() for one, _ in await self._deliver_blocks(blocks, quote_blocks, "denial")]
         return []
 
-    async def inject_one(self, item: ContextInjection) -> Injected:
+    async def inject_one(self, item: ContextInjection) -> Injection:
         """Inject one text, and say what became of it: it may have been cut, or left out.
 
         Raises `InjectionTooLarge` before anything is written, and what the context raises.
@@ -186,36 +186,36 @@ class Injector:
         one = self._block(item)
         if problem := self._too_large(item, one.size):
             raise problem
-        carried: list[tuple[Block, Injected]] = []
-        if not one.voice.heard:
-            await self._refused([one], "standing", unheard(one))
+        carried: list[tuple[Block, Injection]] = []
+        if not one.source.may_inject:
+            await self._refuse([one], "standing", forbidden_reason(one))
         elif self._budget.take_items(1):
-            carried = await self._carry([one], together, place_of(item))
+            carried = await self._deliver_blocks([one], join_blocks, target_of(item))
         else:
-            await self._refused([one], "items", self._full())
-        return carried[0][1] if carried else self._injected_as(one, self._provenance(one, None), "nowhere")
+            await self._refuse([one], "items", self._items_limit_text())
+        return carried[0][1] if carried else self._injection(one, self._provenance(one, None), "nowhere")
 
     # -- the steps -----------------------------------------------------------------------------------------------------
 
-    async def _admitted(self, injections: Iterable[ContextInjection]) -> list[Block]:
+    async def _admit(self, injections: Iterable[ContextInjection]) -> list[Block]:
         """The texts that are not too large and not too many, made readable."""
         blocks: list[Block] = []
         for one in map(self._block, injections):
             if problem := self._too_large(one.item, one.size):
-                await self._refused([one], "size", str(problem))
-            elif not one.voice.heard:
-                await self._refused([one], "standing", unheard(one))
+                await self._refuse([one], "size", str(problem))
+            elif not one.source.may_inject:
+                await self._refuse([one], "standing", forbidden_reason(one))
             else:
                 blocks.append(one)
         admitted = self._budget.take_items(len(blocks))
         if blocks[admitted:]:
-            await self._refused(blocks[admitted:], "items", self._full())
+            await self._refuse(blocks[admitted:], "items", self._items_limit_text())
         return blocks[:admitted]
 
     def _block(self, item: ContextInjection) -> Block:
         """The text made readable, unless it is too large for anybody to read."""
         data = utf8(item.content)
-        voice = self._voice(item.hook_name, item.event)
+        voice = self._source_trust(item.hook_name, item.event)
         role = "user" if item.role == "system" and not voice.instructs else item.role
         text = for_model(item.content) if len(data) <= self._budget.limits.injection_size else ""
         return Block(
@@ -225,39 +225,41 @@ class Injector:
             size=len(data),
             digest=hashlib.sha256(data).hexdigest(),
             escaped=text != item.content,
-            voice=voice,
+            source=voice,
         )
 
     def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
         limit = self._budget.limits.injection_size
         return InjectionTooLarge(size, limit, item.hook_name) if size > limit else None
 
-    async def _carry(self, blocks: list[Block], layout: Layout, place: Place) -> list[tuple[Block, Injected]]:
+    async def _deliver_blocks(
+        self, blocks: list[Block], layout: Layout, place: InjectionTarget
+    ) -> list[tuple[Block, Injection]]:
         """One message, as far as it fits, put in its place; and what became of the texts in it.
 
         Raises what the context raises, once it is recorded and told.
         """
         try:
-            fitted, over = await self._afforded(blocks, layout)
+            fitted, over = await self._fit_to_budget(blocks, layout)
             if fitted is None:
-                await self._refused(blocks, "budget", self._no_room())
+                await self._refuse(blocks, "budget", self._budget_text())
                 return []
-            counts = await counted(fitted.blocks, fitted.count, self._counter)
+            counts = await count_blocks(fitted.blocks, fitted.count, self._counter)
             tags = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
             place = await self._write(fitted, tag(tags, fitted.count.tokens), place)
         except Exception as error:
-            await self._failed(blocks, describe(error))
+            await self._fail(blocks, describe(error))
             raise
-        injected = [self._injected_as(*one, place) for one in zip(fitted.blocks, tags, strict=True)]
+        injected = [self._injection(*one, place) for one in zip(fitted.blocks, tags, strict=True)]
         self._injected.extend(injected)
-        del self._injected[:-REVIEWED]
+        del self._injected[:-INJECTIONS_KEPT]
         carried = list(zip(fitted.blocks, injected, strict=True))
-        await self._say(carried, over)
+        await self._report(carried, over)
         if fitted.left:
-            await self._refused(fitted.left, "budget", self._no_room())
+            await self._refuse(fitted.left, "budget", self._budget_text())
         return carried
 
-    async def _afforded(self, blocks: list[Block], layout: Layout) -> tuple[Fitted | None, int]:
+    async def _fit_to_budget(self, blocks: list[Block], layout: Layout) -> tuple[FittedBlocks | None, int]:
         """As much of the message as there are tokens for, and paid; and how many it goes over what there was.
 
         They stay paid if it then cannot be written: a context that fails may have kept it all the same.
@@ -270,26 +272,28 @@ class Injector:
         used = 0
         try:
             if grant.full or anyway:
-                fitted: Fitted | None = Fitted(tuple(blocks), text, count)
+                fitted: FittedBlocks | None = FittedBlocks(tuple(blocks), text, count)
             else:
                 trim = budget.limits.overflow == "trim"
-                fitted = await fitting(blocks, grant.tokens, self._counter, layout, trim=trim)
+                fitted = await fit_blocks(blocks, grant.tokens, self._counter, layout, trim=trim)
             used = fitted.count.tokens if fitted else 0
         finally:
             budget.settle(grant, used)
         return fitted, grant.over if anyway else 0
 
-    async def _write(self, fitted: Fitted, metadata: dict[str, Any], place: Place) -> Place:
+    async def _write(self, fitted: FittedBlocks, metadata: dict[str, Any], place: InjectionTarget) -> InjectionTarget:
         """Put the message in its place, or the nearest there is; and which that was."""
         context: Any = self._context
         role = fitted.blocks[0].role
         try:
-            if place == "tool result" and await taken(context, "append_to_last_tool_result", fitted.text, metadata):
+            if place == "tool result" and await try_context_call(
+                context, "append_to_last_tool_result", fitted.text, metadata
+            ):
                 return place
             if place == "next call":
                 await self._keep(role, fitted.text, metadata)
             elif place != "denial":
-                await finished(context.add_message(role, fitted.text, metadata))
+                await await_answer(context.add_message(role, fitted.text, metadata))
                 return "context"
         except asyncio.CancelledError:
             await self._note("injection.failed", fitted.blocks, {"problem": "cancelled while the context took it"})
@@ -300,8 +304,8 @@ class Injector:
         """For the next model call only: in the context if it can, else here."""
         if len(self._waiting) >= WAITING:
             raise RuntimeError(f"{WAITING} messages wait for a model call already, and nobody takes them")
-        if await taken(self._context, "add_ephemeral", role, text, metadata):
-            self._elsewhere = True
+        if await try_context_call(self._context, "add_ephemeral", role, text, metadata):
+            self._context_has_ephemeral = True
         else:
             self._waiting.append({"role": role, "content": text, "metadata": metadata})
 
@@ -317,15 +321,15 @@ class Injector:
             tokens=count.tokens if count else 0,
             counter=count.method if count else "",
             trimmed=one.cut is not None,
-            standing=one.voice.standing,
-            origin=one.voice.origin,
+            standing=one.source.trust_level,
+            origin=one.source.origin,
         )
 
-    def _injected_as(self, one: Block, provenance: Provenance, place: Place) -> Injected:
+    def _injection(self, one: Block, provenance: Provenance, place: InjectionTarget) -> Injection:
         text = one.text if place != "nowhere" else ""
-        return Injected(provenance=provenance, role=one.role, text=text, size=one.size, within=place)
+        return Injection(provenance=provenance, role=one.role, text=text, size=one.size, target=place)
 
-    async def _say(self, carried: list[tuple[Block, Injected]], over: int) -> None:
+    async def _report(self, carried: list[tuple[Block, Injection]], over: int) -> None:
         """Put on record what was injected; tell what was cut, or went over the budget."""
         for one, injected in carried:
             facts = {
@@ -334,7 +338,7 @@ class Injector:
                 "asked_role": one.item.role,
                 "size": one.size,
                 "escaped": one.escaped,
-                "within": injected.within,
+                "within": injected.target,
                 "over": over,
             }
             await self._recorder.note("injection", facts)
@@ -349,21 +353,21 @@ class Injector:
             if one.cut:
                 kept, total = one.cut.kept, one.cut.total
                 await self._note("injection.trimmed", [one], {"kept": kept, "total": total})
-                said = f"was cut: the model reads {kept:,} of its {total:,} tokens, for {self._no_room()}"
-                await self._say_to_user([one], said)
+                said = f"was cut: the model reads {kept:,} of its {total:,} tokens, for {self._budget_text()}"
+                await self._tell_user([one], said)
         if over:
-            said = f"went in all the same, {over:,} tokens over: {self._no_room()}"
-            await self._say_to_user([one for one, _ in carried], said)
+            said = f"went in all the same, {over:,} tokens over: {self._budget_text()}"
+            await self._tell_user([one for one, _ in carried], said)
 
-    async def _refused(self, blocks: Sequence[Block], why: Why, problem: str) -> None:
+    async def _refuse(self, blocks: Sequence[Block], why: SkipReason, problem: str) -> None:
         """Texts that are not injected, because the session's limits say so."""
         await self._note("injection.refused", blocks, {"why": why, "problem": problem})
-        await self._say_to_user(blocks, f"did not reach the model: {problem}")
+        await self._tell_user(blocks, f"did not reach the model: {problem}")
 
-    async def _failed(self, blocks: Sequence[Block], problem: str) -> None:
+    async def _fail(self, blocks: Sequence[Block], problem: str) -> None:
         """Texts that are not injected, because something failed."""
         await self._note("injection.failed", blocks, {"problem": problem})
-        await self._say_to_user(blocks, f"did not reach the model: {problem}")
+        await self._tell_user(blocks, f"did not reach the model: {problem}")
 
     async def _note(self, kind: str, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:
         """On record and into the log, one for each text."""
@@ -372,7 +376,7 @@ class Injector:
             log.warning(kind.replace(".", "_"), **who, **facts)
             await self._recorder.note(kind, {**who, "digest": one.digest, **facts})
 
-    async def _say_to_user(self, blocks: Sequence[Block], what: str) -> None:
+    async def _tell_user(self, blocks: Sequence[Block], what: str) -> None:
         """One message about all of them."""
         hooks = list(dict.fromkeys(one.item.hook_name for one in blocks))
         names = ", ".join(map(repr, hooks))
@@ -380,10 +384,10 @@ class Injector:
         with suppress(Exception):  # a screen must not decide what is injected; it is on record
             await self._tell(UserMessage(text=text, level="warning", hook_name=hooks[0], source="session"))
 
-    def _full(self) -> str:
+    def _items_limit_text(self) -> str:
         return f"a turn takes {self._budget.limits.items_per_turn:,} texts"
 
-    def _no_room(self) -> str:
+    def _budget_text(self) -> str:
         limits = self._budget.limits
         allowed = [
             f"{limit:,} tokens a {span}"
@@ -393,9 +397,9 @@ class Injector:
         return f"the budget is {' and '.join(allowed)}"
 
 
-def unheard(one: Block) -> str:
+def forbidden_reason(one: Block) -> str:
     """Why a text may not come in, however short it is."""
-    return f"no text of a {one.voice.standing} hook comes in at {one.item.event}"
+    return f"no text of a {one.source.trust_level} hook comes in at {one.item.event}"
 
 
 def utf8(text: str) -> bytes:
@@ -403,22 +407,22 @@ def utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def place_of(item: ContextInjection) -> Place:
+def target_of(item: ContextInjection) -> InjectionTarget:
     """Where its hook wants it."""
     if item.ephemeral:
         return "next call"
     return "tool result" if item.append_to_last_tool_result else "context"
 
 
-async def taken(context: Any, name: str, *arguments: Any) -> bool:
+async def try_context_call(context: Any, name: str, *arguments: Any) -> bool:
     """Whether the context can do this, and says that it has."""
     method = getattr(context, name, None)
-    return callable(method) and await finished(method(*arguments)) is True
+    return callable(method) and await await_answer(method(*arguments)) is True
 
 
-async def finished(answer: Any) -> Any:
+async def await_answer(answer: Any) -> Any:
     """What a plain or an async method answers, in time.
 
     Raises `TooLate`.
     """
-    return await within(PATIENCE, answer) if inspect.isawaitable(answer) else answer
+    return await within(CONTEXT_TIMEOUT, answer) if inspect.isawaitable(answer) else answer

@@ -76,7 +76,7 @@ class InMemoryContext:
         cannot hold.
         """
         _check_text(content)
-        own = [_own_call(call) for call in calls]
+        own = [_copy_call(call) for call in calls]
         ids = {call["id"] for call in own}
         if not own or len(ids) < len(own):
             raise HookUsageError(f"{len(own)} calls with {len(ids)} ids; pass at least one, each with its own")
@@ -99,7 +99,7 @@ class InMemoryContext:
         """
         _check_text(content)
         if call_id in self._missing:
-            place = self._place_of(self._missing.pop(call_id))
+            place = self._index_of(self._missing.pop(call_id))
             if place is not None:
                 given_up = self.messages[place]
                 behind = given_up["content"].removeprefix(NO_RESULT)  # what a hook has put there meanwhile
@@ -116,7 +116,7 @@ class InMemoryContext:
         self._open.remove(call_id)
         self._append("tool", content, metadata, tool_call_id=call_id, is_error=is_error)
         if not self._open:
-            self._let_in()
+            self._append_held_back()
 
     def append_to_last_tool_result(self, content: str, metadata: Mapping[str, Any] | None = None) -> bool:
         """Put the text behind the result of the last tool call; while calls are open, of the last of these.
@@ -127,7 +127,7 @@ class InMemoryContext:
         if self._open:
             self._held.append((None, content, dict(metadata or {})))
             return True
-        place = self._last_result()
+        place = self._last_result_index()
         if place is not None:
             self._join(place, content, dict(metadata or {}))
         return place is not None
@@ -160,12 +160,12 @@ class InMemoryContext:
         first = next((place for place, role in enumerate(roles) if role != "system"), len(roles))
         last = max(first, len(roles) - max(keep, 0))
         if self._open:
-            last = min(last, self._answering())
+            last = min(last, self._open_calls_index())
         while first < last < len(roles) and roles[last] == "tool":
             last -= 1
         if last == first:
             return 0
-        self.messages[first:last] = [self._made("user", summary, {"source": "summary"})]
+        self.messages[first:last] = [self._make_message("user", summary, {"source": "summary"})]
         return last - first
 
     def to_openai(self, *, ephemeral: bool = False) -> list[Message]:
@@ -183,25 +183,25 @@ class InMemoryContext:
         held = [{"role": role or "user", "content": text, "metadata": about} for role, text, about in self._held]
         return [*self.messages, *held, *(self._ephemeral if ephemeral else ())]
 
-    def _made(self, role: str, content: str, metadata: Mapping[str, Any] | None, **fields: Any) -> Message:
+    def _make_message(self, role: str, content: str, metadata: Mapping[str, Any] | None, **fields: Any) -> Message:
         self._number += 1
         return {"id": f"m{self._number}", "role": role, "content": content, "metadata": dict(metadata or {}), **fields}
 
     def _append(self, role: str, content: str, metadata: Mapping[str, Any] | None, **fields: Any) -> None:
-        self.messages.append(self._made(role, content, metadata, **fields))
+        self.messages.append(self._make_message(role, content, metadata, **fields))
 
     def _give_up(self) -> None:
         """The host goes on without the results that are missing."""
         if not self._open:
             return
-        calls = self.messages[self._answering()]["tool_calls"]
+        calls = self.messages[self._open_calls_index()]["tool_calls"]
         for one in [call["id"] for call in calls if call["id"] in self._open]:
             self._append("tool", NO_RESULT, {"source": "session"}, tool_call_id=one, is_error=True)
             self._missing[one] = self.messages[-1]["id"]
         self._open = set()
-        self._let_in()
+        self._append_held_back()
 
-    def _let_in(self) -> None:
+    def _append_held_back(self) -> None:
         """What was held back, behind the results."""
         held, self._held = self._held, []
         place = len(self.messages) - 1
@@ -219,7 +219,7 @@ class InMemoryContext:
         about = {**about, "injections": [*about.get("injections", ()), metadata]}
         self.messages[place] = {**message, "content": text, "metadata": about}
 
-    def _last_result(self) -> int | None:
+    def _last_result_index(self) -> int | None:
         """Where the last result is, unless the model has said something since."""
         for place in range(len(self.messages) - 1, -1, -1):
             role = self.messages[place]["role"]
@@ -227,11 +227,11 @@ class InMemoryContext:
                 return place if role == "tool" else None
         return None
 
-    def _answering(self) -> int:
+    def _open_calls_index(self) -> int:
         """Where the open calls are. The assistant has said nothing since."""
         return max(place for place, message in enumerate(self.messages) if message["role"] == "assistant")
 
-    def _place_of(self, message_id: str) -> int | None:
+    def _index_of(self, message_id: str) -> int | None:
         return next((place for place, message in enumerate(self.messages) if message["id"] == message_id), None)
 
 
@@ -240,7 +240,7 @@ def _check_text(content: object) -> None:
         raise HookUsageError(f"a message with content of type {type(content).__name__}; pass a str")
 
 
-def _own_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_call(call: Mapping[str, Any]) -> dict[str, Any]:
     """A tool call that nobody else can change."""
     one, name, given = call.get("id"), call.get("name"), call.get("input")
     if not (isinstance(one, str) and one and isinstance(name, str) and name and isinstance(given, dict)):

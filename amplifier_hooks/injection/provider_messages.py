@@ -103,11 +103,11 @@ def _text(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _use(call: _Call) -> Message:
+def _use(call: _ToolUse) -> Message:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
 
 
-def _result(call: _Call) -> Message:
+def _result(call: _ToolUse) -> Message:
     failed = {"is_error": True} if call.failed else {}
     return {"type": "tool_result", "tool_use_id": call.id, "content": call.result, **failed}
 
@@ -116,7 +116,7 @@ def _result(call: _Call) -> Message:
 
 
 @define
-class _Call:
+class _ToolUse:
     """A tool call with its result."""
 
     id: str
@@ -133,13 +133,13 @@ class _Step:
     role: str
     text: str
     injected: bool = False
-    calls: list[_Call] = field(factory=list)
+    calls: list[_ToolUse] = field(factory=list)
 
 
 def _steps(history: Iterable[Mapping[str, Any]]) -> Iterator[_Step]:
     """The history with results where their calls are, and nothing blank."""
     steps: list[_Step] = []
-    unanswered: dict[str, _Call] = {}
+    unanswered: dict[str, _ToolUse] = {}
     for message in history:
         step = _step(message)
         given = message.get("tool_call_id") if step.role == "tool" else None
@@ -148,7 +148,9 @@ def _steps(history: Iterable[Mapping[str, Any]]) -> Iterator[_Step]:
             continue
         if step.role == "tool":
             step = _Step("user", f"{marker('tool result')}\n{step.text}" if step.text else "")
-        unanswered.update((str(said["id"]), call) for said, call in zip(_said(message), step.calls, strict=True))
+        unanswered.update(
+            (str(said["id"]), call) for said, call in zip(_tool_calls_of(message), step.calls, strict=True)
+        )
         steps.append(step)
     _name_calls([call for step in steps for call in step.calls])
     return (step for step in steps if step.text or step.calls)
@@ -161,16 +163,19 @@ def _step(message: Mapping[str, Any]) -> _Step:
             f"a message with role {role!r} and content of type {type(content).__name__}; pass system, user, assistant "
             "or tool, and a str"
         )
-    calls = [_Call(str(said["id"]), str(said["name"]), _encodable_in(said["input"])) for said in _said(message)]
-    text = _encodable(content) if content.strip() else ""
+    calls = [
+        _ToolUse(str(said["id"]), str(said["name"]), _escape_surrogates_in(said["input"]))
+        for said in _tool_calls_of(message)
+    ]
+    text = _escape_surrogates(content) if content.strip() else ""
     return _Step(role, text, is_injected(message.get("metadata")), calls)
 
 
-def _said(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _tool_calls_of(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return message.get("tool_calls") or () if message.get("role") == "assistant" else ()
 
 
-def _name_calls(calls: Sequence[_Call]) -> None:
+def _name_calls(calls: Sequence[_ToolUse]) -> None:
     """Ids that both providers take and that are there once; names likewise taken."""
     wanted = {call.id for call in calls}
     used: set[str] = set()
@@ -184,14 +189,14 @@ def _name_calls(calls: Sequence[_Call]) -> None:
         call.name = _NOT_IN_A_NAME.sub("_", call.name)[:_LONGEST_NAME] or "_"
 
 
-def _encodable(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{{{ord(found[0]):02X}}}", text)
 
 
-def _encodable_in(value: Any) -> Any:
+def _escape_surrogates_in(value: Any) -> Any:
     """The same for every text in a tool's input."""
     if isinstance(value, str):
-        return _encodable(value)
+        return _escape_surrogates(value)
     if isinstance(value, dict):
-        return {_encodable_in(name): _encodable_in(part) for name, part in value.items()}
-    return [_encodable_in(part) for part in value] if isinstance(value, list) else value
+        return {_escape_surrogates_in(name): _escape_surrogates_in(part) for name, part in value.items()}
+    return [_escape_surrogates_in(part) for part in value] if isinstance(value, list) else value

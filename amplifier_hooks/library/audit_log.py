@@ -109,10 +109,10 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         if self._closing is None or self._closing.done():
             found, opening = self._log, self._opening
             self._log = self._opening = None
-            self._closing = asyncio.ensure_future(self._finished(found, opening))
+            self._closing = asyncio.ensure_future(self._close_sink(found, opening))
         await asyncio.shield(self._closing)
 
-    async def _finished(self, found: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
+    async def _close_sink(self, found: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
         if found is None and opening is not None:
             await asyncio.wait({opening})  # a thread opens it, which nobody can stop
             found = opening.result() if opening.exception() is None else None
@@ -126,7 +126,7 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         if self._log is not None:
             return self._log
         if self._opening is None or self._opening.done():
-            self._opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
+            self._opening = asyncio.ensure_future(asyncio.to_thread(self._open_log))
         opening = self._opening
         try:
             opened = await asyncio.shield(opening)
@@ -137,7 +137,7 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         self._log = opened
         return opened
 
-    def _opened(self) -> AuditLog:
+    def _open_log(self) -> AuditLog:
         path = Path(self.settings.path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return AuditLog.open(path, signed=self.settings.signed, clock=self._clock)

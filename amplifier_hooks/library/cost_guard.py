@@ -26,8 +26,8 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
-from amplifier_hooks.library.parts.daily_usage import TABLES, Days, Usage, tokens_of
-from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
+from amplifier_hooks.library.parts.daily_usage import TABLES, DailyUsage, Usage, tokens_of
+from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -73,7 +73,7 @@ class CostGuardSettings(HookSettings):
     )
     currency: str = Field(default="USD", max_length=16, description="what the prices are in; only for what is said")
     then: Literal["ask", "deny"] = Field(default="ask", description="what happens at a limit")
-    store: StorePlace | None = Field(
+    store: StoreAddress | None = Field(
         default=None,
         description="where days are kept over a restart, and shared: a file, `:memory:`, `postgresql://…`; "
         "empty, a file of yours; left out, nowhere",
@@ -81,7 +81,7 @@ class CostGuardSettings(HookSettings):
 
 
 @define
-class _Spent:
+class _Spending:
     """What one session has used."""
 
     session: Usage = field(factory=Usage)
@@ -91,7 +91,7 @@ class _Spent:
     models: dict[str, None] = field(factory=dict)
     """Those it was about to call, the last one last."""
 
-    def at(self, turn: object) -> _Spent:
+    def in_turn(self, turn: object) -> _Spending:
         """The same in this turn, which may be a new one."""
         if turn != self.number:
             self.number, self.turn = turn, Usage()
@@ -120,11 +120,13 @@ class CostGuard(ReadyMade[CostGuardSettings]):
     ) -> None:
         super().__init__(settings)
         limits = self.settings
-        self._book: Book | None = None
+        self._database: HookDatabase | None = None
         if database is not None or limits.store is not None:
-            self._book = Book(self.name, TABLES, database or database_at(limits.store or "", "costs.db"))
-        self._sessions: PerSession[_Spent] = PerSession(_Spent)
-        self._days = Days(clock or SystemClock(), self._book)
+            self._database = HookDatabase(
+                self.name, TABLES, database or database_opener(limits.store or "", "costs.db")
+            )
+        self._sessions: PerSession[_Spending] = PerSession(_Spending)
+        self._days = DailyUsage(clock or SystemClock(), self._database)
         self._once = Once()
         self._daily = limits.tokens_per_day is not None or limits.money_per_day is not None
         self._priced = any(
@@ -135,24 +137,24 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         """A gate before a model is called, the count after it answered; and the end of a session, to forget it."""
         return (
             Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE, recheck=False),
-            Point(event=LLM_POST, call=self.answered, intent="on", priority=AFTER),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=AFTER),
+            Point(event=LLM_POST, call=self.on_answer, intent="on", priority=AFTER),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=AFTER),
         )
 
-    def used(self, data: Mapping[str, Any]) -> dict[str, Usage]:
+    def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:
         """What the session of this payload has used: in its `turn`, in the `session`, and its tenant in the `day`."""
-        spent = self._sessions.of(data).at(data.get("turn"))
-        return {"turn": spent.turn, "session": spent.session, "day": self._days.known(_tenant(data))}
+        spent = self._sessions.of(data).in_turn(data.get("turn"))
+        return {"turn": spent.turn, "session": spent.session, "day": self._days.known_usage(_tenant(data))}
 
     async def close(self) -> None:
         """Let go of the store."""
-        if self._book is not None:
-            await self._book.close()
+        if self._database is not None:
+            await self._database.close()
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Let a model be called while nothing is used up."""
-        self._called(data)
-        reached = await self._unknown(data) or next(self._reached(data), None)
+        self._note_model(data)
+        reached = await self._unreadable_day(data) or next(self._reached_limits(data), None)
         if reached is None:
             return CONTINUE
         what, reason = reached
@@ -164,46 +166,46 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             approval_key=f"{self.name} {what}",
         )
 
-    async def answered(self, event: str, data: Mapping[str, Any]) -> HookResult:
+    async def on_answer(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Count what an answer says it used."""
         parts = tokens_of(data)
         if parts is None:
-            return self._told(data, "The model's answer does not say what it used, so cost_guard cannot count it.")
-        price, problem = self._priced_as(parts, data)
+            return self._tell_user(data, "The model's answer does not say what it used, so cost_guard cannot count it.")
+        price, problem = self._price_of(parts, data)
         usage = Usage(sum(parts.values()), _cost(parts, price) if price else Decimal(0))
-        spent = self._sessions.of(data).at(data.get("turn"))
+        spent = self._sessions.of(data).in_turn(data.get("turn"))
         spent.turn.add(usage)
         spent.session.add(usage)
         try:
             await self._days.add(_tenant(data), usage)
         except StoreUnavailable as error:
             problem = f"cost_guard counts this day without its store, which cannot be written: {error}"
-        return self._told(data, problem) if problem else CONTINUE
+        return self._tell_user(data, problem) if problem else CONTINUE
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session; the day stays."""
         self._sessions.forget(data)
         self._once.forget(data)
 
-    def _told(self, data: Mapping[str, Any], problem: str) -> HookResult:
+    def _tell_user(self, data: Mapping[str, Any], problem: str) -> HookResult:
         """Tell the user, once a session."""
-        if not self._once.first(data, problem):
+        if not self._once.is_first(data, problem):
             return CONTINUE
         return HookResult.proceed(user_message=problem, user_message_level="warning")
 
-    async def _unknown(self, data: Mapping[str, Any]) -> tuple[str, str] | None:
+    async def _unreadable_day(self, data: Mapping[str, Any]) -> tuple[str, str] | None:
         """A day that is limited and cannot be read, and how to say so."""
         if self._daily:
             try:
-                await self._days.look(_tenant(data))
+                await self._days.refresh(_tenant(data))
             except StoreUnavailable as error:
                 return "day", f"nobody can say what this day has used: {error}"
         return None
 
-    def _reached(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _reached_limits(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Every limit that is reached, and how to say so."""
         limits, currency = self.settings, self.settings.currency
-        for span, usage in self.used(data).items():
+        for span, usage in self.usage_of(data).items():
             tokens, money = getattr(limits, f"tokens_per_{span}"), getattr(limits, f"money_per_{span}")
             whose = f"this {span}"
             if tokens is not None and usage.tokens >= tokens:
@@ -216,7 +218,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             what = f"for {model[:80]!r}" if model else "where no model is named"
             yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"
 
-    def _called(self, data: Mapping[str, Any]) -> None:
+    def _note_model(self, data: Mapping[str, Any]) -> None:
         """Remember which model a session is about to call."""
         model, models = _model(data), self._sessions.of(data).models
         if model:
@@ -225,7 +227,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         if len(models) > MODELS_KEPT:
             del models[next(iter(models))]
 
-    def _priced_as(self, parts: Mapping[str, int], data: Mapping[str, Any]) -> tuple[Price | None, str]:
+    def _price_of(self, parts: Mapping[str, int], data: Mapping[str, Any]) -> tuple[Price | None, str]:
         """The price of an answer; and what the user should know of it, if it is not that of the model it names."""
         model = _model(data)
         price = self._price(model)

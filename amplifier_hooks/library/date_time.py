@@ -46,7 +46,7 @@ MONTHS: Final = (
 """Not by `strftime`: what that says depends on the locale of the process."""
 
 
-def _there(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (LookupError, OSError, ValueError):
@@ -57,7 +57,7 @@ def _there(name: str) -> str:
 class DateTimeSettings(HookSettings):
     """Where it is this late."""
 
-    zone: Annotated[str, AfterValidator(_there)] = Field(
+    zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="UTC", description="the time zone, by its IANA name, such as Europe/Berlin"
     )
 
@@ -74,9 +74,9 @@ class DateTime(ReadyMade[DateTimeSettings]):
 
     def points(self) -> tuple[Point, ...]:
         """At every prompt."""
-        return (Point(event=PROMPT_SUBMIT, call=self.at_prompt, intent="on", priority=PRIORITY),)
+        return (Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),)
 
-    async def at_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+    async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Say what time it is."""
         now = self._clock.now().astimezone(ZoneInfo(self.settings.zone))
         day = f"{DAYS[now.weekday()]}, {now.day} {MONTHS[now.month - 1]} {now.year}"

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_RESUME, SESSION_START
-from amplifier_hooks.library.parts.feedback import PROBLEMS, Commands, Spoken, folder_of
+from amplifier_hooks.library.parts.feedback import PROBLEMS, CommandRunner, ExternalHandler, folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 from amplifier_hooks.result import CONTINUE, HookResult
 
@@ -87,20 +87,20 @@ class GitStatus(ReadyMade[GitStatusSettings]):
     name = "git_status"
     Settings = GitStatusSettings
 
-    def __init__(self, settings: GitStatusSettings | None = None, *, commands: Commands | None = None) -> None:
+    def __init__(self, settings: GitStatusSettings | None = None, *, commands: CommandRunner | None = None) -> None:
         super().__init__(settings)
-        self._commands = Commands() if commands is None else commands
+        self._commands = CommandRunner() if commands is None else commands
 
     def points(self) -> tuple[Point, ...]:
         """When a session starts, and when it goes on."""
-        call = Spoken("git", self.begins)
+        call = ExternalHandler("git", self.on_session_start)
         seconds = 2 * self.settings.seconds + GRACE
         return tuple(
             Point(event=event, call=call, intent="on", priority=PRIORITY, timeout=seconds)
             for event in (SESSION_START, SESSION_RESUME)
         )
 
-    async def begins(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+    async def on_session_start(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Ask git, and tell what it says; where there is no repository, or no git, that is one line to the person."""
         folder = folder_of(self.settings.cwd, data)
         untracked = "normal" if self.settings.untracked else "no"

@@ -29,8 +29,8 @@ from pydantic import AfterValidator, Field
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
 from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
-from amplifier_hooks.library.parts.model_output import missing, text_of
+from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
+from amplifier_hooks.library.parts.model_output import missing_files, text_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
 from amplifier_hooks.record.format.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
@@ -94,7 +94,7 @@ class KeepGoingSettings(HookSettings):
     )
     cwd: str = Field(default="", description="the folder they are looked for in; the session's")
     rounds: int = Field(default=3, ge=1, le=100, description="how often one turn is made to go on")
-    store: StorePlace = Field(
+    store: StoreAddress = Field(
         default="",
         description="where checkpoints are: a file, `:memory:`, `postgresql://…`; left out, a file of yours",
     )
@@ -135,67 +135,69 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         super().__init__(settings)
         self._kept = kept
         self._clock = clock or SystemClock()
-        self._book = Book(self.name, TABLES, database or database_at(self.settings.store, "checkpoints.db"))
+        self._database = HookDatabase(
+            self.name, TABLES, database or database_opener(self.settings.store, "checkpoints.db")
+        )
         self._redactor = Redactor(secrets.token_bytes(32))
         self._begun: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
         """When an agent wants to stop; when a prompt begins its rounds anew; and when a session ends."""
         return (
-            Point(event=AGENT_STOP, call=self.stopping, intent="gate", priority=PRIORITY, timeout=30.0),
-            Point(event=PROMPT_SUBMIT, call=self.prompted, intent="observe", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+            Point(event=AGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
+            Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="observe", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
-    async def stopping(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Let the agent stop, or save where it is and make it go on."""
-        lacking = await self._lacking(data)
+        lacking = await self._find_missing(data)
         if not lacking:
             return None
         try:
-            number = await self._book.run(lambda: self._saved(data, lacking))
+            number = await self._database.run(lambda: self._save_round(data, lacking))
         except StoreUnavailable as error:
-            return _told(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
+            return _message_result(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
         most = self.settings.rounds
         if number > most:
-            return _told(f"The agent stops after {most} more rounds although {lacking}.")
+            return _message_result(f"The agent stops after {most} more rounds although {lacking}.")
         said = f"round {number} of {most}: {lacking}"
         promise = f"; when everything is done, write {self.settings.promise} on a line of its own"
         ends = promise if self.settings.promise else ""
         return HookResult.deny(f"{said}. Go on with what is left{ends}", user_message=f"The agent goes on, {said}.")
 
-    async def prompted(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_prompt(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Begin the rounds anew."""
         self._begun.of(data)[:] = [self._micros()]
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session; its checkpoints stay."""
         self._begun.forget(data)
 
     async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
         """Every checkpoint of a session, oldest first. Raises `StoreUnavailable`."""
-        return [_checkpoint(row) for row in await self._book.fetch(READ, for_log(tenant), for_log(session))]
+        return [_checkpoint(row) for row in await self._database.fetch(READ, for_log(tenant), for_log(session))]
 
     async def close(self) -> None:
         """Let go of the store."""
-        await self._book.close()
+        await self._database.close()
 
-    async def _lacking(self, data: Mapping[str, Any]) -> str:
+    async def _find_missing(self, data: Mapping[str, Any]) -> str:
         """What is not there of what was promised; nothing when all is."""
         if self._kept is not None:
             verdict = self._kept(data)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
             if verdict is not True:
                 return verdict if isinstance(verdict, str) and verdict else "what was promised is not there"
-        absent = await asyncio.to_thread(missing, folder_of(self.settings.cwd, data), self.settings.artifacts)
+        absent = await asyncio.to_thread(missing_files, folder_of(self.settings.cwd, data), self.settings.artifacts)
         if absent:
             return f"there is no {', '.join(absent)}"
         promise, response = self.settings.promise, text_of(data.get("response"))
-        if promise and response is not None and not _says(response, promise):
+        if promise and response is not None and not _says_promise(response, promise):
             return "nothing says that it is finished"
         return ""
 
-    def _saved(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
+    def _save_round(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
         """Which round this is; it is saved unless there have been enough."""
         turn = data.get("turn")
         turn = turn if isinstance(turn, int) else 0
@@ -204,7 +206,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         ((before,),) = yield Statement(COUNT, (*whose, turn, since))
         number = int(before) + 1
         if number <= self.settings.rounds:
-            response = self._redactor.without(for_log(text_of(data.get("response")) or "")[-LONGEST_RESPONSE:])
+            response = self._redactor.redact(for_log(text_of(data.get("response")) or "")[-LONGEST_RESPONSE:])
             values = (*whose, self._micros(), turn, number, for_log(lacking), response)
             yield Statement(SAVE, values)
         return number
@@ -213,12 +215,12 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         return (self._clock.now() - EPOCH) // timedelta(microseconds=1)
 
 
-def _says(response: str, promise: str) -> bool:
+def _says_promise(response: str, promise: str) -> bool:
     wanted = promise.strip(ORNAMENT).casefold()
     return any(line.strip(ORNAMENT).casefold() == wanted for line in response.splitlines())
 
 
-def _told(message: str) -> HookResult:
+def _message_result(message: str) -> HookResult:
     return HookResult.proceed(user_message=message, user_message_level="warning")
 
 

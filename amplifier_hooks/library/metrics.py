@@ -63,7 +63,7 @@ LONGEST: Final = 1e12
 """Milliseconds; what is longer, or no number, is no duration of anything that happened here."""
 
 
-class Happened(NamedTuple):
+class EventSample(NamedTuple):
     """One event, as an observer is told of it."""
 
     event: str
@@ -96,43 +96,43 @@ class Measure:
     """As OpenTelemetry writes it: `s`, `{event}`."""
     labels: Mapping[str, str]
     """By Prometheus' name, OpenTelemetry's."""
-    read: Callable[[Happened], Iterator[Reading]]
+    read: Callable[[EventSample], Iterator[Reading]]
     """What there is to measure in one event."""
     buckets: tuple[float, ...] = ()
     fixed: Mapping[str, str] = field(factory=dict)
     """What OpenTelemetry wants besides, and is always the same."""
 
 
-def _events(seen: Happened) -> Iterator[Reading]:
+def _events(seen: EventSample) -> Iterator[Reading]:
     yield 1, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _chains(seen: Happened) -> Iterator[Reading]:
+def _chains(seen: EventSample) -> Iterator[Reading]:
     if seen.outcome.ran:
         yield seen.outcome.total_duration_ms / 1e3, {"event": seen.label, "action": seen.outcome.action}
 
 
-def _failures(seen: Happened) -> Iterator[Reading]:
+def _failures(seen: EventSample) -> Iterator[Reading]:
     for answer in seen.outcome.failures:
         yield 1, {"event": seen.label, "status": answer.status}
 
 
-def _injections(seen: Happened) -> Iterator[Reading]:
+def _injections(seen: EventSample) -> Iterator[Reading]:
     if seen.outcome.injections:
         yield len(seen.outcome.injections), {"event": seen.label}
 
 
-def _tools(seen: Happened) -> Iterator[Reading]:
+def _tools(seen: EventSample) -> Iterator[Reading]:
     if seen.event in TOOL_ENDS and seen.seconds is not None:
         yield seen.seconds, {"status": TOOL_ENDS[seen.event]}
 
 
-def _approvals(seen: Happened) -> Iterator[Reading]:
+def _approvals(seen: EventSample) -> Iterator[Reading]:
     if seen.event in DECISIONS:
         yield seen.seconds or 0.0, {"decision": DECISIONS[seen.event]}
 
 
-def _tokens(seen: Happened) -> Iterator[Reading]:
+def _tokens(seen: EventSample) -> Iterator[Reading]:
     used = tokens_of(seen.data) if seen.event == events.LLM_POST else None
     for kind, count in (used or {}).items():
         if count or kind in ("input", "output"):
@@ -214,7 +214,7 @@ class Metrics(ReadyMade[MetricsSettings]):
 
     def points(self) -> tuple[Point, ...]:
         """Every event. Raises `InvalidHookSettings` when Prometheus has other things under these names."""
-        self._ready()
+        self._instruments()
         return (Point(event="*", call=self.watch, intent="observe", priority=PRIORITY),)
 
     def text(self) -> str:
@@ -224,19 +224,19 @@ class Metrics(ReadyMade[MetricsSettings]):
 
     async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Measure what there is to measure."""
-        seen = Happened(event, data, outcome)
-        for measure, takers in self._ready():
+        seen = EventSample(event, data, outcome)
+        for measure, takers in self._instruments():
             for number, labels in measure.read(seen):
                 for take in takers:
                     take(number, labels)
 
-    def _ready(self) -> list[tuple[Measure, list[Any]]]:
+    def _instruments(self) -> list[tuple[Measure, list[Any]]]:
         """What takes the numbers, made when it is first needed."""
         if self._takers is None:
-            self._takers = [(measure, self._ways(measure)) for measure in MEASURES]
+            self._takers = [(measure, self._make_takers(measure)) for measure in MEASURES]
         return self._takers
 
-    def _ways(self, measure: Measure) -> list[Any]:
+    def _make_takers(self, measure: Measure) -> list[Any]:
         ways: list[Any] = []
         if self.settings.prometheus:
             client = _client()

@@ -35,7 +35,7 @@ from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC
 from amplifier_hooks.definitions.kinds.event_codec import NativeCodec
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable, InvalidHookSettings, InvalidRegistration, InvalidResult
-from amplifier_hooks.library.parts.feedback import Commands
+from amplifier_hooks.library.parts.feedback import CommandRunner
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE
@@ -44,7 +44,7 @@ from amplifier_hooks.text.escape import clip, for_log
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+    from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
     from amplifier_hooks.result import HookResult, Outcome
 
 
@@ -93,10 +93,12 @@ class NotifySettings(HookSettings):
 class Desktop:
     """The desktop of whoever runs this, told by a program of the system."""
 
-    def __init__(self, seconds: float = 3.0, *, platform: str = sys.platform, commands: Commands | None = None) -> None:
+    def __init__(
+        self, seconds: float = 3.0, *, platform: str = sys.platform, commands: CommandRunner | None = None
+    ) -> None:
         self._seconds = seconds
         self._platform = platform
-        self._commands = Commands() if commands is None else commands
+        self._commands = CommandRunner() if commands is None else commands
 
     async def __call__(self, text: str) -> None:
         """Show a text. Raises `HookUnavailable` where there is no way to, `HookFailed` when it takes too long."""
@@ -105,7 +107,7 @@ class Desktop:
         ended = await self._commands.run(argv, cwd=os.sep, seconds=self._seconds, **seen)
         if ended.code != 0:
             said = for_log(ended.errors.decode("utf-8", "backslashreplace").strip())
-            raise HookUnavailable(f"{argv[0]!r} {ended.how}: {said:.200}")
+            raise HookUnavailable(f"{argv[0]!r} {ended.in_words}: {said:.200}")
 
     def _argv(self, text: str) -> list[str]:
         if self._platform == "darwin":
@@ -118,11 +120,20 @@ class Desktop:
         if shutil.which("gdbus") is not None:
             name, path = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
             call = ["gdbus", "call", "--session", f"--dest={name}", f"--object-path={path}", f"--method={name}.Notify"]
-            return [*call, "--", _quoted(TITLE), "uint32 0", "''", _quoted(TITLE), _quoted(body), *NOTHING_MORE]
+            return [
+                *call,
+                "--",
+                _gvariant_string(TITLE),
+                "uint32 0",
+                "''",
+                _gvariant_string(TITLE),
+                _gvariant_string(body),
+                *NOTHING_MORE,
+            ]
         raise HookUnavailable("neither notify-send nor gdbus is there to tell the desktop")
 
 
-class _Told(NativeCodec):
+class _IgnoredReply(NativeCodec):
     """Whatever a service answers to what it was told is no decision."""
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # not looked at
@@ -140,7 +151,7 @@ class Notify(ReadyMade[NotifySettings]):
         settings: NotifySettings | None = None,
         *,
         desktop: Callable[[str], Awaitable[None] | None] | None = None,
-        reach: Reach = PUBLIC,
+        reach: AllowedUrls = PUBLIC,
     ) -> None:
         super().__init__(settings)
         self._once = Once()
@@ -154,7 +165,7 @@ class Notify(ReadyMade[NotifySettings]):
                     url=self.settings.webhook,
                     secrets=tuple(secret.get_secret_value() for secret in self.settings.secrets),
                     reach=reach,
-                    codec=_Told(),
+                    codec=_IgnoredReply(),
                     retry_within=self.settings.seconds,
                 )
             except InvalidRegistration as problem:
@@ -177,7 +188,7 @@ class Notify(ReadyMade[NotifySettings]):
                 if inspect.isawaitable(shown):
                     await shown
             except HookError as problem:
-                self._trouble(data, "desktop", problem)
+                self._log_trouble(data, "desktop", problem)
         if self._webhook is not None:
             told = {"event": event, "text": text, "session_id": str(data.get("session_id") or "")}
             try:
@@ -185,10 +196,10 @@ class Notify(ReadyMade[NotifySettings]):
             except InvalidResult:
                 pass  # it was told, and what it says to that is no decision
             except HookError as problem:
-                self._trouble(data, "webhook", problem)
+                self._log_trouble(data, "webhook", problem)
 
-    def _trouble(self, data: Mapping[str, Any], where: str, problem: HookError) -> None:
-        if self._once.first(data, where, str(problem)):
+    def _log_trouble(self, data: Mapping[str, Any], where: str, problem: HookError) -> None:
+        if self._once.is_first(data, where, str(problem)):
             log.warning("not_notified", where=where, problem=str(problem))
 
 
@@ -199,6 +210,6 @@ def _sentence(event: str, data: Mapping[str, Any]) -> str:
     return clip(for_log(said), LONGEST)
 
 
-def _quoted(text: str) -> str:
+def _gvariant_string(text: str) -> str:
     """A string as GVariant's text format has it."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

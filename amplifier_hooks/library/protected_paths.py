@@ -32,7 +32,7 @@ from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.paths import PATH_NAMES, TooManyParts, UnknownFolder, Whereabouts, as_paths, texts_of
+from amplifier_hooks.text.paths import PATH_NAMES, CallPaths, TooManyParts, UnknownFolder, parse_patterns, texts_of
 
 PRIORITY: Final = 10
 
@@ -41,7 +41,7 @@ SHOWN: Final = 120
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
-    as_paths(list(texts))
+    parse_patterns(list(texts))
     return texts
 
 
@@ -66,7 +66,7 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
 
     def __init__(self, settings: ProtectedPathsSettings | None = None) -> None:
         super().__init__(settings)
-        self._patterns = as_paths(list(self.settings.paths))
+        self._patterns = parse_patterns(list(self.settings.paths))
 
     def points(self) -> tuple[Point, ...]:
         """A gate before tools; it looks again at input that was changed."""
@@ -77,33 +77,33 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         """Let it pass, unless a path in it is protected or nobody can say where one leads."""
         given = data.get("tool_input")
         arguments = given if isinstance(given, Mapping) else {"input": given}
-        problem = self._problem(Whereabouts(arguments, folder_of(self.settings.cwd, data)))
+        problem = self._problem(CallPaths(arguments, folder_of(self.settings.cwd, data)))
         if problem is None:
             return CONTINUE
         if self.settings.action == "deny":
             return HookResult.deny(f"{problem}; leave it as it is, or ask the user")
         return HookResult.ask(f"{problem}. Let {for_log(str(data.get('tool_name')))} do it?", scope="action")
 
-    def _problem(self, where: Whereabouts) -> str | None:
+    def _problem(self, where: CallPaths) -> str | None:
         try:
-            lost = self._lost(where)
+            lost = self._unresolved_path(where)
             if lost is not None:
-                return f"nobody can say where {_shown(lost)} leads"
-            caught = where.caught(self._patterns)
+                return f"nobody can say where {_short_text(lost)} leads"
+            caught = where.find_match(self._patterns)
         except TooManyParts:
             return "there is too much in the call to look for protected files"
         except UnknownFolder as unknown:
             return str(unknown)
         except TimeoutError:
             return "the search for protected files took too long"
-        return None if caught is None else f"{_shown(caught.text)} is protected ({caught.pattern.spec!r})"
+        return None if caught is None else f"{_short_text(caught.text)} is protected ({caught.pattern.spec!r})"
 
-    def _lost(self, where: Whereabouts) -> str | None:
+    def _unresolved_path(self, where: CallPaths) -> str | None:
         """A path, in an argument for paths, that comes to nothing."""
-        texts = (text for value in where.named(PATH_NAMES).values() for text in texts_of(value))
-        return next((text for text in texts if text and where.resolved(text) is None), None)
+        texts = (text for value in where.arguments_named(PATH_NAMES).values() for text in texts_of(value))
+        return next((text for text in texts if text and where.resolve(text) is None), None)
 
 
-def _shown(text: str) -> str:
+def _short_text(text: str) -> str:
     shown = for_log(text)
     return f"'{shown if len(shown) <= SHOWN else shown[:SHOWN] + '…'}'"

@@ -46,24 +46,26 @@ class Hint(HookSettings):
     contains: str = Field(default="", description="a text within the error's message, in any case; left out, any")
 
 
-def _of(error: str, says: str, contains: str = "") -> Hint:
+def _hint(error: str, says: str, contains: str = "") -> Hint:
     return Hint(error=error, says=says, contains=contains)
 
 
 USUAL: Final = (
-    _of("FileNotFoundError", "What it names is not there: list the folder it should be in, and use a name from it."),
-    _of("IsADirectoryError", "That is a folder: name a file in it."),
-    _of("NotADirectoryError", "A part of that path is a file: look at the folder above it."),
-    _of("FileExistsError", "It is there already: read it before deciding whether to replace it."),
-    _of("PermissionError", "This is not permitted here: do not try to get around it; use another place, or ask."),
-    _of("TimeoutError", "It may have happened in part: look at what is there before repeating it, or do less at once."),
-    _of("ConnectionError", "The other side did not answer: repeat it once, later; then go on without it, or ask."),
-    _of("ConnectionRefusedError", "Nothing listens there: check the address, and whether the service is running."),
-    _of("ModuleNotFoundError", "A package is missing: look at what is installed before installing anything."),
-    _of("UnicodeDecodeError", "That is not text, or in another encoding: look at what kind of file it is."),
-    _of("JSONDecodeError", "That is not JSON: look at its first lines."),
-    _of("", "There is no space left: free some, or write elsewhere; do not repeat it as it is.", "no space left"),
-    _of("", "There were too many requests: wait before the next one.", "rate limit"),
+    _hint("FileNotFoundError", "What it names is not there: list the folder it should be in, and use a name from it."),
+    _hint("IsADirectoryError", "That is a folder: name a file in it."),
+    _hint("NotADirectoryError", "A part of that path is a file: look at the folder above it."),
+    _hint("FileExistsError", "It is there already: read it before deciding whether to replace it."),
+    _hint("PermissionError", "This is not permitted here: do not try to get around it; use another place, or ask."),
+    _hint(
+        "TimeoutError", "It may have happened in part: look at what is there before repeating it, or do less at once."
+    ),
+    _hint("ConnectionError", "The other side did not answer: repeat it once, later; then go on without it, or ask."),
+    _hint("ConnectionRefusedError", "Nothing listens there: check the address, and whether the service is running."),
+    _hint("ModuleNotFoundError", "A package is missing: look at what is installed before installing anything."),
+    _hint("UnicodeDecodeError", "That is not text, or in another encoding: look at what kind of file it is."),
+    _hint("JSONDecodeError", "That is not JSON: look at its first lines."),
+    _hint("", "There is no space left: free some, or write elsewhere; do not repeat it as it is.", "no space left"),
+    _hint("", "There were too many requests: wait before the next one.", "rate limit"),
 )
 """What helps with errors that every tool can have; the first that fits counts."""
 
@@ -97,18 +99,18 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
     def points(self) -> tuple[Point, ...]:
         """After a tool failed; and at the end of a session, to forget it."""
         return (
-            Point(event=TOOL_ERROR, call=self.failed, intent="on", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+            Point(event=TOOL_ERROR, call=self.on_failure, intent="on", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
-    async def failed(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def on_failure(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Inject what helps, if there is something new to say."""
         error = data.get("error")
         facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
         tool, kind, message = (
             str(value) for value in (data.get("tool_name"), facts.get("type") or "", facts.get("message"))
         )
-        times = self._counted(data, f"{tool}\n{kind}\n{message}")
+        times = self._count_failure(data, f"{tool}\n{kind}\n{message}")
         called = f"{tool[:LONGEST_NAME]} failed" + (f" ({kind[:LONGEST_NAME]})" if kind else "")
         if times == self.settings.repeats:
             return HookResult.inject(
@@ -124,11 +126,11 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
             return None
         return HookResult.inject(f"{called}. {says or OTHERWISE}", ephemeral=True)
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session."""
         self._failures.forget(data)
 
-    def _counted(self, data: Mapping[str, Any], failure: str) -> int:
+    def _count_failure(self, data: Mapping[str, Any], failure: str) -> int:
         failures = self._failures.of(data)
         key = hashlib.sha256(failure.encode("utf-8", "surrogatepass")).digest()
         failures[key] = failures.pop(key, 0) + 1

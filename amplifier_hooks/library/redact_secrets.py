@@ -35,7 +35,7 @@ from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.secrets import Secrets, exchanged, is_secret_name, names_a_secret
+from amplifier_hooks.text.secrets import Secrets, is_secret_name, names_a_secret, replace_spans
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -95,7 +95,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         """A gate before tools and one at prompts; around and after tools, their results."""
         match = self.settings.match
         wanted = (
-            (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.at_prompt, intent="gate", priority=PRIORITY)),
+            (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="gate", priority=PRIORITY)),
             (
                 self.settings.inputs,
                 Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match),
@@ -114,21 +114,21 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         )
         return tuple(point for setting, point in wanted if setting != "leave")
 
-    async def at_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+    async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Take the secrets out of a prompt, or deny it."""
-        prompt, found = self._searched(data.get("prompt"))
+        prompt, found = self._redact(data.get("prompt"))
         if not found:
             return CONTINUE
         if self.settings.prompts == "deny":
-            return HookResult.deny(f"the prompt holds {_told(found)}; write it without")
-        return HookResult.modify({"prompt": prompt}, user_message=f"{_told(found)} taken out of the prompt")
+            return HookResult.deny(f"the prompt holds {_counts_text(found)}; write it without")
+        return HookResult.modify({"prompt": prompt}, user_message=f"{_counts_text(found)} taken out of the prompt")
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Take the secrets out of what a tool is given, or ask, or deny."""
-        given, found = self._searched(data.get("tool_input"))
+        given, found = self._redact(data.get("tool_input"))
         if not found:
             return CONTINUE
-        tool, told = for_log(str(data.get("tool_name"))), _told(found)
+        tool, told = for_log(str(data.get("tool_name"))), _counts_text(found)
         if self.settings.inputs == "deny":
             return HookResult.deny(f"what {tool} is given holds {told}; use a variable of the environment instead")
         if self.settings.inputs == "ask":
@@ -143,7 +143,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         """Take the secrets out of what a tool returns. Raises `HookAbortError` when it cannot be searched."""
         result = await call_next()
         try:
-            searched, found = self._searched(result)
+            searched, found = self._redact(result)
         except Exception as error:
             problem = f"the result of {for_log(context.tool_name)} cannot be searched for secrets"
             raise HookAbortError(f"{problem} ({type(error).__name__}), and is withheld") from error
@@ -151,27 +151,29 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """The same, where no layer is around a tool."""
-        result, found = self._searched(data.get("result"))
+        result, found = self._redact(data.get("result"))
         if not found:
             return CONTINUE
         tool = for_log(str(data.get("tool_name")))
-        return HookResult.modify({"result": result}, user_message=f"{_told(found)} taken out of what {tool} returned")
+        return HookResult.modify(
+            {"result": result}, user_message=f"{_counts_text(found)} taken out of what {tool} returned"
+        )
 
-    def _searched(self, value: object) -> tuple[Any, Counter[str]]:
+    def _redact(self, value: object) -> tuple[Any, Counter[str]]:
         """The value without its secrets, and what kinds of them there were. Raises `Unsearchable`."""
-        search = _Search(self._secrets)
-        return search.without(value, 0), search.found
+        search = _Redaction(self._secrets)
+        return search.redact(value, 0), search.found
 
 
 @define
-class _Search:
+class _Redaction:
     """One value on its way to being without secrets."""
 
     secrets: Secrets
     found: Counter[str] = field(factory=Counter)
     parts: int = 0
 
-    def without(self, value: Any, depth: int) -> Any:
+    def redact(self, value: Any, depth: int) -> Any:
         """The same value where there is nothing to take out, another one where there is."""
         self.parts += 1
         if self.parts > MOST_PARTS or depth > DEEPEST:
@@ -185,11 +187,11 @@ class _Search:
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
-            inside = [self.without(item, depth + 1) for item in value]
+            inside = [self.redact(item, depth + 1) for item in value]
             return inside if isinstance(value, list) else tuple(inside)
-        return self._whole(value)
+        return self._check_opaque(value)
 
-    def _whole(self, value: Any) -> Any:
+    def _check_opaque(self, value: Any) -> Any:
         """A value that cannot be put together anew: bytes, sets, objects. It is let through when it shows no secret."""
         if value is None or isinstance(value, bool | int | float | complex):
             return value
@@ -202,18 +204,18 @@ class _Search:
 
     def _member(self, key: object, item: Any, depth: int, *, secret: bool) -> Any:
         if isinstance(item, str | list | tuple) and (secret or (isinstance(key, str) and is_secret_name(key))):
-            return self._named(item, depth)
-        return self.without(item, depth)
+            return self._redact_named(item, depth)
+        return self.redact(item, depth)
 
-    def _named(self, item: Any, depth: int) -> Any:
+    def _redact_named(self, item: Any, depth: int) -> Any:
         """What stands under a secret's name, or in a list there: texts are secrets."""
         if isinstance(item, str):
-            return item if not item or item.startswith(MARK) else self._hidden("value of a secret name")
+            return item if not item or item.startswith(MARK) else self._replace_whole("value of a secret name")
         self.parts += 1
         if isinstance(item, list | tuple) and self.parts <= MOST_PARTS and depth <= DEEPEST:
-            inside = [self._named(each, depth + 1) for each in item]
+            inside = [self._redact_named(each, depth + 1) for each in item]
             return inside if isinstance(item, list) else tuple(inside)
-        return self.without(item, depth)
+        return self.redact(item, depth)
 
     def _text(self, text: Any) -> Any:
         if not isinstance(text, str):
@@ -223,9 +225,9 @@ class _Search:
             return text
         kinds = [kind for _, _, kind in spans]
         self.found.update(kinds)
-        return exchanged(text, spans, map(_mark, kinds))
+        return replace_spans(text, spans, map(_mark, kinds))
 
-    def _hidden(self, kind: str) -> str:
+    def _replace_whole(self, kind: str) -> str:
         self.found[kind] += 1
         return _mark(kind)
 
@@ -235,7 +237,7 @@ def _mark(kind: str) -> str:
     return f"{MARK}{kind}]"
 
 
-def _told(found: Counter[str]) -> str:
+def _counts_text(found: Counter[str]) -> str:
     """As in `2 secrets (token, password)`."""
     count = found.total()
     return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(found))})"

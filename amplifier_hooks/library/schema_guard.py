@@ -76,5 +76,5 @@ class SchemaGuard(ReadyMade[SchemaGuardSettings]):
             except ValueError as error:
                 return HookResult.deny(f"the input of {tool} is no JSON: {error}")
             if wrong:
-                return HookResult.deny(f"the input of {tool} is not what it takes: {shape.told(wrong)}")
+                return HookResult.deny(f"the input of {tool} is not what it takes: {shape.describe(wrong)}")
         return CONTINUE

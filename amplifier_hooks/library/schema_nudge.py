@@ -31,7 +31,7 @@ from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
     from amplifier_hooks.library.parts.tool_schemas import Shape
-    from amplifier_hooks.text.json_schema import Wrong
+    from amplifier_hooks.text.json_schema import SchemaMistake
 
 
 PRIORITY: Final = 310
@@ -79,7 +79,7 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
         return (
             Point(event=TOOL_POST, call=self.after, intent="on", priority=PRIORITY, match=self._shapes.match),
             Point(event=TOOL_ERROR, call=self.after, intent="on", priority=PRIORITY, match=self._shapes.match),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:
@@ -93,25 +93,25 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
         if SIGNS.search(complaint) is None:
             return CONTINUE
         tool = data["tool_name"]
-        said = [_said(shape, data.get("tool_input"), complaint) for shape in shapes]
-        new = [text for text, mistake in said if text and self._once.first(data, tool, mistake)]
+        said = [_advice(shape, data.get("tool_input"), complaint) for shape in shapes]
+        new = [text for text, mistake in said if text and self._once.is_first(data, tool, mistake)]
         if not new:
             return CONTINUE
         return HookResult.inject(f"{tool} refused its input. {' '.join(new)}", ephemeral=not self.settings.lasting)
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session."""
         self._once.forget(data)
 
 
-def _said(shape: Shape, value: object, complaint: str) -> tuple[str, object]:
+def _advice(shape: Shape, value: object, complaint: str) -> tuple[str, object]:
     """What there is to say by this shape, and which mistake that is about."""
     try:
-        wrong: tuple[Wrong, ...] = shape.wrong(value)
+        wrong: tuple[SchemaMistake, ...] = shape.wrong(value)
     except ValueError:
         wrong = ()
     if wrong:
-        told = shape.told(wrong)
+        told = shape.describe(wrong)
         return f"{told[0].upper()}{told[1:]}", frozenset((one.where, one.keyword, one.what) for one in wrong)
     return (f"Correct is, for example: {shape.example}" if shape.example else ""), complaint
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.impact.shell_impact import EFFECTS, foresee
+from amplifier_hooks.impact.shell_impact import IMPACT_KINDS, predict_impact
 from amplifier_hooks.impact.shell_parser import ShellReader
 from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
@@ -35,7 +35,7 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.impact.shell_impact import Foreseen
+    from amplifier_hooks.impact.shell_impact import ShellImpact
 
 
 PRIORITY: Final = 240
@@ -80,18 +80,18 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
         given = data.get("tool_input")
         inputs = given if isinstance(given, Mapping) else {}
         command = next((inputs[name] for name in self.settings.arguments if isinstance(inputs.get(name), str)), None)
-        foreseen = None if command is None else foresee(self._reader, command)
-        if foreseen is None or not foreseen.effects:
+        foreseen = None if command is None else predict_impact(self._reader, command)
+        if foreseen is None or not foreseen.impacts:
             return CONTINUE
-        there = await asyncio.to_thread(_there, foreseen, folder_of(self.settings.cwd, data))
-        facts = {what: foreseen.named(what) for what in EFFECTS} | {"unseen": foreseen.unseen}
+        there = await asyncio.to_thread(_existing_files, foreseen, folder_of(self.settings.cwd, data))
+        facts = {what: foreseen.paths_of(what) for what in IMPACT_KINDS} | {"unseen": foreseen.unseen}
         noted = {"side_effects": {name: value for name, value in facts.items() if value}}
         return HookResult.modify(noted, context_injection=_note(foreseen, there), ephemeral=True)
 
 
-def _there(foreseen: Foreseen, folder: str) -> list[str] | None:
+def _existing_files(foreseen: ShellImpact, folder: str) -> list[str] | None:
     """Which of the files it creates are there; None where that cannot be told."""
-    created = [effect for effect in foreseen.effects if effect.what == "creates"]
+    created = [effect for effect in foreseen.impacts if effect.what == "creates"]
     if foreseen.moves or not all(effect.known for effect in created):
         return None
     names = dict.fromkeys(effect.path for effect in created)
@@ -100,21 +100,21 @@ def _there(foreseen: Foreseen, folder: str) -> list[str] | None:
     ]
 
 
-def _note(foreseen: Foreseen, there: list[str] | None) -> str:
-    done = "; ".join(f"{what} {_listed(named)}" for what in EFFECTS if (named := foreseen.named(what)))
+def _note(foreseen: ShellImpact, there: list[str] | None) -> str:
+    done = "; ".join(f"{what} {_name_list(named)}" for what in IMPACT_KINDS if (named := foreseen.paths_of(what)))
     said = [f"As far as it can be read, this command {done}."]
     if foreseen.unseen:
-        said.append(f"Not seen is {_listed(foreseen.unseen)}.")
-    if there is not None and foreseen.named("creates"):
+        said.append(f"Not seen is {_name_list(foreseen.unseen)}.")
+    if there is not None and foreseen.paths_of("creates"):
         said.append(
-            f"There already: {_listed(there)}; look before repeating it."
+            f"There already: {_name_list(there)}; look before repeating it."
             if there
             else "None of the files it creates is there yet."
         )
     return " ".join(said)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     shown = [name[:LONGEST_NAME] for name in names[:MOST_NAMED]]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(shown)}{more}"

@@ -96,7 +96,7 @@ class _Index:
     """What every file was found to be: a skill, or the state it was in and what is wrong with it."""
     first: dict[str, list[tuple[tuple[str, ...], int, Skill]]] = field(factory=dict)
 
-    def matched(self, prompt: str) -> list[Skill]:
+    def match(self, prompt: str) -> list[Skill]:
         """Skills that a prompt is about, those it says most of first. One pass over its words."""
         words = WORDS.findall(prompt.lower())
         first = self.first
@@ -115,7 +115,7 @@ class _Index:
         return sorted(found.values(), key=lambda skill: (-scores[skill.path], skill.name, skill.path))
 
     @property
-    def broken(self) -> list[tuple[Path, Stamp, str]]:
+    def broken_files(self) -> list[tuple[Path, Stamp, str]]:
         """Files that are no skills, and why."""
         return [(path, *one) for path, one in self.files.items() if not isinstance(one, Skill)]
 
@@ -141,32 +141,32 @@ class Skills(ReadyMade[SkillsSettings]):
     def points(self) -> tuple[Point, ...]:
         """When a prompt is submitted; when a session starts, to look for changes, and when it ends, to forget it."""
         return (
-            Point(event=SESSION_START, call=self.started, intent="observe", priority=PRIORITY),
-            Point(event=PROMPT_SUBMIT, call=self.submitted, intent="on", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+            Point(event=SESSION_START, call=self.on_session_start, intent="observe", priority=PRIORITY),
+            Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
-    async def started(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Read what changed."""
         await self._read(again=True)
 
-    async def submitted(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Inject the skills that the prompt is about and that this session has not seen."""
         index = self._index or await self._read()
         message = self._complaint(data, index)
         prompt = data.get("prompt")
-        matched = index.matched(prompt) if isinstance(prompt, str) else []
-        text = self._told(data, [now for skill in matched[: self.settings.most] if (now := _current(skill))])
+        matched = index.match(prompt) if isinstance(prompt, str) else []
+        text = self._skill_texts(data, [now for skill in matched[: self.settings.most] if (now := _current(skill))])
         if text:
             return HookResult.inject(text, user_message=message, user_message_level="warning")
         return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session."""
         self._shown.forget(data)
         self._once.forget(data)
 
-    def _told(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
+    def _skill_texts(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
         """The skills' texts, as far as there is room for them."""
         if not skills:
             return ""
@@ -187,7 +187,7 @@ class Skills(ReadyMade[SkillsSettings]):
 
     def _complaint(self, data: Mapping[str, Any], index: _Index) -> str | None:
         """What to tell the user about files that are no skills; once for each state of them."""
-        new = [(path, why) for path, stamp, why in index.broken if self._once.first(data, path, stamp)]
+        new = [(path, why) for path, stamp, why in index.broken_files if self._once.is_first(data, path, stamp)]
         if not new:
             return None
         named = "; ".join(f"{path}: {why}" for path, why in new[:MOST_NAMED])
@@ -198,11 +198,11 @@ class Skills(ReadyMade[SkillsSettings]):
         """The index, in which everything is as it is now if it was read `again`."""
         async with self._reading:
             if self._index is None or again:
-                self._index = await asyncio.to_thread(_indexed, self.settings.folders, self._index or _Index())
+                self._index = await asyncio.to_thread(_build_index, self.settings.folders, self._index or _Index())
             return self._index
 
 
-def _indexed(folders: tuple[str, ...], before: _Index) -> _Index:
+def _build_index(folders: tuple[str, ...], before: _Index) -> _Index:
     """The index of these folders; files that have not changed are taken from the one before."""
     index = _Index()
     for path, stamp in _files([Path(folder).expanduser() for folder in folders]):
@@ -258,13 +258,13 @@ def _skill(path: Path, stamp: Stamp) -> Skill | tuple[Stamp, str]:
     except (OSError, UnicodeDecodeError) as problem:
         return stamp, f"it cannot be read ({type(problem).__name__})"
     try:
-        front, body = _parted(text)
-        return _made(path, stamp, front, body)
+        front, body = _split_front(text)
+        return _make_skill(path, stamp, front, body)
     except ValueError as problem:
         return stamp, str(problem)
 
 
-def _parted(text: str) -> tuple[Mapping[str, Any], str]:
+def _split_front(text: str) -> tuple[Mapping[str, Any], str]:
     """Front matter and text. Raises `ValueError`."""
     import yaml
 
@@ -286,7 +286,7 @@ def _parted(text: str) -> tuple[Mapping[str, Any], str]:
     return front, "\n".join(lines[end + 1 :]).strip()
 
 
-def _made(path: Path, stamp: Stamp, front: Mapping[str, Any], body: str) -> Skill:
+def _make_skill(path: Path, stamp: Stamp, front: Mapping[str, Any], body: str) -> Skill:
     name = front.get("name") or (path.parent.name if path.name == "SKILL.md" else path.stem)
     description, keywords = front.get("description", ""), front.get("keywords") or []
     if isinstance(keywords, str):

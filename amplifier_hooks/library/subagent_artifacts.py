@@ -28,7 +28,7 @@ from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, SUBAGENT_START, SUBAGENT_STOP
 from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.model_output import found
+from amplifier_hooks.library.parts.model_output import find_files
 from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
 from amplifier_hooks.result import HookResult
 
@@ -84,24 +84,26 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
     def points(self) -> tuple[Point, ...]:
         """When a sub-agent starts and when it wants to stop; and when a session ends, to forget it."""
         return (
-            Point(event=SUBAGENT_START, call=self.started, intent="observe", priority=PRIORITY),
-            Point(event=SUBAGENT_STOP, call=self.stopping, intent="gate", priority=PRIORITY, timeout=30.0),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=PRIORITY),
+            Point(event=SUBAGENT_START, call=self.on_subagent_start, intent="observe", priority=PRIORITY),
+            Point(event=SUBAGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
-    async def started(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_subagent_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Remember when."""
         self._agent(data, anew=True).began = self._now() - SLACK
 
-    async def stopping(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Let the sub-agent stop, or send it back."""
-        wanted = self._expected(data)
+        wanted = self._expected_files(data)
         if not wanted:
             return None
         agent = self._agent(data)
         since = agent.began if self.settings.fresh else 0.0
         folder = folder_of(self.settings.cwd, data)
-        there = await asyncio.to_thread(lambda: {pattern: found(folder, pattern, since=since) for pattern in wanted})
+        there = await asyncio.to_thread(
+            lambda: {pattern: find_files(folder, pattern, since=since) for pattern in wanted}
+        )
         absent = ", ".join(pattern for pattern, files in there.items() if not files)
         if not absent:
             files = [f"{path} ({size:,} bytes)" for pattern in wanted for path, size in there[pattern]]
@@ -116,11 +118,11 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         message = f"The sub-agent stopped, and {why}."
         return HookResult.inject(message, user_message=message, user_message_level="warning")
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session."""
         self._agents.forget(data)
 
-    def _expected(self, data: Mapping[str, Any]) -> tuple[str, ...]:
+    def _expected_files(self, data: Mapping[str, Any]) -> tuple[str, ...]:
         names = (str(data.get("agent_name") or ""), str(data.get("agent_type") or ""))
         known = self._known.get(names)
         if known is None:

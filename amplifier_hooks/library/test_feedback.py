@@ -49,7 +49,7 @@ class TestFeedbackSettings(FeedbackSettings):
 
     @field_validator("tests")
     @classmethod
-    def _within(cls, tests: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_patterns(cls, tests: tuple[str, ...]) -> tuple[str, ...]:
         for glob in tests:
             if not glob.strip("./") or Path(glob).is_absolute():
                 raise ValueError(f"has {glob!r:.80}; write it as it is in the folder, such as 'tests/test_{{name}}.py'")

@@ -35,9 +35,9 @@ from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.library.parts.hook_database import Book, StorePlace, database_at
+from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, ToolMatch
-from amplifier_hooks.record.format.encode_facts import Redactor, Tamer, TooMuch, omitted
+from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier, omission
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.text.escape import for_log
@@ -134,7 +134,7 @@ class ToolLedgerSettings(HookSettings):
         description="characters of a text that is kept; of longer ones the digest is",
     )
     days: int = Field(default=30, ge=1, le=36_500, description="how long calls are kept")
-    store: StorePlace = Field(
+    store: StoreAddress = Field(
         default="", description="where the ledger is: a file, `:memory:`, `postgresql://…`; left out, a file of yours"
     )
 
@@ -192,7 +192,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
     ) -> None:
         super().__init__(settings)
         self._clock = clock or SystemClock()
-        self._book = Book(self.name, TABLES, database or database_at(self.settings.store, LEDGER_FILE))
+        self._database = HookDatabase(self.name, TABLES, database or database_opener(self.settings.store, LEDGER_FILE))
         self._redactor = Redactor(secrets.token_bytes(32))
         self._effects = compile_matcher(self.settings.effects)
         self._answered: PerSession[OrderedDict[str, datetime]] = PerSession(OrderedDict)
@@ -205,16 +205,23 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         match = self.settings.match
         points = [
             Point(event=TOOL_PRE, call=self.before, intent="on", priority=BEFORE, match=match),
-            Point(event=TOOL_PRE, call=self.decided, intent="observe", priority=WATCHING, match=match),
-            Point(event=TOOL_POST, call=self.returned, intent="observe", priority=WATCHING, match=match),
-            Point(event=TOOL_ERROR, call=self.failed, intent="observe", priority=WATCHING, match=match),
-            Point(event=PROMPT_COMPLETE, call=self.completed, intent="on", priority=WATCHING),
-            Point(event=SESSION_END, call=self.ended, intent="observe", priority=WATCHING),
+            Point(event=TOOL_PRE, call=self.on_decision, intent="observe", priority=WATCHING, match=match),
+            Point(event=TOOL_POST, call=self.on_return, intent="observe", priority=WATCHING, match=match),
+            Point(event=TOOL_ERROR, call=self.on_failure, intent="observe", priority=WATCHING, match=match),
+            Point(event=PROMPT_COMPLETE, call=self.on_prompt_end, intent="on", priority=WATCHING),
+            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=WATCHING),
         ]
         if self.settings.repeats == "answer":
             points += [
-                Point(event="tool", call=self.around, intent="around", priority=INNERMOST, match=match, timeout=None),
-                Point(event=TOOL_POST, call=self.explained, intent="on", priority=AFTER, match=match),
+                Point(
+                    event="tool",
+                    call=self.answer_repeat,
+                    intent="around",
+                    priority=INNERMOST,
+                    match=match,
+                    timeout=None,
+                ),
+                Point(event=TOOL_POST, call=self.explain_denial, intent="on", priority=AFTER, match=match),
             ]
         return tuple(points)
 
@@ -232,26 +239,26 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         Raises `StoreUnavailable`.
         """
         names = (for_log(tenant), for_log(session), for_log(tool), status)
-        return [_entry(row) for row in await self._book.fetch(LIST, *names, limit)]
+        return [_entry(row) for row in await self._database.fetch(LIST, *names, limit)]
 
     async def close(self) -> None:
         """Let go of the store."""
-        await self._book.close()
+        await self._database.close()
 
     # -- when a call comes again -----------------------------------------------------------------------------------
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Keep a call that changes something; note that it succeeded before; tell the user of trouble."""
         note = ""
-        if self._changes(data):
-            note = await self._noted(data) if self.settings.repeats == "note" else ""
+        if self._is_change(data):
+            note = await self._repeat_note(data) if self.settings.repeats == "note" else ""
             await self._keep(data, "begun", effects=data.get("side_effects"))  # observers are told beside the tool
-        message = self._told(data)
+        message = self._trouble_text(data)
         if note:
             return HookResult.inject(note, ephemeral=True, user_message=message, user_message_level="warning")
         return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
 
-    async def around(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    async def answer_repeat(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
         """Answer with what the same call returned before, if that was kept as it was."""
         whose = context.tool_context if isinstance(context.tool_context, Mapping) else {}
         call = whose.get("tool_call_id")
@@ -267,7 +274,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             answered.popitem(last=False)
         return earlier.output
 
-    async def explained(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def explain_denial(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Tell the model that a call did not run."""
         began = self._answered.of(data).get(str(data.get("tool_call_id")))
         if began is None:
@@ -280,45 +287,45 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
 
     # -- keeping it ------------------------------------------------------------------------------------------------
 
-    async def decided(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+    async def on_decision(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Keep a call that was denied or waits, and what hooks made of one that is kept already."""
         effects = data.get("side_effects")
         if outcome.denied:
             await self._keep(data, "denied", reason=f"{outcome.denied_by}: {outcome.reason}", effects=effects)
         elif outcome.action == "ask_user":
             await self._keep(data, "pending", reason=outcome.approval_prompt or "", effects=effects)
-        elif outcome.modified and self._changes(data):
+        elif outcome.modified and self._is_change(data):
             await self._keep(data, "begun", effects=effects)
 
-    async def returned(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+    async def on_return(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Keep a call that returned."""
         answered = self._answered.of(data).pop(str(data.get("tool_call_id")), None)
         await self._keep(data, "ok" if answered is None else "repeated", output=data.get("result"), over=True)
 
-    async def failed(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+    async def on_failure(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Keep a call that raised."""
         error = data.get("error")
         facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
         reason = f"{facts.get('type') or 'error'}: {facts.get('message')}"
         await self._keep(data, "failed", reason=reason, over=True)
 
-    async def completed(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
+    async def on_prompt_end(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Tell the user of trouble, if no further call did."""
-        message = self._told(data)
+        message = self._trouble_text(data)
         return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
 
-    async def ended(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
+    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Forget the session; its calls stay."""
         self._answered.forget(data)
         self._once.forget(data)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _changes(self, data: Mapping[str, Any]) -> bool:
+    def _is_change(self, data: Mapping[str, Any]) -> bool:
         """Whether a call changes something, as far as anybody says."""
         return bool(data.get("side_effects")) or self._effects.matches(str(data.get("tool_name")))
 
-    async def _noted(self, data: Mapping[str, Any]) -> str:
+    async def _repeat_note(self, data: Mapping[str, Any]) -> str:
         earlier = await self._earlier(data)
         if earlier is None:
             return ""
@@ -334,9 +341,9 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         if not digest:
             return None
         try:
-            rows = await self._book.fetch(EARLIER, *_whose(data), digest)
+            rows = await self._database.fetch(EARLIER, *_whose(data), digest)
         except StoreUnavailable as error:
-            self._missed(error, calls=0)
+            self._count_missed(error, calls=0)
             return None
         return _entry(rows[0]) if rows else None
 
@@ -354,32 +361,32 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         spent = data.get("duration_ms")
         micros = round(spent * 1e3) if isinstance(spent, int | float) and 0 <= spent < NODES * 1e6 else None
         now = self._micros()
-        text, exact = self._kept(output) if over and status != "failed" else (None, False)
+        text, exact = self._limit_value(output) if over and status != "failed" else (None, False)
         values = (
             *_whose(data),
             for_log(str(data.get("tool_call_id") or uuid4().hex))[:LONGEST_NAME],
             for_log(str(data.get("tool_name")))[:LONGEST_NAME],
             _digest(data),
-            self._kept(data.get("tool_input"))[0],
+            self._limit_value(data.get("tool_input"))[0],
             text,
             int(exact),
             status,
-            self._redactor.without(for_log(reason)[: self.settings.longest]),
-            self._kept(effects)[0] if effects else None,
+            self._redactor.redact(for_log(reason)[: self.settings.longest]),
+            self._limit_value(effects)[0] if effects else None,
             now - (micros or 0),
             micros,
         )
         try:
-            await self._book.run(lambda: self._written(values, now))
+            await self._database.run(lambda: self._write_call(values, now))
         except StoreUnavailable as error:
-            self._missed(error, calls=int(status != "begun"))
+            self._count_missed(error, calls=int(status != "begun"))
             return
         if self._is_due(now):
             self._purged = now
         if self._trouble.error:
             self._trouble = _Trouble(self._trouble.number + 1, "", self._trouble.missed)
 
-    def _written(self, values: tuple[Any, ...], now: int) -> Script[None]:
+    def _write_call(self, values: tuple[Any, ...], now: int) -> Script[None]:
         yield Statement(WRITE, values)
         if self._is_due(now):
             yield Statement(PURGE, (now - self.settings.days * DAY,))
@@ -388,29 +395,29 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         """Whether old calls are to go: once a day."""
         return self._purged is None or now - self._purged >= DAY
 
-    def _kept(self, value: object) -> tuple[str, bool]:
+    def _limit_value(self, value: object) -> tuple[str, bool]:
         """A value as the ledger has it, as JSON; and whether that is exactly the value."""
         longest = self.settings.longest
         try:
-            tamed = Tamer(self._redactor, longest, 4 * longest, NODES).tamed(value)
+            tamed = ValueSimplifier(self._redactor, longest, 4 * longest, NODES).simplify(value)
         except TooMuch:
-            return json.dumps(omitted(value, "size")), False
+            return json.dumps(omission(value, "size")), False
         try:
             exact = freeze(tamed) == freeze(value)
         except InputNotFreezable:
             exact = False
         return json.dumps(tamed), exact
 
-    def _missed(self, error: StoreUnavailable, *, calls: int) -> None:
+    def _count_missed(self, error: StoreUnavailable, *, calls: int) -> None:
         trouble = self._trouble
         if not trouble.error:
             self._trouble = trouble = _Trouble(trouble.number + 1, str(error))
         trouble.missed += calls
 
-    def _told(self, data: Mapping[str, Any]) -> str | None:
+    def _trouble_text(self, data: Mapping[str, Any]) -> str | None:
         """What the user has to know about the store and was not told in this session."""
         trouble = self._trouble
-        if not trouble.number or not self._once.first(data, trouble.number):
+        if not trouble.number or not self._once.is_first(data, trouble.number):
             return None
         if trouble.error:
             return f"The ledger of tool calls cannot be used, and the session goes on without it: {trouble.error}"

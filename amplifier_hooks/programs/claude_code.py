@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidResult
-from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict, split, take, to_text, written
+from amplifier_hooks.programs.dialect import (
+    ABSENT,
+    Dialect,
+    Field,
+    Spelling,
+    Verdict,
+    split,
+    take,
+    to_text,
+    write_answer,
+)
 
 if TYPE_CHECKING:
-    from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 
 
 def error_text(error: Any) -> str:
@@ -186,7 +196,7 @@ TAKES_BLOCK: Final = frozenset(
 """Where it reads `decision: block`."""
 
 
-def write(spelling: Spelling, verdict: Verdict) -> Ended:
+def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
     """The answer as one JSON object; nothing at all when there is nothing to say."""
     name, decision = spelling.theirs, verdict.decision
     reason = verdict.reason or "refused, without a reason"
@@ -200,7 +210,7 @@ def write(spelling: Spelling, verdict: Verdict) -> Ended:
         top = {"decision": "block", "reason": reason}
     elif name == "PostToolUse" and verdict.update is not ABSENT:
         own["updatedToolOutput"] = verdict.update
-    return written(spelling, verdict, top, own)
+    return write_answer(spelling, verdict, top, own)
 
 
 def permission(verdict: Verdict) -> dict[str, Any]:

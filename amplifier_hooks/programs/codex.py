@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.programs import claude_code
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict
@@ -75,19 +75,19 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     return verdict
 
 
-def write(spelling: Spelling, verdict: Verdict) -> Ended:
+def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
     """The answer in the part of the shape that this program supports; what it cannot be told is a refusal.
 
     It asks nobody for us, so a question that is still open is a refusal which says so.
     """
-    ended = claude_code.write(spelling, supported(spelling, verdict))
+    ended = claude_code.write(spelling, nearest_supported(spelling, verdict))
     said = json.loads(ended.output or "{}")
     for key in UNSUPPORTED.get(spelling.theirs, ()):
         said.pop(key, None)
-    return Ended(code=0, output=json.dumps(said).encode("ascii") if said else b"")
+    return ProgramExit(code=0, output=json.dumps(said).encode("ascii") if said else b"")
 
 
-def supported(spelling: Spelling, verdict: Verdict) -> Verdict:
+def nearest_supported(spelling: Spelling, verdict: Verdict) -> Verdict:
     """The nearest verdict this program understands, never a more lenient one."""
     if verdict.decision in ("ask", "defer"):
         verdict = evolve(verdict, decision="deny", reason=verdict.reason or "a person has to decide", update=ABSENT)

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, STRAY, Ended, as_reason, hides, incoming, outgoing
+from amplifier_hooks.definitions.kinds.event_codec import (
+    BLOCKED,
+    STRAY,
+    ProgramExit,
+    as_reason,
+    decode_answer,
+    encode_message,
+    hides,
+)
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -39,7 +47,7 @@ DECISION: Final = re.compile(
 """The part by which a decision of those programs is recognised inside of other text."""
 
 
-def same(value: Any) -> Any:
+def identity(value: Any) -> Any:
     """What both sides spell alike."""
     return value
 
@@ -54,8 +62,8 @@ class Field:
     theirs: str
     ours: str = ""
     default: Any = ABSENT
-    to_theirs: Callable[[Any], Any] = same
-    to_ours: Callable[[Any], Any] = same
+    to_theirs: Callable[[Any], Any] = identity
+    to_ours: Callable[[Any], Any] = identity
 
     @property
     def name(self) -> str:
@@ -98,7 +106,7 @@ class Verdict:
     """Keys nobody knows. They are reported and change nothing."""
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Reads an answer of theirs. Raises `InvalidResult` for one their program rejects."""
 
     def __call__(self, spelling: Spelling, answer: dict[str, Any]) -> Verdict:
@@ -106,10 +114,10 @@ class Reader(Protocol):
         ...
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """Writes an answer down for their program."""
 
-    def __call__(self, spelling: Spelling, verdict: Verdict) -> Ended:
+    def __call__(self, spelling: Spelling, verdict: Verdict) -> ProgramExit:
         """Return the ending that tells the program the verdict."""
         ...
 
@@ -127,8 +135,8 @@ class Dialect:
     title: str
     spellings: tuple[Spelling, ...]
     common: tuple[Field, ...]
-    read: Reader
-    write: Writer
+    read: AnswerReader
+    write: AnswerWriter
     settings: tuple[str, ...]
     """Where its settings are in a project: the file that a team commits, and its user's own file where there is one.
 
@@ -205,9 +213,9 @@ class DialectCodec:
         said = self.dialect.describe(spelling, data, self.cwd)
         if "tool_name" in said:
             said["tool_name"] = self.tools.get(said["tool_name"], said["tool_name"])
-        return outgoing(said)
+        return encode_message(said)
 
-    def answer(self, event: str, data: Mapping[str, Any], ended: Ended) -> HookResult:
+    def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
         """What that program would make of a command's ending.
 
         Raises `InvalidResult` or `HookFailed` where it counts the hook as failed; what that means is its policy, and
@@ -221,11 +229,13 @@ class DialectCodec:
             return HookResult.proceed(user_message=said, user_message_level="warning") if said else CONTINUE
         if ended.code != 0:
             if dialect.failures == "closed":
-                return as_hook_result(spelling, Verdict(decision="deny", reason=said or f"the command {ended.how}"))
-            raise HookFailed(f"the command {ended.how}{f': {said}' if said else ''}")
+                return as_hook_result(
+                    spelling, Verdict(decision="deny", reason=said or f"the command {ended.in_words}")
+                )
+            raise HookFailed(f"the command {ended.in_words}{f': {said}' if said else ''}")
         output = ended.output.strip()
         if output.startswith(b"{"):
-            return self._read(spelling, data, incoming(output))
+            return self._read(spelling, data, decode_answer(output))
         if hides(output, DECISION):
             if dialect.failures == "closed":
                 return as_hook_result(spelling, Verdict(decision="deny", reason=STRAY))
@@ -235,7 +245,7 @@ class DialectCodec:
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # they have no ids
         """What that program would make of a service's answer; an empty one says nothing."""
-        return self._read(self._spelling(event), data, incoming(body)) if body.strip() else CONTINUE
+        return self._read(self._spelling(event), data, decode_answer(body)) if body.strip() else CONTINUE
 
     def _spelling(self, event: str) -> Spelling:
         spelling = self.dialect.spelling(event)
@@ -290,7 +300,7 @@ def to_text(value: Any) -> str:
 
 
 @frozen(kw_only=True)
-class Parts:
+class AnswerParts:
     """An answer taken apart. `rest` and `own` hold what nobody has taken yet."""
 
     decision: str
@@ -308,7 +318,7 @@ class Parts:
         return Verdict(**{**common, **decided, "unknown": unknown})
 
 
-def split(spelling: Spelling, answer: Mapping[str, Any]) -> Parts:
+def split(spelling: Spelling, answer: Mapping[str, Any]) -> AnswerParts:
     """Take an answer apart. Raises `InvalidResult` for a value of the wrong type, and for another event's answer."""
     rest = dict(answer)
     stop = take(rest, "continue", bool) is False
@@ -318,7 +328,7 @@ def split(spelling: Spelling, answer: Mapping[str, Any]) -> Parts:
     named = own.pop("hookEventName", spelling.theirs)
     if named != spelling.theirs:
         raise InvalidResult(f"an answer for {named!r:.60} at {spelling.theirs}: name the event that was asked about")
-    return Parts(
+    return AnswerParts(
         decision=take(rest, "decision", str) or "",
         reason=stop_reason or reason if stop else reason,
         stop=stop,
@@ -340,7 +350,7 @@ def take(answer: dict[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def written(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> Ended:
+def write_answer(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> ProgramExit:
     """An answer put together; nothing at all when there is nothing to say."""
     said, specific = dict(top), dict(own)
     if verdict.stop:
@@ -353,4 +363,4 @@ def written(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: M
         said["suppressOutput"] = True
     if specific:
         said["hookSpecificOutput"] = {"hookEventName": spelling.theirs, **specific}
-    return Ended(code=0, output=json.dumps(said).encode("ascii") if said else b"")
+    return ProgramExit(code=0, output=json.dumps(said).encode("ascii") if said else b"")

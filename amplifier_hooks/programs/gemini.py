@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidResult
-from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict, split, take, to_text, written
+from amplifier_hooks.programs.dialect import (
+    ABSENT,
+    Dialect,
+    Field,
+    Spelling,
+    Verdict,
+    split,
+    take,
+    to_text,
+    write_answer,
+)
 
 if TYPE_CHECKING:
-    from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 
 
 TOOL: Final = (Field("tool_name"), Field("tool_input", default={}))
@@ -97,7 +107,7 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     return parts.verdict(decision=decision, context=context, update=ABSENT if update is None else update)
 
 
-def write(spelling: Spelling, verdict: Verdict) -> Ended:
+def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
     """The answer as one JSON object; nothing at all when there is nothing to say."""
     changed = verdict.update is not ABSENT and spelling.theirs == "BeforeTool"
     decision = "ask" if verdict.decision == "defer" or (changed and verdict.decision == "none") else verdict.decision
@@ -107,7 +117,7 @@ def write(spelling: Spelling, verdict: Verdict) -> Ended:
     elif decision == "allow" and spelling.theirs == "BeforeTool":
         top = {"decision": "allow"}
     own = {"tool_input": verdict.update} if changed and decision != "deny" else {}
-    return written(spelling, verdict, top, own)
+    return write_answer(spelling, verdict, top, own)
 
 
 GEMINI: Final = Dialect(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.trust import digest_of, words_of
@@ -112,25 +112,25 @@ def read_settings(
     dialect: Dialect,
     *,
     project: Path,
-    reach: Reach = PUBLIC,
+    reach: AllowedUrls = PUBLIC,
     tools: Mapping[str, str] | None = None,
     programs: Programs | None = None,
 ) -> Settings:
     """Read one settings file. Raises `SettingsError` when it cannot be read as such a file at all."""
     codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
     reading = _Reading(dialect, project, codec, reach, programs or Programs(), [], [])
-    whole = _object(path)
-    reading.others(whole.keys() - {"hooks"})
+    whole = _load_object(path)
+    reading.skip_others(whole.keys() - {"hooks"})
     table = whole.get("hooks", {})
     if not isinstance(table, dict):
         raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
     for name, groups in table.items():
-        reading.event(str(name), groups)
+        reading.read_event(str(name), groups)
     return Settings(path=path, dialect=dialect, hooks=tuple(reading.hooks), skipped=tuple(reading.skipped))
 
 
-def _object(path: Path) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _load_object(path: Path) -> dict[str, Any]:
+    def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         for name in names:
             if names.count(name) > 1:
@@ -138,7 +138,7 @@ def _object(path: Path) -> dict[str, Any]:
         return dict(pairs)
 
     try:
-        value = json.loads(path.read_text("utf-8"), object_pairs_hook=once)
+        value = json.loads(path.read_text("utf-8"), object_pairs_hook=unique_object)
     except OSError as error:
         raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -155,18 +155,18 @@ class _Reading:
     dialect: Dialect
     project: Path
     codec: DialectCodec
-    reach: Reach
+    reach: AllowedUrls
     programs: Programs
     hooks: list[ImportedHook]
     skipped: list[Skipped]
 
-    def others(self, keys: Iterable[str]) -> None:
+    def skip_others(self, keys: Iterable[str]) -> None:
         """A file says which hooks there are, and nothing about approvals, trust, the record or limits."""
         for key in sorted(keys):
             if any(word in key.casefold() for word in OVERREACHING):
                 self.skipped.append(Skipped(key, "is not for a project to settle, and changes nothing here"))
 
-    def event(self, name: str, groups: Any) -> None:
+    def read_event(self, name: str, groups: Any) -> None:
         spelling = next((row for row in self.dialect.spellings if row.theirs == name), None)
         if spelling is None:
             self.skipped.append(Skipped(name, "never happens here"))
@@ -176,20 +176,20 @@ class _Reading:
             if not isinstance(group, dict) or not isinstance(group.get("hooks"), list):
                 self.skipped.append(Skipped(where, "is no group: an object with a list of hooks"))
                 continue
-            self._unknown(where, group, GROUP)
+            self._skip_unknown(where, group, GROUP)
             for place, definition in enumerate(group["hooks"]):
-                self._hook(f"{where}.hooks[{place}]", spelling, group.get("matcher"), definition)
+                self._read_hook(f"{where}.hooks[{place}]", spelling, group.get("matcher"), definition)
 
-    def _unknown(self, where: str, value: Mapping[str, Any], known: frozenset[str]) -> None:
+    def _skip_unknown(self, where: str, value: Mapping[str, Any], known: frozenset[str]) -> None:
         for key in value.keys() - known:
             self.skipped.append(Skipped(f"{where}.{key}", "is not known, and changes nothing"))
 
-    def _hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
+    def _read_hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
         kind = definition.get("type") if isinstance(definition, dict) else None
         if not isinstance(kind, str) or kind not in KNOWN:
             self.skipped.append(Skipped(where, f"is of type {kind!r:.40}, which is not run here"))
             return
-        self._unknown(where, definition, KNOWN[kind])
+        self._skip_unknown(where, definition, KNOWN[kind])
         try:
             runs, words, handler = self._command(definition) if kind == "command" else self._service(definition)
             seconds = definition.get("timeout")
@@ -230,11 +230,11 @@ class _Reading:
         if arguments is not None:
             if not isinstance(arguments, list) or not all(isinstance(part, str) for part in arguments):
                 raise InvalidRegistration("its args are no list of strings")
-            argv = [_expanded(part, variables) for part in (command, *arguments)]
+            argv = [_expand_variables(part, variables) for part in (command, *arguments)]
             words, runs = argv, json.dumps(argv)
         elif shell in ("sh", "bash"):
             argv, runs = [shell, "-c", command], command
-            words = words_of(_expanded(command, variables))
+            words = words_of(_expand_variables(command, variables))
         else:
             raise InvalidRegistration(f"its shell {shell!r:.40} is not run here")
         hook = CommandHook(
@@ -248,11 +248,11 @@ class _Reading:
         if not isinstance(url, str) or not isinstance(headers, dict) or not isinstance(allowed, list):
             raise InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
         values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
-        filled = {str(name): _expanded(str(value), values) for name, value in headers.items()}
+        filled = {str(name): _expand_variables(str(value), values) for name, value in headers.items()}
         return url, [], WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
 
 
-def _expanded(text: str, values: Mapping[str, str]) -> str:
+def _expand_variables(text: str, values: Mapping[str, str]) -> str:
     """The variables we know, written out; others stay as they are."""
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: values.get(found[1] or found[2], found[0]), text)
 
@@ -321,7 +321,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
         if not applies(data):
             return CONTINUE
         if not trust.trusts(hook.digest):
-            return _untrusted(hook)
+            return _untrusted_answer(hook)
         return cast("HookResult", await hook.handler(event, data))
 
     async def tell(event: str, data: Mapping[str, Any], _outcome: object) -> None:
@@ -336,7 +336,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
     )
 
 
-def _untrusted(hook: ImportedHook) -> HookResult:
+def _untrusted_answer(hook: ImportedHook) -> HookResult:
     """A guard that changed may have been changed by what it guards, so where it could refuse, it does."""
     said = f"the hook {hook.runs!r:.120} is not trusted, or has changed since; run: amplifier-hooks import"
     row = events.find(hook.spelling.ours)

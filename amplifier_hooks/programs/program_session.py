@@ -32,12 +32,12 @@ from amplifier_hooks.events import (
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
-from amplifier_hooks.session.program_call import GuestCall
+from amplifier_hooks.session.program_call import ProgramToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
     from amplifier_hooks.ports import ApprovalRequest
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
@@ -58,7 +58,7 @@ EXPIRED: Final = "Not decided yet: no approver answered in time. The same call a
 AGAIN: Final = "Not decided yet: {}. The question stays open. Once it is approved, make the same call again."
 
 
-class News(Protocol):
+class ProgramNews(Protocol):
     """What a program is to be told with an answer. What is taken is gone."""
 
     async def take_texts(self) -> list[str]:
@@ -90,7 +90,7 @@ class Tries(Protocol):
 
 
 @define(eq=False)
-class Outbox:
+class ProgramOutbox:
     """What the program is to be told with its next answer: its context, and its screen."""
 
     texts: list[str] = field(factory=list)
@@ -128,22 +128,27 @@ class Outbox:
         self.lines.append(f"{level}: {message} ({source})" if level != "info" else f"{message} ({source})")
 
 
-class ToolFailed(Exception):
+class ProgramToolFailed(Exception):
     """The program reports that its tool failed."""
 
 
-class Guest:
+class ProgramSession:
     """One session of another program. Questions of one session may come at once; each call is its own."""
 
     def __init__(
-        self, dialect: Dialect, session: SessionCoordinator, news: News, asking: Asking, tries: Tries | None = None
+        self,
+        dialect: Dialect,
+        session: SessionCoordinator,
+        news: ProgramNews,
+        asking: Asking,
+        tries: Tries | None = None,
     ) -> None:
         self._dialect = dialect
         self._session = session
         self._news = news
         self._asking = asking
         self._turn = AsyncExitStack()
-        self._calls: dict[str, GuestCall] = {}
+        self._calls: dict[str, ProgramToolCall] = {}
         self._tries = tries
         self._pending: dict[str, str] | None = None
         self.approved: set[str] = set()
@@ -160,7 +165,7 @@ class Guest:
             AGENT_STOP: self._stop,
         }
 
-    async def answer(self, question: Mapping[str, Any]) -> Ended:
+    async def answer(self, question: Mapping[str, Any]) -> ProgramExit:
         """What the program is told.
 
         Raises `InvalidPayload` for a question that names no event. Cancelling it, as when the program hangs up, takes
@@ -171,7 +176,7 @@ class Guest:
         verdict = await self._steps.get(spelling.ours, self._other)(spelling, payload)
         return self._dialect.write(spelling, await self._with_news(spelling, verdict))
 
-    def call(self, tool_use_id: str) -> GuestCall | None:
+    def call(self, tool_use_id: str) -> ProgramToolCall | None:
         """The call of this name that was admitted and has not been reported yet."""
         return self._calls.get(tool_use_id)
 
@@ -179,12 +184,12 @@ class Guest:
         """The call of this name was admitted and is not carried out after all; without such a call, nothing."""
         call = self._calls.pop(tool_use_id, None)
         if call is not None:
-            await call.given_up()
+            await call.give_up()
 
     async def leave(self) -> None:
         """The program is gone: its turn ends, and what it has not reported yet is of unknown outcome."""
         left, self._calls = list(self._calls.values()), {}
-        await asyncio.gather(*(call.given_up() for call in left))
+        await asyncio.gather(*(call.give_up() for call in left))
         await self._turn.aclose()
 
     async def close(self) -> None:
@@ -238,15 +243,15 @@ class Guest:
     async def _before(self, _spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
         named = payload.get("tool_call_id") or f"call_{uuid4().hex}"
-        waiting = await self._waiting()
+        waiting = await self._waiting_calls()
         tried = content_of(tool, given) if waiting else ""
         earlier = waiting.pop(tried, None)
-        call = GuestCall(self._session, tool, given, id=earlier or named)
-        admitted = await call.admitted()
+        call = ProgramToolCall(self._session, tool, given, id=earlier or named)
+        admitted = await call.admit()
         if admitted:
             self._calls[named] = call
         if earlier is not None and (call.outcome is None or call.outcome.pending is None):
-            await self._kept(lambda tries: tries.forget(tried))
+            await self._keep_try(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
         changed = freeze(call.input) != freeze(given)  # True is not 1 there
@@ -254,7 +259,7 @@ class Guest:
             decision="allow" if call.id in self.approved else "none", update=call.input if changed else ABSENT
         )
 
-    async def _not_admitted(self, call: GuestCall) -> Verdict:
+    async def _not_admitted(self, call: ProgramToolCall) -> Verdict:
         outcome = call.outcome
         reason = (outcome and outcome.reason) or ""
         if outcome is None or outcome.pending is None:
@@ -266,11 +271,11 @@ class Guest:
         if self._asking != "inbox":
             return Verdict(decision="ask", reason=reason)
         tried = content_of(call.tool, call.given)
-        (await self._waiting())[tried] = call.id
-        await self._kept(lambda tries: tries.keep(tried, call.id))
+        (await self._waiting_calls())[tried] = call.id
+        await self._keep_try(lambda tries: tries.keep(tried, call.id))
         return Verdict(decision="deny", reason=AGAIN.format(reason))
 
-    async def _waiting(self) -> dict[str, str]:
+    async def _waiting_calls(self) -> dict[str, str]:
         """Calls that may be tried again, with those of an earlier process."""
         if self._pending is None:
             found: dict[str, str] = {}
@@ -278,12 +283,12 @@ class Guest:
             async def load(tries: Tries) -> None:
                 found.update(await tries.load())
 
-            await self._kept(load)
+            await self._keep_try(load)
             if self._pending is None:  # nobody was quicker
                 self._pending = found
         return self._pending
 
-    async def _kept(self, step: Callable[[Tries], Awaitable[None]]) -> None:
+    async def _keep_try(self, step: Callable[[Tries], Awaitable[None]]) -> None:
         """What has to outlive this process. If it does not, a second try after a restart asks anew."""
         if self._tries is not None:
             try:
@@ -297,10 +302,10 @@ class Guest:
             return await self._other(spelling, payload)  # it began before we were here, or was approved over there
         if spelling.ours == TOOL_ERROR:
             error = payload.get("error")
-            await call.raised(ToolFailed(error.get("message") if isinstance(error, dict) else str(error)))
+            await call.report_error(ProgramToolFailed(error.get("message") if isinstance(error, dict) else str(error)))
             return Verdict()
         came_to = payload.get("result")
-        outcome = await call.returned(came_to)
+        outcome = await call.report_result(came_to)
         replaced = outcome.ok and outcome.value != came_to
         return Verdict(update=outcome.value if replaced else ABSENT)
 
@@ -317,7 +322,7 @@ def content_of(tool: str, given: Any) -> str:
     return sha256(freeze([tool, given])).hexdigest()
 
 
-class AskedElsewhere:
+class PendingApprovals:
     """Every question stays open here, for good. Nothing is approved, so there is never anything to claim."""
 
     durable = True
@@ -343,9 +348,9 @@ class AskedElsewhere:
     async def end_session(self, tenant: str, session: str, reason: str) -> None:
         """Nothing."""
 
-    async def recorded(self, request_id: str, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """Nothing."""
 
-    async def unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # as above
+    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # as above
         """Nothing."""
         return ()

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from attrs import define, field, frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.events import APPROVAL_GRANTED
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.gemini import GEMINI
-from amplifier_hooks.programs.program_session import AskedElsewhere, Asking, Guest, Outbox
+from amplifier_hooks.programs.program_session import Asking, PendingApprovals, ProgramOutbox, ProgramSession
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
 
@@ -43,7 +43,7 @@ MOST: Final = 256
 
 
 @define(eq=False)
-class Guests:
+class ProgramSessions:
     """The sessions. `options` are those of every coordinator: approvals, audit, rules, budget, tenant and so on."""
 
     hooks: HookRegistry
@@ -51,14 +51,14 @@ class Guests:
     waits: float = 300.0
     """Seconds a program waits for a person; then the question stays open, or goes to that program's own prompt."""
     options: Mapping[str, Any] = field(factory=dict)
-    book: GuestBook | None = None
+    deliveries: DeliveryStore | None = None
     """What outlives this process of their questions; nothing does without one."""
-    _guests: OrderedDict[tuple[str, str], Guest] = field(factory=OrderedDict, init=False)
+    _sessions: OrderedDict[tuple[str, str], ProgramSession] = field(factory=OrderedDict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.hooks.observe(APPROVAL_GRANTED, self._granted, name="guests")
+        self.hooks.observe(APPROVAL_GRANTED, self._note_granted, name="guests")
 
-    async def answer(self, program: str, question: Mapping[str, Any]) -> Ended:
+    async def answer(self, program: str, question: Mapping[str, Any]) -> ProgramExit:
         """What a program is told.
 
         Raises `InvalidPayload` for a program we do not know, or a question without a session or an event.
@@ -69,35 +69,37 @@ class Guests:
         session = question.get("session_id")
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
-        guest = await self._guest(dialect, session, question.get("cwd"))
+        guest = await self._session_of(dialect, session, question.get("cwd"))
         try:
             return await guest.answer(question)
         finally:
-            if guest.closed and self._guests.get((dialect.name, session)) is guest:
-                del self._guests[dialect.name, session]
+            if guest.closed and self._sessions.get((dialect.name, session)) is guest:
+                del self._sessions[dialect.name, session]
 
-    async def answer_once(self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None) -> Ended:
+    async def answer_once(
+        self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None
+    ) -> ProgramExit:
         """The same for a question that may be delivered again, under an id of the sender's.
 
         The second time it is told what it was told the first time. Raises also `StoreUnavailable`.
         """
-        if delivery is None or self.book is None:
+        if delivery is None or self.deliveries is None:
             return await self.answer(program, question)
-        return await self.book.once(f"{program}/{delivery}", body, partial(self.answer, program, question))
+        return await self.deliveries.answer_once(f"{program}/{delivery}", body, partial(self.answer, program, question))
 
     async def close(self) -> None:
         """End every session."""
-        guests, self._guests = list(self._guests.values()), OrderedDict()
+        guests, self._sessions = list(self._sessions.values()), OrderedDict()
         await asyncio.gather(*(guest.close() for guest in guests))
 
-    async def _guest(self, dialect: Dialect, session: str, cwd: Any) -> Guest:
+    async def _session_of(self, dialect: Dialect, session: str, cwd: Any) -> ProgramSession:
         key = (dialect.name, session)
-        guest = self._guests.get(key)
+        guest = self._sessions.get(key)
         if guest is None:
-            outbox = Outbox()
+            outbox = ProgramOutbox()
             options = dict(self.options)
             if self.asking == "native":
-                options["approvals"] = AskedElsewhere()
+                options["approvals"] = PendingApprovals()
             coordinator = SessionCoordinator(
                 self.hooks,
                 session_id=session,
@@ -108,22 +110,22 @@ class Guests:
                 approval_wait=0.0 if self.asking == "native" else self.waits,
                 **options,
             )
-            tries = None if self.book is None else self.book.tries(str(options.get("tenant", "")), *key)
-            guest = self._guests[key] = Guest(dialect, coordinator, outbox, self.asking, tries)
-        self._guests.move_to_end(key)
-        if len(self._guests) > MOST:
-            _, oldest = self._guests.popitem(last=False)
+            tries = None if self.deliveries is None else self.deliveries.tries(str(options.get("tenant", "")), *key)
+            guest = self._sessions[key] = ProgramSession(dialect, coordinator, outbox, self.asking, tries)
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > MOST:
+            _, oldest = self._sessions.popitem(last=False)
             await oldest.close()
         return guest
 
-    async def _granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
+    async def _note_granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
         call = data.get("tool_call_id")
-        for (_, session), guest in self._guests.items():
+        for (_, session), guest in self._sessions.items():
             if session == data.get("session_id") and isinstance(call, str):
                 guest.approved.add(call)
 
 
-GUESTBOOK: Final = Migrations(
+DELIVERY_TABLES: Final = Migrations(
     component="guestbook",
     steps=(
         (
@@ -146,7 +148,7 @@ TRIES: Final = 7 * 24 * 3600
 
 
 @define(eq=False)
-class GuestBook:
+class DeliveryStore:
     """Over a database that is open. Every method raises `StoreUnavailable`."""
 
     database: Database
@@ -156,42 +158,44 @@ class GuestBook:
     @classmethod
     async def beside(cls, database: Database, clock: Clock | None = None) -> Self:
         """In a database that has other tables."""
-        await database.migrate(GUESTBOOK)
+        await database.migrate(DELIVERY_TABLES)
         return cls(database, clock or SystemClock())
 
-    async def once(self, delivery: str, question: bytes, answer: Callable[[], Awaitable[Ended]]) -> Ended:
+    async def answer_once(
+        self, delivery: str, question: bytes, answer: Callable[[], Awaitable[ProgramExit]]
+    ) -> ProgramExit:
         """The answer to this delivery: the one it was given before, or a new one, kept before it is told.
 
         A second delivery while the first is being answered waits for it. What could not be answered was not; the next
         delivery is the first then. Raises `InvalidPayload` for another question under the same id, and what `answer`
         raises.
         """
-        name, asked = hashed(delivery.encode("utf-8", "surrogatepass")), hashed(question)
+        name, asked = hash_bytes(delivery.encode("utf-8", "surrogatepass")), hash_bytes(question)
         while name in self._answering:
             first, over = self._answering[name]
-            compare(first, asked)
+            check_same_question(first, asked)
             await asyncio.wait({over})
         over = asyncio.get_running_loop().create_future()
         self._answering[name] = (asked, over)
         try:
-            return await self._kept(name, asked) or await self._keep(name, asked, await answer())
+            return await self._stored_answer(name, asked) or await self._keep(name, asked, await answer())
         finally:
             del self._answering[name]
             over.set_result(None)
 
-    async def _kept(self, name: str, asked: str) -> Ended | None:
+    async def _stored_answer(self, name: str, asked: str) -> ProgramExit | None:
         rows = await self.database.fetch(
             "SELECT question, code, output, errors FROM {schema}.guest_delivery WHERE id = $1", name
         )
         if not rows:
             return None
         question, code, output, errors = rows[0]
-        compare(question, asked)
-        return Ended(code=code, output=bytes.fromhex(output), errors=bytes.fromhex(errors))
+        check_same_question(question, asked)
+        return ProgramExit(code=code, output=bytes.fromhex(output), errors=bytes.fromhex(errors))
 
-    async def _keep(self, name: str, asked: str, ended: Ended) -> Ended:
+    async def _keep(self, name: str, asked: str, ended: ProgramExit) -> ProgramExit:
         await self.database.run(
-            _added(
+            _insert(
                 "INSERT INTO {schema}.guest_delivery (id, question, code, output, errors, at) "
                 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
                 (name, asked, ended.code, ended.output.hex(), ended.errors.hex(), self._now()),
@@ -199,11 +203,11 @@ class GuestBook:
                 self._now() - DELIVERIES,
             )
         )
-        return await self._kept(name, asked) or ended  # another server's, if that was first
+        return await self._stored_answer(name, asked) or ended  # another server's, if that was first
 
-    def tries(self, *whose: str) -> KeptTries:
+    def tries(self, *whose: str) -> StoredTries:
         """Those of one session of one program."""
-        return KeptTries(self, hashed(repr(whose).encode("utf-8", "surrogatepass")))
+        return StoredTries(self, hash_bytes(repr(whose).encode("utf-8", "surrogatepass")))
 
     async def calls(self, whose: str) -> Mapping[str, str]:
         """The calls that wait for another try, by their content."""
@@ -213,7 +217,7 @@ class GuestBook:
     async def keep(self, whose: str, content: str, call: str) -> None:
         """Keep a call for another try."""
         await self.database.run(
-            _added(
+            _insert(
                 "INSERT INTO {schema}.guest_try (whose, content, call, at) VALUES ($1, $2, $3, $4) "
                 "ON CONFLICT (whose, content) DO UPDATE SET call = excluded.call, at = excluded.at",
                 (whose, content, call, self._now()),
@@ -231,36 +235,36 @@ class GuestBook:
 
 
 @frozen
-class KeptTries:
+class StoredTries:
     """The calls of one session that wait for another try, over restarts; see `program_session.Tries`."""
 
-    book: GuestBook
+    deliveries: DeliveryStore
     whose: str
 
     async def load(self) -> Mapping[str, str]:
         """What an earlier server kept."""
-        return await self.book.calls(self.whose)
+        return await self.deliveries.calls(self.whose)
 
     async def keep(self, content: str, call: str) -> None:
         """Keep a call."""
-        await self.book.keep(self.whose, content, call)
+        await self.deliveries.keep(self.whose, content, call)
 
     async def forget(self, content: str) -> None:
         """Drop it."""
-        await self.book.forget(self.whose, content)
+        await self.deliveries.forget(self.whose, content)
 
 
-def hashed(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     """What stands for a text others chose: of one length, and saying nothing."""
     return sha256(data).hexdigest()
 
 
-def compare(first: str, second: str) -> None:
+def check_same_question(first: str, second: str) -> None:
     """Raises `InvalidPayload` for another question under one id: an answer is for the question it was given to."""
     if first != second:
         raise InvalidPayload("this delivery id was used for another question; a new question has a new one")
 
 
-def _added(sql: str, values: tuple[object, ...], purge: str, before: int) -> Script[None]:
+def _insert(sql: str, values: tuple[object, ...], purge: str, before: int) -> Script[None]:
     yield Statement(purge, (before,))
     yield Statement(sql, values)

@@ -10,7 +10,7 @@ from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import HookMatcher, HookObject, hooks_of, loop_handler, object_handler
-from amplifier_hooks.registry.registration import Handler, name_of
+from amplifier_hooks.registry.registration import Handler, handler_name
 
 if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Hook, Intent
@@ -80,7 +80,7 @@ class Registrar(ABC):
         self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
     ) -> Any:
         """Take part, with a read-only view of the data. A failure is skipped (`on_error="deny"`: it denies)."""
-        return self._join("on", event, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("on", event, handler, priority=priority, name=name, **options)
 
     @overload
     def gate(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
@@ -97,7 +97,7 @@ class Registrar(ABC):
         of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: to deny there would set the agent going again.
         `risk` and `risk_reason` go with everything it asks.
         """
-        return self._join("gate", event, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("gate", event, handler, priority=priority, name=name, **options)
 
     @overload
     def observe(
@@ -114,7 +114,7 @@ class Registrar(ABC):
 
         `concurrent=True` lets it run beside the other observers that say so.
         """
-        return self._join("observe", event, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("observe", event, handler, priority=priority, name=name, **options)
 
     @overload
     def around(
@@ -131,7 +131,7 @@ class Registrar(ABC):
 
         Time spent inside `call_next` does not count.
         """
-        return self._join("around", operation, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("around", operation, handler, priority=priority, name=name, **options)
 
     # -- in other programs' shapes -------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Registrar(ABC):
 
         `data` is what can be replaced there. A returned value takes its place; `None` or a failure leaves it.
         """
-        name = name or name_of(handler)
+        name = name or handler_name(handler)
         return self._add("on", event, loop_handler(self._row(event), handler), name=name, **options)
 
     def register_matchers(self, table: Mapping[str, Iterable[HookMatcher]], **options: Any) -> Undo:
@@ -163,24 +163,24 @@ class Registrar(ABC):
 
     def unregister(self, name: str) -> int:
         """Remove every hook registered under this name; takes effect with the next emit. Returns how many."""
-        return self._roster.remove(self._named(name))
+        return self._roster.remove(self._hooks_named(name))
 
     def disable(self, name: str) -> int:
         """Stop calling the hooks of this name, at once: also in an emit that is under way. Returns how many.
 
         A gate that is disabled denies nothing; where one is required (`require`), its absence does.
         """
-        return self._roster.switch(self._named(name), enabled=False)
+        return self._roster.switch(self._hooks_named(name), enabled=False)
 
     def enable(self, name: str) -> int:
         """Call them again, also out of quarantine. Returns how many."""
-        return self._roster.switch(self._named(name), enabled=True)
+        return self._roster.switch(self._hooks_named(name), enabled=True)
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
         """The names of the hooks by event, in the order they run; only those of one event where one is named."""
         wanted = None if event is None else events.canonical(event)
         listed: dict[str, list[str]] = {}
-        for hook in sorted(self.hooks(), key=lambda hook: hook.place):
+        for hook in sorted(self.hooks(), key=lambda hook: hook.sort_key):
             if wanted is None or applies(hook.event, wanted):
                 listed.setdefault(wanted or hook.event, []).append(hook.name)
         return listed
@@ -194,7 +194,7 @@ class Registrar(ABC):
     def _add(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Undo:
         return self._undo([self._enter(intent, event, handler, **options)])
 
-    def _join(
+    def _register_or_decorate(
         self, intent: Intent, event: str, handler: Handler | None, **options: Any
     ) -> Undo | Callable[[Handler], Handler]:
         if handler is not None:
@@ -214,5 +214,5 @@ class Registrar(ABC):
 
         return undo
 
-    def _named(self, name: str) -> list[Hook]:
+    def _hooks_named(self, name: str) -> list[Hook]:
         return [hook for hook in self.hooks() if name in (hook.given_name, hook.name)]

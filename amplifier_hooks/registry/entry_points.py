@@ -33,7 +33,7 @@ OURS: Final = "amplifier-hooks"
 log = get_logger(__name__)
 
 
-class Scoped(Protocol):
+class ScopeFactory(Protocol):
     """Makes a scope of the registry for one name."""
 
     def __call__(self, name: str, *, ours: bool) -> RegistryScope:
@@ -42,7 +42,7 @@ class Scoped(Protocol):
 
 
 @frozen(kw_only=True)
-class Discovered:
+class DiscoveryResult:
     """What came of one name that was enabled."""
 
     name: str
@@ -54,7 +54,7 @@ class Discovered:
     """Why it registered nothing."""
 
 
-def installed() -> dict[str, list[EntryPoint]]:
+def list_installed() -> dict[str, list[EntryPoint]]:
     """Every name that could be enabled, with the entry points of that name. Imports nothing."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
@@ -62,13 +62,13 @@ def installed() -> dict[str, list[EntryPoint]]:
     return found
 
 
-def discover(enabled: Iterable[str], scoped: Scoped, *, required: bool) -> tuple[Discovered, ...]:
+def discover(enabled: Iterable[str], scoped: ScopeFactory, *, required: bool) -> tuple[DiscoveryResult, ...]:
     """Load these names and let each register in a scope of its own, made by `scoped`.
 
     One that is broken leaves nothing behind, is logged, and says so in its `error`. Raises `HookUnavailable` instead
     if they are `required`; what was loaded before it stays.
     """
-    there = installed()
+    there = list_installed()
     results = []
     for name in dict.fromkeys(enabled):
         result = _load(name, there, scoped)
@@ -80,21 +80,23 @@ def discover(enabled: Iterable[str], scoped: Scoped, *, required: bool) -> tuple
     return tuple(results)
 
 
-def _load(name: str, there: dict[str, list[EntryPoint]], scoped: Scoped) -> Discovered:
+def _load(name: str, there: dict[str, list[EntryPoint]], scoped: ScopeFactory) -> DiscoveryResult:
     points = there.get(name, [])
     packages = ", ".join(sorted({_package(point) for point in points}))
     if not points:
         known = ", ".join(sorted(there)) or "none"
-        return Discovered(name=name, error=f"no installed package has a hook of that name; there are: {known}")
+        return DiscoveryResult(name=name, error=f"no installed package has a hook of that name; there are: {known}")
     if len(points) > 1:
-        return Discovered(name=name, package=packages, error=f"several packages have a hook of that name: {packages}")
+        return DiscoveryResult(
+            name=name, package=packages, error=f"several packages have a hook of that name: {packages}"
+        )
     scope = scoped(name, ours=packages == OURS)
     try:
         _admit(scope, points[0].load())
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a package does when it is imported
         scope.close()
-        return Discovered(name=name, package=packages, error=f"{type(error).__name__}: {error}")
-    return Discovered(name=name, package=packages, hooks=tuple(hook.name for hook in scope.hooks()))
+        return DiscoveryResult(name=name, package=packages, error=f"{type(error).__name__}: {error}")
+    return DiscoveryResult(name=name, package=packages, hooks=tuple(hook.name for hook in scope.hooks()))
 
 
 def _admit(scope: RegistryScope, thing: Any) -> None:  # what somebody's entry point refers to

@@ -87,7 +87,7 @@ class Vocabulary:
             remedy = remedy or f"declare it with registry.declare({event!r}), or pass own_event=True"
             raise UnknownEvent(event, likely, hook=hook, remedy=remedy)
 
-    def known(self, event: object, *, patterns: bool = False, warn: bool = True) -> str:
+    def resolve_name(self, event: object, *, patterns: bool = False, warn: bool = True) -> str:
         """The canonical name. One that is a typo away from a known one is warned about, where our caller wrote it.
 
         Raises `UnknownEvent` for an unknown name where only known ones may be, `MisspeltEvent` for one that is only

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, reached
+from amplifier_hooks.dispatch.chain import Chain, hook_for_call
 from amplifier_hooks.events import IDENTITY_FIELDS
 from amplifier_hooks.registry.event_names import applies
-from amplifier_hooks.registry.hook_table import joins
+from amplifier_hooks.registry.hook_table import may_join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class Explained:
+class HookExplanation:
     """One hook, and what this payload has to do with it."""
 
     name: str
@@ -43,10 +43,10 @@ class Explanation:
     """What would happen: who decides and who is told, in their order, who is left out, and what is refused anyway."""
 
     event: str
-    hooks: tuple[Explained, ...] = ()
+    hooks: tuple[HookExplanation, ...] = ()
     """Those that answer. A denial ends their round: the later ones are heard if the earlier ones let it pass."""
-    observers: tuple[Explained, ...] = ()
-    others: tuple[Explained, ...] = ()
+    observers: tuple[HookExplanation, ...] = ()
+    others: tuple[HookExplanation, ...] = ()
     refused: Cause | None = None
     """Denied by the registry itself, whatever the hooks say."""
 
@@ -62,23 +62,25 @@ def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, 
     """Explain one payload, by its tenant and tool, to everybody on the list."""
     in_turn: dict[Hook, str] = {}
     for hook in (*chain.participants, *chain.observers):
-        chosen = reached(hook, tenant, tool)
+        chosen = hook_for_call(hook, tenant, tool)
         if chosen is not None:
-            in_turn[hook] = _why(hook, tenant, tool, timed_out=chosen is not hook)
+            in_turn[hook] = _why_runs(hook, tenant, tool, timed_out=chosen is not hook)
 
-    def told(hook: Hook, why: str) -> Explained:
-        return Explained(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook, chain.name))
+    def explain_hook(hook: Hook, why: str) -> HookExplanation:
+        return HookExplanation(name=hook.name, hook=hook, why=why, on_failure=_on_failure(hook, chain.name))
 
     return Explanation(
         event=chain.name,
-        hooks=tuple(told(hook, in_turn[hook]) for hook in chain.participants if hook in in_turn),
-        observers=tuple(told(hook, in_turn[hook]) for hook in chain.observers if hook in in_turn),
-        others=tuple(told(hook, _why_not(hook, chain.event, tenant, tool)) for hook in hooks if hook not in in_turn),
+        hooks=tuple(explain_hook(hook, in_turn[hook]) for hook in chain.participants if hook in in_turn),
+        observers=tuple(explain_hook(hook, in_turn[hook]) for hook in chain.observers if hook in in_turn),
+        others=tuple(
+            explain_hook(hook, _why_skipped(hook, chain.event, tenant, tool)) for hook in hooks if hook not in in_turn
+        ),
         refused=refused,
     )
 
 
-def _why(hook: Hook, tenant: str, tool: str | None, *, timed_out: bool) -> str:
+def _why_runs(hook: Hook, tenant: str, tool: str | None, *, timed_out: bool) -> str:
     if hook.in_quarantine(tenant):
         return f"it is in quarantine, which counts as its failure: it had to be left behind {hook.leaks} times"
     if timed_out:
@@ -90,12 +92,12 @@ def _why(hook: Hook, tenant: str, tool: str | None, *, timed_out: bool) -> str:
     return f"it is for {hook.event}, and {hook.match.spec!r} matches {tool!r}"
 
 
-def _why_not(hook: Hook, row: Event, tenant: str, tool: str | None) -> str:
+def _why_skipped(hook: Hook, row: Event, tenant: str, tool: str | None) -> str:
     if hook.intent == "around":
         return f"it is around {hook.event}, and told of no event"
     if not applies(hook.event, row.name):
         return f"it is for {hook.event}"
-    if not joins(hook, row):
+    if not may_join(hook, row):
         return f"{row.name} is privileged, and a pattern of a plugin or a tenant leaves that out"
     if not hook.enabled:
         return "it is disabled"
@@ -111,7 +113,7 @@ def _on_failure(hook: Hook, event: str) -> str:
     return "the event is denied" if hook.denies(event) else "it is skipped"
 
 
-def reports(
+def hook_events(
     event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Two events for each hook that was called: that it started, and how it ended. One that is disabled was not.
@@ -126,12 +128,12 @@ def reports(
         if answer.status == "disabled":
             continue
         duration = chain_ms if answer.duration_ms is None else answer.duration_ms
-        for name, facts in ((events.HOOK_START, {}), _ending(answer, duration)):
+        for name, facts in ((events.HOOK_START, {}), _end_event(answer, duration)):
             told = {"hook_name": answer.hook_name, "event": event, "event_type": name.replace(":", "_")}
             yield name, {**about, **told, **facts}
 
 
-def _ending(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]:
+def _end_event(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]:
     if not answer.success:
         name = events.HOOK_TIMEOUT if answer.status == "timeout" else events.HOOK_FAILED
         behavior = "deny" if answer.denies else "continue"

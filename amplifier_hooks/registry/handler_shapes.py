@@ -19,7 +19,7 @@ from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
 from amplifier_hooks.errors import HookAbortError, HookUsageError, InvalidRegistration
-from amplifier_hooks.registry.registration import Handler, awaits, check_arguments, name_of
+from amplifier_hooks.registry.registration import Handler, awaits, check_arguments, handler_name
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:
@@ -110,17 +110,17 @@ def hooks_of(table: Mapping[str, Iterable[HookMatcher]]) -> Iterator[tuple[str, 
     if not isinstance(table, Mapping):
         raise InvalidRegistration(f"matchers {table!r}: pass a mapping of event to a list of HookMatcher(…)")
     for event, matchers in table.items():
-        for matcher in _listed(matchers, f"matchers of {event!r}"):
+        for matcher in _check_list(matchers, f"matchers of {event!r}"):
             if not hasattr(matcher, "matcher") or not hasattr(matcher, "hooks"):
                 raise InvalidRegistration(f"matchers of {event!r} with {matcher!r}: write HookMatcher('Write', [hook])")
             options = {"match": matcher.matcher or None}
             if getattr(matcher, "timeout", None) is not None:
                 options["timeout"] = matcher.timeout
-            for handler in _listed(matcher.hooks, f"hooks of a matcher at {event!r}"):
+            for handler in _check_list(matcher.hooks, f"hooks of a matcher at {event!r}"):
                 yield event, handler, options
 
 
-def _listed(value: Any, what: str) -> Iterable[Any]:
+def _check_list(value: Any, what: str) -> Iterable[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidRegistration(f"{what}: {value!r} is no list")
     return value
@@ -142,20 +142,20 @@ def object_handler(hook: HookObject) -> tuple[Intent, str, Handler]:
     event = events.canonical(hook.event_type)
     operation = next((row for row in OPERATIONS.values() if event in (row.first, row.last)), None)
     if operation is None:
-        return "on", event, _taking_part(hook)
-    return "around", event, _around(hook) if event == operation.first else _after(hook, event)
+        return "on", event, _participant_handler(hook)
+    return "around", event, _middleware_handler(hook) if event == operation.first else _post_event_handler(hook, event)
 
 
-def _around(hook: HookObject) -> Handler:
+def _middleware_handler(hook: HookObject) -> Handler:
     async def wrap(context: HookContext, call_next: CallNext) -> object:
         if not hook.enabled:
             return await call_next()
-        return _unless(context, await hook.execute(context, call_next))
+        return _result_unless_context(context, await hook.execute(context, call_next))
 
     return wrap
 
 
-def _after(hook: HookObject, event: str) -> Handler:
+def _post_event_handler(hook: HookObject, event: str) -> Handler:
     row = events.find(event)
     replaces = row is not None and row.replaces is not None
 
@@ -168,7 +168,7 @@ def _after(hook: HookObject, event: str) -> Handler:
             return context.result
 
         if replaces:
-            return _unless(context, await hook.execute(context, next_one))
+            return _result_unless_context(context, await hook.execute(context, next_one))
         try:
             await hook.execute(context, next_one)
         except HookAbortError as abort:
@@ -180,7 +180,7 @@ def _after(hook: HookObject, event: str) -> Handler:
     return follow
 
 
-def _taking_part(hook: HookObject) -> Handler:
+def _participant_handler(hook: HookObject) -> Handler:
     async def take_part(event: str, data: Mapping[str, Any]) -> HookResult | None:
         if not hook.enabled:
             return None
@@ -201,7 +201,7 @@ def _taking_part(hook: HookObject) -> Handler:
     return take_part
 
 
-def _unless(context: HookContext, returned: object) -> object:
+def _result_unless_context(context: HookContext, returned: object) -> object:
     """What was returned, unless it is the context handed back: chains elsewhere pass that along."""
     return None if returned is context else returned
 
@@ -215,7 +215,7 @@ def loop_handler(row: Event, handler: Handler) -> Handler:
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function (context, data)")
-    check_arguments(name_of(handler), handler, "(context, data)")
+    check_arguments(handler_name(handler), handler, "(context, data)")
     replaces = row.replaces
 
     async def loop_hook(_event: str, data: Mapping[str, Any]) -> HookResult | None:

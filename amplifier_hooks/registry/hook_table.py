@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class Change:
+class RegistryChange:
     """One thing that happened to a registry, for whoever keeps the record."""
 
     what: Literal[
@@ -46,11 +46,11 @@ class Roster:
     list, but for what is changed at once, which is done to a copy.
     """
 
-    def __init__(self, changed: Callable[[Change], None]) -> None:
+    def __init__(self, changed: Callable[[RegistryChange], None]) -> None:
         self._changed = changed
         self._hooks: list[Hook] = []
         self._by_name: dict[str, tuple[Hook, ...]] = {}
-        self._untold: list[Change] | None = None
+        self._untold: list[RegistryChange] | None = None
         self._public, self._public_names = self._hooks, self._by_name
 
     def __iter__(self) -> Iterator[Hook]:
@@ -85,7 +85,7 @@ class Roster:
             for change in untold:
                 self._changed(change)
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: RegistryChange) -> None:
         """Tell of a change, or note it to be told at the end."""
         if self._untold is None:
             self._changed(change)
@@ -129,13 +129,13 @@ class Roster:
             self._tell("enabled" if enabled else "disabled", hook)
         return len(switched)
 
-    def named(self, name: str) -> tuple[Hook, ...]:
+    def find_by_name(self, name: str) -> tuple[Hook, ...]:
         """The hooks whose answers are told by this name."""
         return self._public_names.get(name, ())
 
-    def told(self, row: Event) -> list[Hook]:
+    def hooks_for(self, row: Event) -> list[Hook]:
         """The hooks that are told of this event, in the order they run."""
-        return _in_order(hook for hook in tuple(self._public) if hook.enabled and joins(hook, row))
+        return _sort_hooks(hook for hook in tuple(self._public) if hook.enabled and may_join(hook, row))
 
     def watches_hooks(self) -> bool:
         """Whether somebody observes what becomes of the hooks."""
@@ -143,13 +143,13 @@ class Roster:
             hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in tuple(self._public)
         )
 
-    def wrapping(self, operation: str) -> list[Hook]:
+    def layers_of(self, operation: str) -> list[Hook]:
         """The layers around an operation, the outermost first.
 
         What stands under the operation's last event runs right after it. The innermost layer has its turn first
         then, so these are in reverse.
         """
-        layers = _in_order(
+        layers = _sort_hooks(
             hook
             for hook in tuple(self._public)
             if hook.enabled and hook.intent == "around" and operation_of(hook.event) == operation
@@ -173,11 +173,13 @@ class Roster:
         self, what: Literal["registered", "unregistered", "enabled", "disabled"], hook: Hook, detail: str = ""
     ) -> None:
         self.tell(
-            Change(what=what, hook=hook.name, event=hook.event, owner=hook.owner, tenant=hook.tenant, detail=detail)
+            RegistryChange(
+                what=what, hook=hook.name, event=hook.event, owner=hook.owner, tenant=hook.tenant, detail=detail
+            )
         )
 
 
-def joins(hook: Hook, row: Event) -> bool:
+def may_join(hook: Hook, row: Event) -> bool:
     """The same for a hook, and whether it may: a pattern carries no plugin's or tenant's hook to privileged points."""
     if hook.intent == "around" or not applies(hook.event, row.name):
         return False
@@ -191,5 +193,5 @@ def _may_meet(one: Hook, other: Hook) -> bool:
     return applies(one.event, other.event) or applies(other.event, one.event)
 
 
-def _in_order(hooks: Iterable[Hook]) -> list[Hook]:
-    return sorted(hooks, key=lambda hook: hook.place)
+def _sort_hooks(hooks: Iterable[Hook]) -> list[Hook]:
+    return sorted(hooks, key=lambda hook: hook.sort_key)

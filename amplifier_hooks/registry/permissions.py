@@ -75,7 +75,7 @@ def check_access(scope: Scope, event: Event, intent: Intent, tenant: str = "") -
     """
     watches = event.name == LLM_PRE and intent == "observe" and not tenant
     if not watches and not may_change(scope.tier, tenant, event):
-        raise PrivilegeRequired(_who(scope, tenant), event.name, PRIVILEGED_HOOKS)
+        raise PrivilegeRequired(_describe_scope(scope, tenant), event.name, PRIVILEGED_HOOKS)
 
 
 def check_operation(scope: Scope, operation: str, tenant: str = "") -> None:
@@ -84,7 +84,7 @@ def check_operation(scope: Scope, operation: str, tenant: str = "") -> None:
     Raises `PrivilegeRequired`.
     """
     if operation in PRIVILEGED_OPERATIONS and (tenant or not scope.privileged):
-        raise PrivilegeRequired(_who(scope, tenant), f"around {operation}", PRIVILEGED_HOOKS)
+        raise PrivilegeRequired(_describe_scope(scope, tenant), f"around {operation}", PRIVILEGED_HOOKS)
 
 
 def check_tenant(scope: Scope, tenant: str) -> None:
@@ -97,7 +97,7 @@ def check_tenant(scope: Scope, tenant: str) -> None:
         raise HookRefused(f"Plugin {scope.owner} registers for {whose}, and may not name tenant {tenant!r}")
 
 
-def _who(scope: Scope, tenant: str) -> str:
+def _describe_scope(scope: Scope, tenant: str) -> str:
     return f"{scope.owner or 'hook'} of tenant {tenant!r}" if tenant else scope.owner
 
 

@@ -14,9 +14,9 @@ from reprlib import repr as shortened
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from amplifier_hooks.dispatch.captured_output import captured
+from amplifier_hooks.dispatch.captured_output import capture_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
-from amplifier_hooks.dispatch.middleware import layer_call
+from amplifier_hooks.dispatch.middleware import run_layer
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
@@ -52,7 +52,7 @@ DEFINITION_PRIORITIES: Final = range(1001)
 THREADS_PER_HOOK: Final = 4
 
 
-class Seen(NamedTuple):
+class ObservedEvent(NamedTuple):
     """What an observer is shown; it travels where the data of other hooks does."""
 
     data: Any
@@ -105,7 +105,7 @@ def make_hook(
         raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
     if budget is ...:
         budget = DEFINITION_BUDGET if source == "definition" else None
-    shared = SharedTime(seconds(budget, f"{name}: budget"), chain_timeout)
+    shared = SharedTime(check_timeout(budget, f"{name}: budget"), chain_timeout)
     is_async = awaits(handler)
     if intent == "around" and not is_async:
         raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
@@ -121,11 +121,11 @@ def make_hook(
         event=event,
         intent=intent,
         handler=handler,
-        call=captured(call) if capture else call,
+        call=capture_output(call) if capture else call,
         awaits=is_async or thread or capture or intent == "observe",
         number=number,
         priority=place,
-        timeout=seconds(timeout, f"{name}: timeout"),
+        timeout=check_timeout(timeout, f"{name}: timeout"),
         on_error=on_error or ("deny" if intent == "gate" else "continue"),
         match=_matcher(match),
         tenant=tenant,
@@ -145,7 +145,7 @@ def _name(name: object, handler: Handler) -> str:
     """What the hook is called."""
     if not isinstance(name, str | None):
         raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
-    name = name or name_of(handler)
+    name = name or handler_name(handler)
     if yields(handler):
         raise InvalidRegistration(f"{name}: calling a generator runs nothing of it; return the answer, not yield it")
     return name
@@ -180,7 +180,7 @@ def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk
     return checked.risk, checked.risk_reason or ""
 
 
-def seconds(value: object, what: str) -> float:
+def check_timeout(value: object, what: str) -> float:
     """A timeout as the dispatcher takes it; `None` never ends.
 
     Raises `InvalidRegistration` for what is not a positive number.
@@ -196,7 +196,7 @@ def seconds(value: object, what: str) -> float:
     return number
 
 
-def name_of(handler: object) -> str:
+def handler_name(handler: object) -> str:
     """What a handler is called where nobody named it: as its function, or as its class."""
     while isinstance(handler, partial):
         handler = handler.func
@@ -239,7 +239,7 @@ def awaits(handler: object) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
 
 
-def by_code(handler: object) -> bool:
+def is_coroutine_by_code(handler: object) -> bool:
     """Whether calling it gives a coroutine. What is only marked as such may give something else to await."""
     while isinstance(handler, partial):
         handler = handler.func
@@ -248,7 +248,7 @@ def by_code(handler: object) -> bool:
     return any(code is not None and code.co_flags & inspect.CO_COROUTINE for code in codes)
 
 
-def awaited(handler: Handler) -> Handler:
+def as_coroutine(handler: Handler) -> Handler:
     """The same as a coroutine function."""
 
     async def call(event: str, data: object) -> object:
@@ -271,19 +271,19 @@ def yields(handler: object) -> bool:
 def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, name: str) -> Callable[..., Any]:
     """What the dispatcher calls, decided once: it never asks what a handler is while it runs."""
     if intent == "around":
-        return layer_call
+        return run_layer
     inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
     if intent != "observe":
-        return inner if not is_async or by_code(handler) else awaited(handler)
+        return inner if not is_async or is_coroutine_by_code(handler) else as_coroutine(handler)
     if is_async or thread:
 
-        async def watch(event: str, seen: Seen) -> HookResult:
+        async def watch(event: str, seen: ObservedEvent) -> HookResult:
             await inner(event, seen.data, seen.outcome)
             return CONTINUE
 
     else:
 
-        async def watch(event: str, seen: Seen) -> HookResult:
+        async def watch(event: str, seen: ObservedEvent) -> HookResult:
             answer = handler(event, seen.data, seen.outcome)
             if hasattr(answer, "__await__"):
                 await answer
@@ -305,16 +305,16 @@ def fingerprint(handler: object) -> str:
     code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
     if not isinstance(code, CodeType):
         return f"{type(handler).__module__}.{type(handler).__qualname__}"
-    return hashlib.sha256("\0".join(parts(code)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256("\0".join(code_parts(code)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def parts(code: CodeType) -> Iterator[str]:
+def code_parts(code: CodeType) -> Iterator[str]:
     """What makes a function this one, without where it stands."""
     yield code.co_qualname
     yield code.co_code.hex()
     yield repr((code.co_names, code.co_varnames, code.co_freevars))
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from parts(value)
+            yield from code_parts(value)
         else:
             yield repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

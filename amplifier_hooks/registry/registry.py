@@ -16,11 +16,11 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, whose
+from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, tenant_and_tool
 from amplifier_hooks.dispatch.merge import refusal
-from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_around
+from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_middleware
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
-from amplifier_hooks.dispatch.timeouts import cancelled_itself
+from amplifier_hooks.dispatch.timeouts import has_cancelled_itself
 from amplifier_hooks.errors import (
     EmitTooDeep,
     HookAbortError,
@@ -31,11 +31,11 @@ from amplifier_hooks.errors import (
 )
 from amplifier_hooks.events import Event
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.provenance import STANDINGS, Voice
+from amplifier_hooks.provenance import TRUST_LEVELS, SourceTrust
 from amplifier_hooks.registry.decorators import Registrar, Undo
 from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
-from amplifier_hooks.registry.explain import reports
-from amplifier_hooks.registry.hook_table import Change, Roster
+from amplifier_hooks.registry.explain import hook_events
+from amplifier_hooks.registry.hook_table import RegistryChange, Roster
 from amplifier_hooks.registry.permissions import (
     BUILT_IN,
     RegistryScope,
@@ -45,7 +45,14 @@ from amplifier_hooks.registry.permissions import (
     check_tenant,
     may_change,
 )
-from amplifier_hooks.registry.registration import Handler, Seen, fingerprint, make_hook, name_of, seconds
+from amplifier_hooks.registry.registration import (
+    Handler,
+    ObservedEvent,
+    check_timeout,
+    fingerprint,
+    handler_name,
+    make_hook,
+)
 from amplifier_hooks.result import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.chain import Hook, Intent, OnError
     from amplifier_hooks.payloads import Payload
-    from amplifier_hooks.registry.entry_points import Discovered
+    from amplifier_hooks.registry.entry_points import DiscoveryResult
     from amplifier_hooks.registry.explain import Explanation
     from amplifier_hooks.result import Cause
 
@@ -121,10 +128,10 @@ class HookRegistry(Registrar):
         self._register_on_error = register_on_error
         self._max_depth = max_depth
         self._max_per_event = max_per_event
-        self._chain_timeout = seconds(chain_timeout, "chain_timeout")
+        self._chain_timeout = check_timeout(chain_timeout, "chain_timeout")
         self._timing = timing
         self._vocabulary = Vocabulary(strict=strict_events)
-        self._roster = Roster(self._changed)
+        self._roster = Roster(self._apply_change)
         self._number = 0
         self._settled = False  # there were no gates at unknown events when the first session started
         self._chains: dict[str, Chain] = {}
@@ -134,7 +141,7 @@ class HookRegistry(Registrar):
         self._required: list[str] = []
         self._stops: list[str] = []
         self._stopped: str | None = None
-        self._listeners: list[Callable[[Change], None]] = []
+        self._listeners: list[Callable[[RegistryChange], None]] = []
 
     # -- emitting ------------------------------------------------------------------------------------------------
 
@@ -159,7 +166,7 @@ class HookRegistry(Registrar):
         else:
             run = self._run(chain, data)
         outcome = run.start() or await run.finish()
-        if chain.stoppable and cancelled_itself():
+        if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
         if chain.careful or self._stopped is not None:
             outcome = await self._conclude(chain, run, outcome)
@@ -187,12 +194,12 @@ class HookRegistry(Registrar):
         Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops nobody.
         """
         chain = self._chains.get(event) or self._chain(event)
-        limit = seconds(timeout, "timeout")
+        limit = check_timeout(timeout, "timeout")
         collected: list[dict[str, Any]] = []
         before: Run | None = None
         for hook in self._run(chain, data).picked.hooks:
             alone = evolve(hook, timeout=min(hook.timeout, limit))
-            run = self._run(chain, data, chain.only((alone,)))
+            run = self._run(chain, data, chain.selection_of((alone,)))
             if before is not None:
                 run.shared, run.total = before.shared, before.total
             before = run
@@ -200,7 +207,7 @@ class HookRegistry(Registrar):
                 run.start() or await run.finish()
             finally:
                 if alone.leaks > hook.leaks:  # it is the registered hook that was left behind
-                    hook.left_behind(run.tenant)
+                    hook.count_leak(run.tenant)
             answers = run.answers or ()
             collected += [dict(answer.data) for answer in answers if answer.success and answer.data is not None]
         return collected
@@ -236,31 +243,31 @@ class HookRegistry(Registrar):
 
     def wraps(self, operation: str) -> bool:
         """Whether anything runs around this operation, or an emergency stop keeps it from running."""
-        layers = self._layers.get(operation) or self._wrapping(operation)
+        layers = self._layers.get(operation) or self._operation_chain(operation)
         return bool(layers.participants) or self._stopped is not None
 
     def may_instruct(self, hook: str) -> bool:
         """Whether this hook speaks in its host's name: not those of plugins and tenants, data or others."""
-        return self.voice(hook, events.TOOL_PRE).instructs
+        return self.source_trust(hook, events.TOOL_PRE).instructs
 
-    def voice(self, hook: str, event: str) -> Voice:
+    def source_trust(self, hook: str, event: str) -> SourceTrust:
         """On whose behalf the hook of this name speaks, and whether it may put a text before the model here.
 
         Nobody may where that means nothing, and a plugin or a tenant not where it could not have registered. Of hooks
         that share a name the least trusted counts.
         """
-        named = self._roster.named(hook)
+        named = self._roster.find_by_name(hook)
         row = self._vocabulary.find(event)
         means = row is None or "inject_context" in row.answers
         heard = means and all(row is None or may_change(one.tier, one.tenant, row) for one in named)
         if not named:
-            return Voice(heard=heard)
-        least = max(named, key=lambda one: STANDINGS.index(one.standing))
-        return Voice(standing=least.standing, origin=least.origin, heard=heard)
+            return SourceTrust(may_inject=heard)
+        least = max(named, key=lambda one: TRUST_LEVELS.index(one.trust_level))
+        return SourceTrust(trust_level=least.trust_level, origin=least.origin, may_inject=heard)
 
     def version_of(self, hook: str, tenant: str = "") -> str:
         """Which version of a hook this is, by the name a tenant knows it by: another one has to be approved anew."""
-        named = self._roster.named(hook)
+        named = self._roster.find_by_name(hook)
         return next((fingerprint(one.handler) for one in named if one.tenant in ("", tenant)), "")
 
     # -- around operations ---------------------------------------------------------------------------------------
@@ -273,19 +280,19 @@ class HookRegistry(Registrar):
         `tool` is what matchers look at; where it is not given, the context's `tool_name`. Raises what `call` raises,
         and `HookAbortError` when a hook or an emergency stop kept it from running.
         """
-        self._hold()
+        self._check_not_stopped()
 
-        def held() -> Awaitable[Any]:
-            self._hold()  # somebody may have pulled it while the layers took their time
+        def call_unless_stopped() -> Awaitable[Any]:
+            self._check_not_stopped()  # somebody may have pulled it while the layers took their time
             return call()
 
-        layers = self._layers.get(operation) or self._wrapping(operation)
+        layers = self._layers.get(operation) or self._operation_chain(operation)
         about = {"tenant_id": context.tenant_id, "tool_name": tool or getattr(context, "tool_name", None)}
         began = clock()
         try:
-            return await run_around(layers.pick(about).hooks, operation, context, held)
+            return await run_middleware(layers.pick(about).hooks, operation, context, call_unless_stopped)
         finally:
-            if layers.reported and context.results and not _about_hooks():
+            if layers.reported and context.results and not _is_about_hooks():
                 await self._report(operation, about, context.results, (clock() - began) * 1e3)
 
     # -- registering ---------------------------------------------------------------------------------------------
@@ -294,7 +301,7 @@ class HookRegistry(Registrar):
         """Every hook, in the order they were registered. To look at; to change one, go through its name."""
         return tuple(self._roster)
 
-    def scoped(
+    def scope(
         self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = (), tenant: str = ""
     ) -> RegistryScope:
         """What a plugin gets instead of the registry: it can register, within its permissions, and undo its own.
@@ -314,7 +321,7 @@ class HookRegistry(Registrar):
         *,
         permissions: Mapping[str, Iterable[str]] | None = None,
         required: bool = False,
-    ) -> tuple[Discovered, ...]:
+    ) -> tuple[DiscoveryResult, ...]:
         """Load hooks that come with installed packages: those named here, and no others.
 
         Each registers in a scope of its own, as a plugin with the `permissions` given for its name; those that ship
@@ -328,13 +335,15 @@ class HookRegistry(Registrar):
             raise InvalidRegistration(f"enabled {enabled!r} is one text; pass a list of names")
         granted = permissions or {}
 
-        def scoped(name: str, *, ours: bool) -> RegistryScope:
-            return self.scoped(name, built_in=ours, permissions=granted.get(name, ()))
+        def make_scope(name: str, *, ours: bool) -> RegistryScope:
+            return self.scope(name, built_in=ours, permissions=granted.get(name, ()))
 
-        results = discover(enabled, scoped, required=required)
+        results = discover(enabled, make_scope, required=required)
         for result in results:
             if result.error is not None:
-                self._changed(Change(what="broken", hook=result.name, owner=result.package, detail=result.error))
+                self._apply_change(
+                    RegistryChange(what="broken", hook=result.name, owner=result.package, detail=result.error)
+                )
         return results
 
     def declare(
@@ -368,7 +377,7 @@ class HookRegistry(Registrar):
             keeps=events.IDENTITY_FIELDS.union(payload.model_fields if payload else ()).difference((replaces,)),
         )
         self._vocabulary.declare(row, payload)
-        self._changed(Change(what="declared", event=name))
+        self._apply_change(RegistryChange(what="declared", event=name))
 
     def forget_own_events(self, names: Iterable[str]) -> None:
         """Take back events that `at_once` made known."""
@@ -376,7 +385,7 @@ class HookRegistry(Registrar):
 
     def check_event(self, event: str, hook: str) -> None:
         """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`."""
-        self._vocabulary.require(self._vocabulary.known(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
+        self._vocabulary.require(self._vocabulary.resolve_name(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
 
     def check_gates(self) -> None:
         """Refuse gates at unknown events, as the first session and the first emit do. Raises `UnknownEvent`.
@@ -404,16 +413,16 @@ class HookRegistry(Registrar):
         Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop, and
         `UnknownEvent` as for a gate.
         """
-        name = self._event(self._vocabulary.known(event, warn=False), "", own=own_event)
+        name = self._event(self._vocabulary.resolve_name(event, warn=False), "", own=own_event)
         row = events.find(name)
         if name in events.GOES_ON_WHEN_DENIED or (row is not None and not row.gate):
             raise InvalidRegistration(f"{name} cannot require a gate: denying it would keep nothing from happening")
         self._required.append(name)
-        self._changed(Change(what="required", event=name))
+        self._apply_change(RegistryChange(what="required", event=name))
 
         def relax() -> None:
             self._required.remove(name)
-            self._changed(Change(what="relaxed", event=name))
+            self._apply_change(RegistryChange(what="relaxed", event=name))
 
         return _once(relax)
 
@@ -425,12 +434,12 @@ class HookRegistry(Registrar):
         """
         self._stops.append(reason)
         self._stopped = self._stops[0]
-        self._changed(Change(what="stopped", detail=reason))
+        self._apply_change(RegistryChange(what="stopped", detail=reason))
 
         def lift() -> None:
             self._stops.remove(reason)
             self._stopped = self._stops[0] if self._stops else None
-            self._changed(Change(what="resumed", detail=reason))
+            self._apply_change(RegistryChange(what="resumed", detail=reason))
 
         return _once(lift)
 
@@ -443,9 +452,9 @@ class HookRegistry(Registrar):
         refused: Cause | None = None
         if self._stopped is not None and chain.stoppable:
             refused = "emergency_stop"
-        elif chain.required and not _gated(chain.pick(payload).hooks):
+        elif chain.required and not _has_gate(chain.pick(payload).hooks):
             refused = "no_policy"
-        return explain(chain, self._roster, *whose(payload), refused)
+        return explain(chain, self._roster, *tenant_and_tool(payload), refused)
 
     @contextmanager
     def at_once(
@@ -480,11 +489,11 @@ class HookRegistry(Registrar):
             hook.number = self._number
         self._chains, self._layers = {}, {}
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: RegistryChange) -> None:
         """Tell whoever listens of a change that lies behind those of the hooks, such as that of a definition."""
         self._roster.tell(change)
 
-    def watch(self, listener: Callable[[Change], None]) -> Undo:
+    def watch(self, listener: Callable[[RegistryChange], None]) -> Undo:
         """Be told of every change to the registry itself; this is how it gets on record. Returns the undo.
 
         A listener that raises is logged, and changes nothing.
@@ -504,7 +513,7 @@ class HookRegistry(Registrar):
         own = options.pop("own_event", False)
         defined = options.get("source") == "definition"
         guards = intent == "gate" or options.get("on_error") == "deny"
-        who = options.get("name") or name_of(handler)
+        who = options.get("name") or handler_name(handler)
         if around:
             name = events.canonical(event)
         else:
@@ -530,8 +539,10 @@ class HookRegistry(Registrar):
             )
             self._roster.add(hook, self._max_per_event)
         except HookRefused as refused:
-            self._changed(
-                Change(what="refused", hook=who, event=name, owner=scope.owner, tenant=tenant, detail=str(refused))
+            self._apply_change(
+                RegistryChange(
+                    what="refused", hook=who, event=name, owner=scope.owner, tenant=tenant, detail=str(refused)
+                )
             )
             raise
         return hook
@@ -544,7 +555,7 @@ class HookRegistry(Registrar):
         A host may declare the event of its gate until the first session starts; it is too `late` for plugins.
         """
         vocabulary = self._vocabulary
-        name = vocabulary.known(event, patterns=True, warn=not (own or defined or guards))
+        name = vocabulary.resolve_name(event, patterns=True, warn=not (own or defined or guards))
         if own:
             vocabulary.add_own([name])
         elif name not in vocabulary and (
@@ -567,13 +578,13 @@ class HookRegistry(Registrar):
         """The chain of an event in any spelling, made when it is first asked for after a change."""
         if not self._settled:
             self.check_gates()
-        name = self._vocabulary.known(event)
+        name = self._vocabulary.resolve_name(event)
         chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
         chain = chains.get(name)
         if chain is None:
             row = self._row(name)
-            hooks = self._roster.told(row)
-            if self._vocabulary.find(name) is None and (name in self._required or _gated(hooks)):
+            hooks = self._roster.hooks_for(row)
+            if self._vocabulary.find(name) is None and (name in self._required or _has_gate(hooks)):
                 row = evolve(row, gate=True)  # nobody described it, and somebody guards it
             chain = Chain(
                 row,
@@ -589,22 +600,22 @@ class HookRegistry(Registrar):
         chains[name] = chains[event] = chain
         return chain
 
-    def _wrapping(self, operation: str) -> Chain:
+    def _operation_chain(self, operation: str) -> Chain:
         """The same for the layers of an operation."""
         name, known = operation_of(operation), self._layers
-        layers = tuple(self._roster.wrapping(name))
+        layers = tuple(self._roster.layers_of(name))
         chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
         known[operation] = chain
         return chain
 
-    def _hold(self) -> None:
+    def _check_not_stopped(self) -> None:
         if self._stopped is not None:
             raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
 
     def _row(self, event: str) -> Event:
         return self._vocabulary.row(event)
 
-    def _changed(self, change: Change) -> None:
+    def _apply_change(self, change: RegistryChange) -> None:
         """Something is different from now on: for the next emit, and for whoever listens."""
         self._chains, self._layers = {}, {}
         for listener in tuple(self._listeners):
@@ -639,8 +650,8 @@ class HookRegistry(Registrar):
             earlier = run.picked.hooks[: run.picked.hooks.index(run.modifier)]
             again = tuple(hook for hook in earlier if hook.recheck and hook.enabled)
             if again:
-                outcome = await run.once_more(again)
-        if chain.required and not _gated(run.picked.hooks):
+                outcome = await run.look_again(again)
+        if chain.required and not _has_gate(run.picked.hooks):
             outcome = refusal(outcome, "no_policy", "registry", f"no gate looks at this {chain.name}, and one must")
         if self._stopped is not None and chain.stoppable:
             outcome = refusal(outcome, "emergency_stop", "registry", f"emergency stop: {self._stopped}")
@@ -648,13 +659,13 @@ class HookRegistry(Registrar):
 
     async def _notify(self, chain: Chain, outcome: Outcome) -> None:
         told = await self._show(chain, outcome)
-        if chain.reported and not _about_hooks():
+        if chain.reported and not _is_about_hooks():
             answers = (*outcome.hook_results, *told)
             await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
 
     async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
         """Tell the observers of `hook:*` what became of these hooks."""
-        for name, facts in reports(event, data, answers, chain_ms):
+        for name, facts in hook_events(event, data, answers, chain_ms):
             chain = self._chains.get(name) or self._chain(name)
             await self._show(chain, Outcome(name, facts))
 
@@ -671,17 +682,19 @@ class HookRegistry(Registrar):
     async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
         if not hooks:
             return ()
-        run = self._run(chain, outcome.data, chain.only(hooks), told=True)
-        run.view = Seen(run.view, replace(outcome, data=run.view))  # the emitter goes on with what is in `outcome`
+        run = self._run(chain, outcome.data, chain.selection_of(hooks), told=True)
+        run.view = ObservedEvent(
+            run.view, replace(outcome, data=run.view)
+        )  # the emitter goes on with what is in `outcome`
         told = run.start() or await run.finish()
         return told.hook_results if chain.reported else ()
 
 
-def _gated(hooks: Iterable[Hook]) -> bool:
+def _has_gate(hooks: Iterable[Hook]) -> bool:
     return any(hook.intent == "gate" and hook.enabled for hook in hooks)
 
 
-def _about_hooks() -> bool:
+def _is_about_hooks() -> bool:
     """Whether this is being done by somebody who is being told of hooks: that is not told again."""
     run = CURRENT.get()
     while run is not None:

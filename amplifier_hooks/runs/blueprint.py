@@ -72,13 +72,13 @@ Name = Annotated[str, AfterValidator(_name)]
 Described = Annotated[Schema | None, PlainValidator(lambda given: None if given is None else _schema(given))]
 
 
-class Strict(BaseModel):
+class StrictBlueprintModel(BaseModel):
     """Nothing is guessed: an unknown key or a value of another kind is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
-class HookEntry(Strict):
+class HookEntry(StrictBlueprintModel):
     """One hook of a blueprint: what carries it out, and what its failure means."""
 
     type: HookTarget
@@ -97,7 +97,7 @@ class HookEntry(Strict):
         return self.agent_name or self.handler_ref or (self.url or "").partition("?")[0]
 
     @model_validator(mode="after")
-    def _belongs(self) -> Self:
+    def _check_fields(self) -> Self:
         needed = FIELDS[self.type][0]
         if getattr(self, needed) is None:
             raise ValueError(f"a hook of type {self.type} needs {needed}")
@@ -119,14 +119,14 @@ class FinishEntry(HookEntry):
     """A hook at the finish. It changes nothing any more: `async` is not waited for, and `ignore` is not logged."""
 
 
-class Hooks(Strict):
+class Hooks(StrictBlueprintModel):
     """The two hooks a blueprint may name."""
 
     on_run_start: StartEntry | None = None
     on_run_finish: FinishEntry | None = None
 
 
-class Blueprint(Strict):
+class Blueprint(StrictBlueprintModel):
     """One agent as data."""
 
     name: Name
@@ -151,9 +151,11 @@ def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping
 
     Raises `BlueprintError` with every mistake and where it stands; `name` says in what.
     """
-    document = _loaded(text, name)
+    document = _load_json(text, name)
     if isinstance(document, dict) and isinstance(document.get("hooks"), dict):
-        hooks = {point: _referred(entry, point, name, named or {}) for point, entry in document["hooks"].items()}
+        hooks = {
+            point: _resolve_reference(entry, point, name, named or {}) for point, entry in document["hooks"].items()
+        }
         document = {**document, "hooks": hooks}
     try:
         return Blueprint.model_validate(document)
@@ -166,7 +168,7 @@ def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
 
     Raises `BlueprintError` for what is no such object, or refers on.
     """
-    document = _loaded(text, name)
+    document = _load_json(text, name)
     if not isinstance(document, dict):
         raise BlueprintError(name, ["write one object, of name and hook"])
     problems = [
@@ -179,7 +181,7 @@ def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
     return document
 
 
-def _referred(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
+def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
     """What an entry stands for, if it is a reference; otherwise itself."""
     if not isinstance(entry, dict) or "$ref" not in entry:
         return entry
@@ -192,12 +194,12 @@ def _referred(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> An
     return named[wanted]
 
 
-def _loaded(text: str | bytes, name: str) -> Any:
+def _load_json(text: str | bytes, name: str) -> Any:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > LARGEST_BLUEPRINT:
         raise BlueprintError(name, [f"it has {len(data):,} bytes; at most {LARGEST_BLUEPRINT:,} are read"])
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as problem:
         said = f"line {problem.lineno}, column {problem.colno}: this is not JSON: {problem.msg}"
     except UnicodeDecodeError as problem:
@@ -209,7 +211,7 @@ def _loaded(text: str | bytes, name: str) -> Any:
     raise BlueprintError(name, [said])
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
@@ -218,7 +220,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _no_number(found: str) -> NoReturn:
+def _refuse_constant(found: str) -> NoReturn:
     raise ValueError(f"{found} is no JSON number; write a finite one")
 
 

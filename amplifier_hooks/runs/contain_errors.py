@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contain_errors() -> Iterator[None]:
     """Turn `SystemExit` and its like into `HookFailed`: in a task they would end the loop, and everybody with it.
 
     Exceptions and cancellation pass.
@@ -26,7 +26,7 @@ def contained() -> Iterator[None]:
         raise HookFailed(f"it ended with {type(problem).__name__}") from problem
 
 
-def in_words(problem: BaseException) -> str:
+def describe_error(problem: BaseException) -> str:
     """An error of somebody's, for whoever looks; it may not be able to say what it is."""
     try:
         return f"{type(problem).__name__}: {problem}"

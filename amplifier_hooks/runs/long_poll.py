@@ -42,7 +42,7 @@ class Poller:
         there = self._promise is not None and not self._promise.done()
         if self._promise is not None and there:
             self._promise.set_result(record)
-        self._watch.ring()
+        self._watch.notify()
         return there
 
     def release(self) -> None:
@@ -52,7 +52,7 @@ class Poller:
 
     def wake(self) -> None:
         """There may be something to claim."""
-        self._watch.ring()
+        self._watch.notify()
 
     async def wait(self, seconds: float) -> RunRecord | None:
         """Until there may be something to claim, at most so long; the run, if it was given one."""
@@ -106,7 +106,7 @@ class Lane(Generic[T, R]):
         answer: asyncio.Future[R] = loop.create_future()
         self._gathered.append((item, answer))
         if self._going is None:
-            self._going = loop.create_task(self._go())
+            self._going = loop.create_task(self._run_batches())
         try:
             return await answer
         except asyncio.CancelledError:
@@ -119,18 +119,18 @@ class Lane(Generic[T, R]):
         while self._going is not None:
             await asyncio.wait({self._going})
 
-    async def _go(self) -> None:
+    async def _run_batches(self) -> None:
         try:
             while self._gathered:
                 now, self._gathered = self._gathered[:MOST], self._gathered[MOST:]
-                await self._gone([item for item, _ in now], [answer for _, answer in now])
+                await self._run_batch([item for item, _ in now], [answer for _, answer in now])
         finally:
             self._going = None
             for _, answer in self._gathered:  # only where this was ended from outside
                 answer.cancel()
             self._gathered = []
 
-    async def _gone(self, items: list[T], answers: list[asyncio.Future[R]]) -> None:
+    async def _run_batch(self, items: list[T], answers: list[asyncio.Future[R]]) -> None:
         try:
             results = await self._carry_out(items)
         except BaseException as problem:

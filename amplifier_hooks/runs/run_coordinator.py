@@ -17,13 +17,13 @@ from attrs import frozen
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import freeze
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentSaid
+from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.hooks.call_hooks import Carriers, child_id
+from amplifier_hooks.runs.hooks.call_hooks import HookCaller, child_id
 from amplifier_hooks.runs.hooks.hook_answers import plain_parameters
-from amplifier_hooks.runs.hooks.start_and_finish import Around
+from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_errors import (
     ParametersRefused,
@@ -34,7 +34,7 @@ from amplifier_hooks.runs.run_errors import (
     UnknownRun,
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunEnding, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_rows import Concluded, NewRun, Passed, RunFilter, Wanted
+from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartConclusion, StartOutcome
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ COORDINATOR_LEASE: Final = 30.0
 DEEPEST_RUN: Final = 8
 MOST_STARTING: Final = 64
 """Start hooks that one coordinator runs at the same time."""
-PATIENCE: Final = 0.1
+START_HOOK_TIMEOUT: Final = 0.1
 """Seconds a runner waits for the start hook that was begun for it before another one is begun."""
 LOOK: Final = 5.0
 """Seconds after which whoever waits looks again, woken or not."""
@@ -93,11 +93,14 @@ class RunCoordinator:
         self._registry = registry
         self.leases = leases or Leases()
         self._max_depth = max_depth
-        self._around = Around(
-            carriers=Carriers(agents=self, **carriers), note=store.note, registry=registry, clock=clock or SystemClock()
+        self._run_hooks = RunHooks(
+            carriers=HookCaller(agents=self, **carriers),
+            note=store.note,
+            registry=registry,
+            clock=clock or SystemClock(),
         )
-        self._takes: Lane[tuple[Wanted, str], RunRecord | None] = Lane(self._take_all, self._unclaimed)
-        self._conclusions: Lane[Concluded, RunRecord | RunRefusal] = Lane(self._conclude_all)
+        self._takes: Lane[tuple[ClaimFilter, str], RunRecord | None] = Lane(self._take_all, self._return_unclaimed)
+        self._conclusions: Lane[StartConclusion, RunRecord | RunRefusal] = Lane(self._conclude_all)
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._returning: set[asyncio.Task[None]] = set()
@@ -113,7 +116,7 @@ class RunCoordinator:
 
     async def __aenter__(self) -> Self:
         await self._keep()
-        self._keeper = asyncio.get_running_loop().create_task(self._keeping())
+        self._keeper = asyncio.get_running_loop().create_task(self._keep_forever())
         return self
 
     async def __aexit__(
@@ -231,11 +234,11 @@ class RunCoordinator:
         loop = asyncio.get_running_loop()
         end = loop.time() + wait
         names = None if agents is None else frozenset(agents)
-        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._unclaimed)) as poller:
+        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._return_unclaimed)) as poller:
             while True:
                 begin = loop.time() >= poller.patient and len(self._starting) < MOST_STARTING
-                heard = self._around.heard(catalogue.RUN_START)
-                wanted = Wanted(tenant=tenant, agents=names, begin=begin, heard=heard)
+                heard = self._run_hooks.is_heard(catalogue.RUN_START)
+                wanted = ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard)
                 record = await self._takes.do((wanted, runner))
                 if record is not None and record.stage == "running":
                     if await self._runnable(record):
@@ -243,12 +246,14 @@ class RunCoordinator:
                     continue
                 now = loop.time()
                 if record is not None:
-                    poller.patient = now + PATIENCE
+                    poller.patient = now + START_HOOK_TIMEOUT
                     self._prepare(record, poller)
                 left = end - now
                 if left <= 0 and (record is None or wait > 0):
                     return None
-                pause = min(left if left > 0 else PATIENCE, poller.patient - now if poller.patient > now else LOOK)
+                pause = min(
+                    left if left > 0 else START_HOOK_TIMEOUT, poller.patient - now if poller.patient > now else LOOK
+                )
                 given = await poller.wait(pause)
                 if given is not None:
                     return given
@@ -268,7 +273,7 @@ class RunCoordinator:
         with suppress(StoreUnavailable, UnknownRun):  # its lease ends by itself
             await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
 
-    def _unclaimed(self, record: RunRecord | None) -> None:
+    def _return_unclaimed(self, record: RunRecord | None) -> None:
         """What becomes of a run that was taken for somebody who did not wait for it any more."""
         if record is None or self._closing:
             return
@@ -279,11 +284,11 @@ class RunCoordinator:
         self._returning.add(task)
         task.add_done_callback(self._returning.discard)
 
-    async def _take_all(self, wanted: Sequence[tuple[Wanted, str]]) -> list[RunRecord | None]:
+    async def _take_all(self, wanted: Sequence[tuple[ClaimFilter, str]]) -> list[RunRecord | None]:
         leases = (self.leases.runner, self.leases.coordinator)
         return await self.store.take_all(wanted, self.name, leases)
 
-    async def _conclude_all(self, concluded: Sequence[Concluded]) -> list[RunRecord | RunRefusal]:
+    async def _conclude_all(self, concluded: Sequence[StartConclusion]) -> list[RunRecord | RunRefusal]:
         return await self.store.conclude_all(concluded, self.leases.runner)
 
     def _blueprint(self, record: RunRecord) -> Blueprint | None:
@@ -306,35 +311,35 @@ class RunCoordinator:
             before.cancel()
         task = asyncio.get_running_loop().create_task(self._start(record, poller))
         self._starting[record.id] = task
-        task.add_done_callback(lambda _: self._started(record.id, task))
+        task.add_done_callback(lambda _: self._forget_start(record.id, task))
 
-    def _started(self, run: str, task: asyncio.Task[None]) -> None:
+    def _forget_start(self, run: str, task: asyncio.Task[None]) -> None:
         if self._starting.get(run) is task:
             del self._starting[run]
         if len(self._starting) == MOST_STARTING - 1:  # there is room for one more, for whoever waits for that
             for poller in self._pollers:
                 poller.wake()
 
-    async def _passed(self, record: RunRecord) -> Passed:
+    async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
         """What the start hooks make of a run. What goes wrong here, and not in a hook, goes wrong the next time too."""
         blueprint = self._blueprint(record)
         if blueprint is None:
-            return Passed(error=f"there is no agent {record.agent!r} any more")
+            return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
-            return await self._around.start(record, blueprint)
+            return await self._run_hooks.start(record, blueprint)
         except StoreUnavailable:
             raise
         except Exception as problem:
             log.exception("run_start_failed", run=record.id)
-            return Passed(error=f"its start hooks could not be run: {type(problem).__name__}")
+            return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
 
     async def _start(self, record: RunRecord, poller: Poller | None) -> None:
         """Run the start hooks of a run, and hand it on."""
         try:
-            passed = await self._passed(record)
-            after = await self._concluded(record, passed, poller)
+            passed = await self._ask_start_hooks(record)
+            after = await self._conclude(record, passed, poller)
             if isinstance(after, RunRecord) and after.stage in ENDED:
-                await self._around.ended(after)
+                await self._run_hooks.tell_end(after)
         except StoreUnavailable as problem:  # its lease ends, and somebody takes it up
             log.warning("run_start_not_kept", run=record.id, error=str(problem))
         except Exception:
@@ -343,27 +348,27 @@ class RunCoordinator:
             if poller is not None:
                 poller.release()
 
-    async def _concluded(self, record: RunRecord, passed: Passed, poller: Poller | None) -> RunRecord | RunRefusal:
+    async def _conclude(self, record: RunRecord, passed: StartOutcome, poller: Poller | None) -> RunRecord | RunRefusal:
         """Keep what the hooks made of it; whoever it was begun for gets it at once, if still there."""
         by = Holder(self.name, record.attempt)
         promised = poller if poller is not None and passed.error is None and poller.promise() else None
         given: RunRecord | None = None
         try:
             runner = promised.runner if promised else None
-            after = await self._conclusions.do(Concluded(record.id, by, passed, runner, record))
+            after = await self._conclusions.do(StartConclusion(record.id, by, passed, runner, record))
             if isinstance(after, RunRefusal):
                 log.info("run_start_overtaken", run=record.id, reason=after.reason)
             elif promised:
                 given = after
         finally:
             if promised is not None and not promised.give(given):
-                self._unclaimed(given)
+                self._return_unclaimed(given)
         return after
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Hold on to a run; its `stopping` says that somebody wants it to stop. Raises `UnknownRun`, `RunMoved`."""
         await self.store.get(run, tenant=tenant)
-        return _moved(await self.store.renew(run, by, self.leases.runner))
+        return _record_or_raise(await self.store.renew(run, by, self.leases.runner))
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -374,8 +379,8 @@ class RunCoordinator:
         """
         record = await self.store.get(run, tenant=tenant)
         self._check_result(record, text, data)
-        after = _moved(await self.store.report(run, by, text, data))
-        await self._around.result(after)
+        after = _record_or_raise(await self.store.report(run, by, text, data))
+        await self._run_hooks.tell_result(after)
         return after
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
@@ -408,7 +413,7 @@ class RunCoordinator:
         if ending == "completed" and not before.reported and before.stage not in ENDED:
             raise RunMoved(run, before.status, "it has no result yet; post that first, or say that it failed")
         owed = self.leases.coordinator if self._owes(before) else None
-        after = _moved(await self.store.end(run, by, ending, error, owed=owed))
+        after = _record_or_raise(await self.store.end(run, by, ending, error, owed=owed))
         if before.stage not in ENDED and after.owes:
             self._finish(after)
         return after
@@ -417,25 +422,25 @@ class RunCoordinator:
         """Whether anything is left to do for a run when it has ended."""
         blueprint = self._blueprint(record)
         own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
-        return own or any(self._around.heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
+        return own or any(self._run_hooks.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
 
     def _finish(self, record: RunRecord) -> None:
         if record.id in self._finishing:
             return
-        task = asyncio.get_running_loop().create_task(self._finished(record))
+        task = asyncio.get_running_loop().create_task(self._run_finish_hooks(record))
         self._finishing[record.id] = task
         task.add_done_callback(lambda _: self._finishing.pop(record.id, None))
 
-    async def _finished(self, record: RunRecord) -> None:
+    async def _run_finish_hooks(self, record: RunRecord) -> None:
         """What follows the end of a run. A hook that is not waited for goes on by itself, and is not run again."""
         try:
-            await self._around.ended(record)
+            await self._run_hooks.tell_end(record)
             blueprint = self._blueprint(record)
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
             if entry is not None and entry.mode == "async":
                 await self.store.note(record.id, (), settled=True)
             if entry is not None:
-                await self._around.finish(record, entry)
+                await self._run_hooks.finish(record, entry)
             if entry is None or entry.mode != "async":
                 await self.store.note(record.id, (), settled=True)
         except StoreUnavailable as problem:
@@ -461,9 +466,9 @@ class RunCoordinator:
 
     # -- agents of hooks -----------------------------------------------------------------------------------------------
 
-    async def run(self, order: AgentOrder) -> AgentSaid:
+    async def run(self, order: AgentOrder) -> AgentResult:
         """Start an agent for a hook, and wait for its end. Cancelling it stops that run."""
-        record = await self._ordered(order, urgent=True)
+        record = await self._submit_order(order, urgent=True)
         try:
             with self.store.watch(record.id) as watch:
                 while record.stage not in ENDED:
@@ -471,14 +476,14 @@ class RunCoordinator:
                     record = await self.store.get(record.id)
         except BaseException:
             with suppress(StoreUnavailable, UnknownRun):
-                await asyncio.shield(self._abandoned(record))
+                await asyncio.shield(self._stop_abandoned(record))
             raise
         status: Any = record.status
-        return AgentSaid(
+        return AgentResult(
             run=record.id, status=status, text=record.result_text, data=record.result_data, error=record.error
         )
 
-    async def _abandoned(self, child: RunRecord) -> None:
+    async def _stop_abandoned(self, child: RunRecord) -> None:
         """Stop an agent whose hook did not wait for it; not where the hook goes on elsewhere and finds it at work."""
         parent = None if child.parent is None else await self.store.get(child.parent)
         elsewhere = parent is not None and (
@@ -489,9 +494,9 @@ class RunCoordinator:
 
     async def launch(self, order: AgentOrder) -> str:
         """Start an agent for a hook, in a session of its own, and wait for nothing."""
-        return (await self._ordered(order, urgent=False)).id
+        return (await self._submit_order(order, urgent=False)).id
 
-    async def _ordered(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
+    async def _submit_order(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
         run = child_id(order.parent, order.key) if order.parent and order.key else None
         try:
             return await self._submit(
@@ -510,7 +515,7 @@ class RunCoordinator:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    async def _keeping(self) -> None:
+    async def _keep_forever(self) -> None:
         """Hold on to what is ours, and take up what is nobody's, for ever."""
         while True:
             await asyncio.sleep(self.leases.coordinator / 3)
@@ -538,7 +543,7 @@ class RunCoordinator:
 
     async def _take_up(self) -> None:
         """Run the finish hooks nobody runs."""
-        for record in await self.store.owing(self.leases.coordinator):
+        for record in await self.store.take_owing(self.leases.coordinator):
             self._finish(record)
 
     async def _hold_on(self) -> None:
@@ -555,7 +560,7 @@ class RunCoordinator:
                     starting[run].cancel()
 
 
-def _moved(after: RunRecord | RunRefusal) -> RunRecord:
+def _record_or_raise(after: RunRecord | RunRefusal) -> RunRecord:
     if isinstance(after, RunRefusal):
         raise RunMoved(after.record.id, after.record.status, after.reason)
     return after

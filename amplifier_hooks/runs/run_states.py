@@ -29,7 +29,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.runs.store.run_rows import Concluded
+    from amplifier_hooks.runs.store.run_rows import StartConclusion
 
 
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
@@ -74,7 +74,7 @@ STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
 
 
 @frozen
-class Row:
+class MoveRule:
     """One row of the table: from where, to where (None: it stays), and whose hold is needed.
 
     `own`: of whoever asks. `over`: its time is up, or nobody has it. `any`: it does not matter.
@@ -85,21 +85,21 @@ class Row:
     hold: Hold = "any"
 
 
-MOVES: Final[Mapping[RunMove, Row]] = {
-    "begin": Row(frozenset({"queued"}), "starting"),
-    "pass": Row(frozenset({"starting"}), "ready", "own"),
-    "block": Row(frozenset({"starting"}), "failed", "own"),
-    "drop": Row(frozenset({"starting"}), "queued", "over"),  # whoever notices
-    "hand": Row(frozenset({"queued", "ready"}), "running"),
-    "renew": Row(frozenset({"starting", "running"}), None, "own"),
-    "report": Row(frozenset({"running", "ready"}), None, "own"),
-    "complete": Row(frozenset({"running", "ready"}), "completed", "own"),
-    "fail": Row(frozenset({"running", "ready"}), "failed", "own"),
-    "halt": Row(frozenset({"running", "ready"}), "stopped", "own"),
-    "lose": Row(frozenset({"running"}), "ready", "over"),
-    "give_up": Row(frozenset({"starting", "running"}), "failed", "over"),
-    "hand_back": Row(frozenset({"running"}), "ready", "own"),  # nobody could tell the runner that it has it
-    "stop": Row(frozenset({"queued", "starting", "ready"}), "stopped"),
+MOVES: Final[Mapping[RunMove, MoveRule]] = {
+    "begin": MoveRule(frozenset({"queued"}), "starting"),
+    "pass": MoveRule(frozenset({"starting"}), "ready", "own"),
+    "block": MoveRule(frozenset({"starting"}), "failed", "own"),
+    "drop": MoveRule(frozenset({"starting"}), "queued", "over"),  # whoever notices
+    "hand": MoveRule(frozenset({"queued", "ready"}), "running"),
+    "renew": MoveRule(frozenset({"starting", "running"}), None, "own"),
+    "report": MoveRule(frozenset({"running", "ready"}), None, "own"),
+    "complete": MoveRule(frozenset({"running", "ready"}), "completed", "own"),
+    "fail": MoveRule(frozenset({"running", "ready"}), "failed", "own"),
+    "halt": MoveRule(frozenset({"running", "ready"}), "stopped", "own"),
+    "lose": MoveRule(frozenset({"running"}), "ready", "over"),
+    "give_up": MoveRule(frozenset({"starting", "running"}), "failed", "over"),
+    "hand_back": MoveRule(frozenset({"running"}), "ready", "own"),  # nobody could tell the runner that it has it
+    "stop": MoveRule(frozenset({"queued", "starting", "ready"}), "stopped"),
 }
 
 END_OF: Final[Mapping[RunEnding, RunMove]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
@@ -165,7 +165,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return STATUS_OF[self.stage]
 
     @property
-    def begun(self) -> int:
+    def start_count(self) -> int:
         """How often its start hooks were begun."""
         return self.attempt - self.handed
 
@@ -183,7 +183,7 @@ class RunRefusal:
     reason: str
 
 
-def moved(record: RunRecord, move: RunMove, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
+def move_run(record: RunRecord, move: RunMove, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
     """The record after a move, with stage, version and hold set; or why it cannot be made.
 
     `by` is whoever asks. A hold that is over still counts as long as nobody else has taken the run.
@@ -214,7 +214,7 @@ def is_over(record: RunRecord, now: datetime) -> bool:
     return record.held_until is None or record.held_until <= now
 
 
-def held(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
+def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
     """The record in somebody's hands, under a new number."""
     until = now + timedelta(seconds=seconds)
     return replace(record, holder=holder, held_until=until, attempt=record.attempt + 1)
@@ -242,7 +242,7 @@ HOOK_EVENTS: Final[frozenset[RunEventType]] = frozenset({"hook_start", "hook_com
 
 
 @frozen
-class Told:
+class NewRunEvent:
     """One thing to tell of a run, before it has its number. `at` is None for the moment it is kept."""
 
     type: RunEventType
@@ -261,7 +261,7 @@ class RunEvent:
     body: Mapping[str, Any]
 
 
-def event_body(record: RunRecord, what: Told, now: datetime) -> dict[str, Any]:
+def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str, Any]:
     """The whole event."""
     return {
         "event_type": what.type,
@@ -272,83 +272,87 @@ def event_body(record: RunRecord, what: Told, now: datetime) -> dict[str, Any]:
     }
 
 
-RunWrite = tuple[RunRecord, RunRecord, "Sequence[Told]"]
+RunWrite = tuple[RunRecord, RunRecord, "Sequence[NewRunEvent]"]
 """A run as it was read, what it has become, and what is told of that."""
 
 
-def handed_to(stored: RunRecord, record: RunRecord, runner: str, lease: float, now: datetime, *more: Told) -> RunWrite:
+def hand_to_runner(
+    stored: RunRecord, record: RunRecord, runner: str, lease: float, now: datetime, *more: NewRunEvent
+) -> RunWrite:
     """A run in a runner's hands; `stored` is what the row still says."""
-    after = held(sure(moved(record, "hand", now)), runner, lease, now)
+    after = hold_run(expect_record(move_run(record, "hand", now)), runner, lease, now)
     after = replace(after, handed=record.handed + 1, started=record.started or now)
-    return stored, after, (*more, Told("run_running", {"runner": runner, "attempt": after.handed}))
+    return stored, after, (*more, NewRunEvent("run_running", {"runner": runner, "attempt": after.handed}))
 
 
-def handed_back(record: RunRecord, now: datetime, by: Holder) -> RunWrite | RunRefusal:
+def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> RunWrite | RunRefusal:
     """A run of which its runner never heard: anybody's again, and not counted as one that its runner lost."""
-    after = moved(record, "hand_back", now, by)
+    after = move_run(record, "hand_back", now, by)
     if isinstance(after, RunRefusal):
         return after
     handed = record.handed - 1
     after = replace(after, handed=handed, started=record.started if handed else None)
-    return record, after, (Told("run_ready", {}),)
+    return record, after, (NewRunEvent("run_ready", {}),)
 
 
-def concluded_as(record: RunRecord, one: Concluded, lease: float, now: datetime) -> RunWrite | RunRefusal:
+def conclude_run(record: RunRecord, one: StartConclusion, lease: float, now: datetime) -> RunWrite | RunRefusal:
     """What becomes of a run whose start hooks are done."""
     passed = one.passed
-    after = moved(record, "pass" if passed.error is None else "block", now, one.by)
+    after = move_run(record, "pass" if passed.error is None else "block", now, one.by)
     if isinstance(after, RunRefusal):
         return after
     hooked = record.hooked or bool(passed.told)
     if passed.error is not None:
         after = replace(after, hooked=hooked, error=passed.error, blocked=passed.blocked, holder=None)
-        return record, after, (*passed.told, ended_told(after))
+        return record, after, (*passed.told, end_event(after))
     changed = passed.parameters is not None and passed.parameters != record.parameters
     if changed or hooked is not record.hooked:
         after = replace(after, hooked=hooked, ran_with=passed.parameters if changed else None)
     if one.runner is not None:
-        return handed_to(record, after, one.runner, lease, now, *passed.told)
-    return record, after, (*passed.told, Told("run_ready", {}))
+        return hand_to_runner(record, after, one.runner, lease, now, *passed.told)
+    return record, after, (*passed.told, NewRunEvent("run_ready", {}))
 
 
-def result_told(record: RunRecord) -> dict[str, Any]:
+def result_fields(record: RunRecord) -> dict[str, Any]:
     """What is told of a result."""
     return {"result_text": record.result_text, "result_data": record.result_data}
 
 
-def ended_told(record: RunRecord) -> Told:
+def end_event(record: RunRecord) -> NewRunEvent:
     """How a run ended, with everything that is known of it then."""
-    fields = {"status": record.status, **result_told(record), "error": record.error}
+    fields = {"status": record.status, **result_fields(record), "error": record.error}
     if record.blocked:
         fields["block_reason"] = record.error
     kinds: dict[str, Any] = {"completed": "run_completed", "failed": "run_failed", "stopped": "run_stopped"}
-    return Told(kinds[record.stage], fields)
+    return NewRunEvent(kinds[record.stage], fields)
 
 
-def taken_back(record: RunRecord, now: datetime) -> tuple[RunRecord, tuple[Told, ...]]:
+def take_back_run(record: RunRecord, now: datetime) -> tuple[RunRecord, tuple[NewRunEvent, ...]]:
     """What becomes of a run whose holder did not come back."""
     who = record.holder or "nobody"
-    if record.stage == "starting" and record.begun >= MOST_STARTS:
-        error = f"{record.begun} coordinators began its start hooks and were not heard of again"
-        lost = Told("run_lost", {"holder": who, "error": f"{who} did not finish its start hook"})
-        after = replace(sure(moved(record, "give_up", now)), error=error, holder=None)
-        return after, (lost, ended_told(after))
+    if record.stage == "starting" and record.start_count >= MOST_STARTS:
+        error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
+        lost = NewRunEvent("run_lost", {"holder": who, "error": f"{who} did not finish its start hook"})
+        after = replace(expect_record(move_run(record, "give_up", now)), error=error, holder=None)
+        return after, (lost, end_event(after))
     if record.stage == "starting":
-        lost = Told("run_lost", {"holder": who, "error": f"{who} did not finish its start hook; it is taken up again"})
-        return sure(moved(record, "drop", now)), (lost,)
-    lost = Told("run_lost", {"holder": who, "error": f"runner {who} was not heard of in time"})
+        lost = NewRunEvent(
+            "run_lost", {"holder": who, "error": f"{who} did not finish its start hook; it is taken up again"}
+        )
+        return expect_record(move_run(record, "drop", now)), (lost,)
+    lost = NewRunEvent("run_lost", {"holder": who, "error": f"runner {who} was not heard of in time"})
     if record.stopping:
-        after = sure(moved(record, "lose", now))
-        after = replace(sure(moved(after, "stop", now)), owes=True)
-        return replace(after, version=record.version + 1), (lost, ended_told(after))
+        after = expect_record(move_run(record, "lose", now))
+        after = replace(expect_record(move_run(after, "stop", now)), owes=True)
+        return replace(after, version=record.version + 1), (lost, end_event(after))
     if record.handed >= MOST_ATTEMPTS:
         error = f"{record.handed} runners had this run and were not heard of again"
-        after = replace(sure(moved(record, "give_up", now)), error=error, owes=True)
-        return after, (lost, ended_told(after))
-    return sure(moved(record, "lose", now)), (lost,)
+        after = replace(expect_record(move_run(record, "give_up", now)), error=error, owes=True)
+        return after, (lost, end_event(after))
+    return expect_record(move_run(record, "lose", now)), (lost,)
 
 
-def sure(after: RunRecord | RunRefusal) -> RunRecord:
+def expect_record(after: RunRecord | RunRefusal) -> RunRecord:
     """The record after a move that whoever asks knows to be possible."""
     if isinstance(after, RunRefusal):
         raise AssertionError(f"run {after.record.id!r} was read to be moved, and {after.reason}")  # noqa: TRY004  # not the caller's

@@ -29,7 +29,7 @@ from attrs import frozen
 
 from amplifier_hooks.errors import HookError, HookFailed
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.contain_errors import contained, in_words
+from amplifier_hooks.runs.contain_errors import contain_errors, describe_error
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
@@ -119,7 +119,7 @@ class Runner:
 
     async def __aenter__(self) -> Self:
         """Raises `RunnerUnavailable` for an address or a token nobody could be asked with."""
-        await self._threads.run(_usable, self._url, self._headers)
+        await self._threads.run(_check_usable, self._url, self._headers)
         import httpx2  # in that thread, the first time
 
         self._client = self._given or httpx2.AsyncClient(
@@ -188,7 +188,7 @@ class Runner:
         """Hold on to a run; whether it is to be stopped. Raises `RunLost`, `RunnerUnavailable`."""
         return (await self._tell(task, "renew")).get("stop") is True
 
-    async def result(self, task: RunnerTask, value: Any) -> None:
+    async def post_result(self, task: RunnerTask, value: Any) -> None:
         """Post the result; a text is one where the agent brings texts.
 
         Raises `ValueError` for what is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
@@ -197,7 +197,7 @@ class Runner:
         text = value if brings_text and isinstance(value, str) else None
         await self._insist(task, "result", result_text=text, result_data=None if text is not None else value)
 
-    async def completed(self, task: RunnerTask, status: str, error: str | None = None) -> None:
+    async def complete(self, task: RunnerTask, status: str, error: str | None = None) -> None:
         """End the run. The server may have heard it before: twice is harmless.
 
         Raises `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
@@ -226,8 +226,8 @@ class Runner:
 
     async def do(self, task: RunnerTask) -> None:
         """Do a run that was claimed, and say what came of it. Cancelling it leaves the run to be found again."""
-        work = asyncio.ensure_future(self._worked(task))
-        keeping = asyncio.ensure_future(self._kept(task))
+        work = asyncio.ensure_future(self._run_agent(task))
+        keeping = asyncio.ensure_future(self._keep_renewing(task))
         try:
             await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -238,40 +238,40 @@ class Runner:
         told_to_stop = not keeping.cancelled() and keeping.result() == "stop"
         try:
             if not work.cancelled():
-                await self._said(task, work)
+                await self._report_outcome(task, work)
             elif told_to_stop:
-                await self.completed(task, "stopped", "it was told to stop")
+                await self.complete(task, "stopped", "it was told to stop")
         except (RunnerRefused, RunnerUnavailable) as problem:  # if it is refused for good, so is the next claim
             log.warning("run_not_ours", run=task.run_id, error=str(problem))
 
-    async def _said(self, task: RunnerTask, work: asyncio.Future[Any]) -> None:
+    async def _report_outcome(self, task: RunnerTask, work: asyncio.Future[Any]) -> None:
         problem = work.exception()
         if problem is None:
             try:
-                await self.result(task, work.result())
+                await self.post_result(task, work.result())
             except RunLost:
                 raise
             except (RunnerRefused, TypeError, ValueError, RecursionError) as refusal:  # not what it was to bring
                 problem = refusal
             else:
-                await self.completed(task, "completed")
+                await self.complete(task, "completed")
                 return
         words = _error(problem)
         log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(words))
-        await self.completed(task, "failed", words)
+        await self.complete(task, "failed", words)
 
-    async def _worked(self, task: RunnerTask) -> Any:
+    async def _run_agent(self, task: RunnerTask) -> Any:
         """What the agent brings. Raises nothing an event loop would end with, and is cancelled only by us."""
         try:
-            with contained():
-                return await self._brought(task)
+            with contain_errors():
+                return await self._call_agent(task)
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
             raise HookFailed("it cancelled itself") from None
 
-    async def _brought(self, task: RunnerTask) -> Any:
+    async def _call_agent(self, task: RunnerTask) -> Any:
         function = self._agents.get(task.agent_name)
         if function is None:
             raise LookupError(f"this runner has no agent {task.agent_name!r}")
@@ -280,7 +280,7 @@ class Runner:
         result = await self._threads.run(function, task)
         return await result if inspect.isawaitable(result) else result
 
-    async def _kept(self, task: RunnerTask) -> str:
+    async def _keep_renewing(self, task: RunnerTask) -> str:
         """Hold on to a run until it is to be stopped, or is somebody else's: which of the two."""
         while True:
             await asyncio.sleep(task.lease / 3)
@@ -330,7 +330,7 @@ class Runner:
 # -- what comes and goes -----------------------------------------------------------------------------------------------
 
 
-def _usable(url: str, headers: Mapping[str, str]) -> None:
+def _check_usable(url: str, headers: Mapping[str, str]) -> None:
     """Raises `RunnerUnavailable` for what no request can be made of; asking again would not help."""
     import httpx2
 
@@ -381,5 +381,5 @@ def _task(said: Mapping[str, Any]) -> RunnerTask:
 
 def _error(problem: BaseException) -> str:
     """An error for whoever looks at the run; half characters are spelt out, since no answer can hold them."""
-    words = str(problem) if isinstance(problem, HookFailed) else in_words(problem)
+    words = str(problem) if isinstance(problem, HookFailed) else describe_error(problem)
     return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
-from amplifier_hooks.server.edge.host_check import Bounds, Edge
+from amplifier_hooks.server.edge.host_check import Edge, HttpLimits
 from amplifier_hooks.server.health import Health, HealthBody
-from amplifier_hooks.server.problem_details import PROBLEM, Mistake, Problem, ProblemDetails, speak_of_problems
+from amplifier_hooks.server.problem_details import PROBLEM, Mistake, Problem, ProblemDetails, install_problem_handlers
 from approval_backends.gateway.page_files import HEADERS, Assets
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ ANY: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 
 
 def create_api(
-    admission: Admission, *routers: APIRouter, bounds: Bounds | None = None, health: Health | None = None
+    admission: Admission, *routers: APIRouter, bounds: HttpLimits | None = None, health: Health | None = None
 ) -> FastAPI:
     """The application with these routes. Each of them names who may use it by `admitted`.
 
     `health` looks after the parts it stands on; by default that is the store of the tokens.
     """
-    health = health or Health({"store": admission.tokens.reachable})
+    health = health or Health({"store": admission.tokens.check_store})
     app = FastAPI(
         title="amplifier-hooks",
         version="1",
@@ -64,11 +64,11 @@ def create_api(
         docs_url=None,  # the page that would be served there loads its parts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        responses={status: documented(status) for status in ANY},
+        responses={status: response_description(status) for status in ANY},
     )
     app.state.admission = admission
-    speak_of_problems(app)
-    app.add_middleware(Edge, bounds=bounds or Bounds())
+    install_problem_handlers(app)
+    app.add_middleware(Edge, bounds=bounds or HttpLimits())
 
     @app.get(
         "/healthz",
@@ -84,17 +84,17 @@ def create_api(
 
     for router in routers:
         app.include_router(router)
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]  # how FastAPI says this is done
+    app.openapi = lambda: _openapi_schema(app)  # type: ignore[method-assign]  # how FastAPI says this is done
     return app
 
 
-def documented(status: int) -> dict[str, Any]:
+def response_description(status: int) -> dict[str, Any]:
     """How the description speaks of a problem, for `responses=` of a route."""
     schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {"description": PROBLEMS.get(status, "A problem."), "content": {PROBLEM: {"schema": schema}}}
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _openapi_schema(app: FastAPI) -> dict[str, Any]:
     """What FastAPI says of its routes, and the shape of a problem."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -111,31 +111,31 @@ OURS: Final = "/pages/"
 SHARED: Final = "/assets/"
 
 
-def pages() -> APIRouter:
+def pages_router() -> APIRouter:
     """The routes of the pages: the page itself at `/`, and what it loads."""
     router = APIRouter(include_in_schema=False)
     own, shared = Assets(files("amplifier_hooks.server").joinpath("web")), Assets()
 
     @router.get("/")
     async def index(request: Request) -> Response:
-        return sent(own.find("/"), request)
+        return asset_response(own.find("/"), request)
 
     @router.get(OURS + "{name}")
     async def part(name: str, request: Request) -> Response:
-        return sent(own.find(SHARED + name), request)
+        return asset_response(own.find(SHARED + name), request)
 
     @router.get(SHARED + "{name}")
     async def common(name: str, request: Request) -> Response:
-        return sent(shared.find(SHARED + name), request)
+        return asset_response(shared.find(SHARED + name), request)
 
     return router
 
 
-def sent(asset: Asset | None, request: Request) -> Response:
+def asset_response(asset: Asset | None, request: Request) -> Response:
     """One file, or that it has not changed since the browser had it."""
     if asset is None:
         raise Problem(404, "not_found", "there is no such file")
     if request.headers.get("if-none-match") == asset.tag:
         return Response(status_code=304, headers={**HEADERS, "ETag": asset.tag})
-    content, headers = asset.sent(request.headers.get("accept-encoding", ""))
+    content, headers = asset.content_for(request.headers.get("accept-encoding", ""))
     return Response(content, headers={**HEADERS, **headers})

@@ -15,21 +15,21 @@ from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
-from amplifier_hooks.server.api import documented
-from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.hooks.try_hook import Next
-from amplifier_hooks.server.problem_details import Cursor, Limit, Problem, cursor_of, place_in
+from amplifier_hooks.server.problem_details import Cursor, Limit, Problem, cursor_of, read_cursor
 from approval_backends.lifecycle import Decider, Status
-from approval_backends.stores.approval_store import Place
+from approval_backends.stores.approval_store import RequestCursor
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition
     from approval_backends.broker import Broker
-    from approval_backends.lifecycle import Record, RefusalCode
+    from approval_backends.lifecycle import RefusalCode, RequestRecord
 
 
-Viewing = Annotated[Caller, Depends(admitted("approvals:view"))]
-Deciding = Annotated[Caller, Depends(admitted("approvals:decide"))]
+Viewing = Annotated[Caller, Depends(require_scope("approvals:view"))]
+Deciding = Annotated[Caller, Depends(require_scope("approvals:decide"))]
 
 STATUS_OF: Final[dict[RefusalCode, int]] = {
     "unknown_request": 404,
@@ -101,7 +101,7 @@ class ApprovalBody(BaseModel):
     decision: DecisionBody | None
 
     @classmethod
-    def of(cls, record: Record, keep: float | None) -> ApprovalBody:
+    def of(cls, record: RequestRecord, keep: float | None) -> ApprovalBody:
         """A request, and what became of it. `keep` is how many seconds an "always" is kept beyond its session."""
         request, decision = record.request, record.decision
         keys = grant_keys(request) if keep is None else kept_keys(request)
@@ -164,7 +164,7 @@ class AnswerBody(BaseModel):
 def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     """The routes."""
     router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
-    missing: dict[int | str, dict[str, Any]] = {404: documented(404)}
+    missing: dict[int | str, dict[str, Any]] = {404: response_description(404)}
     keep = broker.keep_grants
 
     @router.get("", summary="What waits for an answer, or did.")
@@ -177,9 +177,9 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     ) -> ApprovalPage:
         looked = broker.pending if status == "pending" else broker.history
         filters = ["approvals", status]
-        after = _place(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        after = _request_cursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
         found = await looked(_decider(caller), limit + 1, after=after)
-        last = Place.of(found[limit - 1]) if len(found) > limit else None
+        last = RequestCursor.of(found[limit - 1]) if len(found) > limit else None
         following = (
             cursor_of(
                 caller.tenant,
@@ -194,17 +194,17 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
 
     @router.get("/{request_id}", summary="One question.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
-        return ApprovalBody.of(await _seen(broker, request_id, _decider(caller)), keep)
+        return ApprovalBody.of(await _find_visible(broker, request_id, _decider(caller)), keep)
 
     @router.post(
         "/{request_id}/decision",
         summary="Answer it. The first answer that counts is the only one.",
-        responses={**missing, 409: documented(409), 412: documented(412)},
+        responses={**missing, 409: response_description(409), 412: response_description(412)},
     )
     async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
         decider = _decider(caller)
-        await _seen(broker, request_id, decider)
-        await _noted(record, "approval.answered", caller, request_id, verdict)
+        await _find_visible(broker, request_id, decider)
+        await _record_answer(record, "approval.answered", caller, request_id, verdict)
         try:
             resolution = await broker.decide(
                 request_id,
@@ -216,13 +216,13 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
                 decision_id=verdict.decision_id,
             )
         except BaseException as problem:
-            await _uncounted(record, caller, request_id, verdict, type(problem).__name__)
+            await _record_uncounted(record, caller, request_id, verdict, type(problem).__name__)
             raise
         refusal, became = resolution.refusal, resolution.record
         if refusal is not None or became is None:
             code = refusal.code if refusal is not None else "unknown_request"
             reason = refusal.reason if refusal is not None else "there is no such request"
-            await _uncounted(record, caller, request_id, verdict, code)
+            await _record_uncounted(record, caller, request_id, verdict, code)
             raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
         return ApprovalBody.of(became, keep)
 
@@ -235,22 +235,22 @@ def _decider(caller: Caller) -> Decider:
     return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
 
 
-def _place(at: int, quoted: str) -> Place:
+def _request_cursor(at: int, quoted: str) -> RequestCursor:
     """Where a page begins. Raises `Problem` for a time that no calendar has."""
     try:
-        return Place(EPOCH + timedelta(microseconds=at), unquote(quoted))
+        return RequestCursor(EPOCH + timedelta(microseconds=at), unquote(quoted))
     except OverflowError:
         raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one") from None
 
 
-async def _seen(broker: Broker, request_id: str, decider: Decider) -> Record:
+async def _find_visible(broker: Broker, request_id: str, decider: Decider) -> RequestRecord:
     found = await broker.show(request_id, decider)
     if found is None:
         raise Problem(404, "not_found", "there is no such request")
     return found
 
 
-async def _noted(
+async def _record_answer(
     record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
 ) -> None:
     """Put an answer on record: before it is given, or that it did not count. Raises `RecordUnavailable`."""
@@ -270,9 +270,11 @@ async def _noted(
         raise RecordUnavailable(error) from error
 
 
-async def _uncounted(record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str) -> None:
+async def _record_uncounted(
+    record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str
+) -> None:
     with suppress(RecordUnavailable):  # what did not count needs no proof
-        await _noted(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
+        await _record_answer(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
 
 
 async def void_questions(broker: Broker, changed: HookDefinition) -> None:

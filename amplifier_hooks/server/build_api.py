@@ -21,14 +21,14 @@ from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.definitions.store import DEFINITION_TABLES, DefinitionStore
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS
 from amplifier_hooks.library import Metrics
-from amplifier_hooks.server.api import create_api, pages
+from amplifier_hooks.server.api import create_api, pages_router
 from amplifier_hooks.server.approval_routes import approvals_router, void_questions
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
-from amplifier_hooks.server.health import Health, Measured, Meter, metrics_router
+from amplifier_hooks.server.health import Health, MeasuringMiddleware, Meter, metrics_router
 from amplifier_hooks.server.hooks.change_hooks import HookKeeper
 from amplifier_hooks.server.hooks.hook_routes import executions_router, hooks_router
-from amplifier_hooks.server.hooks.stored_hooks import StandingHooks
+from amplifier_hooks.server.hooks.stored_hooks import StoredHooks
 from amplifier_hooks.server.hooks.try_hook import Trials
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.registry.registry import HookRegistry
-    from amplifier_hooks.server.edge.host_check import Bounds
+    from amplifier_hooks.server.edge.host_check import HttpLimits
     from amplifier_hooks.storage.database import Database
     from approval_backends.broker import Broker
 
@@ -48,7 +48,7 @@ API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
 
 
 @runtime_checkable
-class Checked(Protocol):
+class CheckedRecord(Protocol):
     """A record that can say whether it takes anything."""
 
     async def check(self) -> None:
@@ -57,21 +57,21 @@ class Checked(Protocol):
 
 
 @frozen(eq=False, kw_only=True)
-class Managed:
+class ManagedApi:
     """The application, and what stands behind it."""
 
     app: FastAPI
     tokens: AccessTokens
     admission: Admission
     keeper: HookKeeper
-    standing: StandingHooks
+    stored_hooks: StoredHooks
     executions: ExecutionStore
     recorder: ExecutionRecorder
     meter: Meter
 
 
 @asynccontextmanager
-async def managed(
+async def open_api(
     database: Database,
     *,
     registry: HookRegistry,
@@ -79,11 +79,11 @@ async def managed(
     record: AuditSink,
     settings: DefinitionSettings | None = None,
     routers: Collection[APIRouter] = (),
-    bounds: Bounds | None = None,
+    bounds: HttpLimits | None = None,
     tenant_handlers: Collection[str] = TENANT_HANDLERS,
     made: Callable[[HookRegistry], DefinedHooks] | None = None,
     clock: Clock | None = None,
-) -> AsyncIterator[Managed]:
+) -> AsyncIterator[ManagedApi]:
     """Put the definitions of an open database in force, and make the application, for as long as the block lasts.
 
     `routers` are further routes, `made` makes what registers definitions, where there are more kinds of hooks than
@@ -91,7 +91,7 @@ async def managed(
     """
     settings, clock = settings or DefinitionSettings(), clock or SystemClock()
     store, executions = DefinitionStore(database), ExecutionStore(database)
-    standing = StandingHooks(registry, settings, made or partial(DefinedHooks, tenant_handlers=tenant_handlers))
+    standing = StoredHooks(registry, settings, made or partial(DefinedHooks, tenant_handlers=tenant_handlers))
     keeper = HookKeeper(
         store=store,
         in_force=standing,
@@ -108,11 +108,11 @@ async def managed(
     meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))
     undo = Metrics(prometheus=meter.registry).register(registry)
     looks: dict[str, Callable[[], Awaitable[object]]] = {
-        "store": tokens.reachable,
+        "store": tokens.check_store,
         "approvals": partial(broker.store.get, ""),
         "definitions": standing.check,
     }
-    if isinstance(record, Checked):
+    if isinstance(record, CheckedRecord):
         looks["record"] = record.check
     app = create_api(
         admission,
@@ -120,24 +120,24 @@ async def managed(
         hooks_router(keeper, Trials(standing.alone, clock)),
         approvals_router(broker, record),
         metrics_router(meter),
-        pages(),
+        pages_router(),
         *routers,
         bounds=bounds,
         health=Health(looks),
     )
-    app.add_middleware(Measured, meter=meter)
+    app.add_middleware(MeasuringMiddleware, meter=meter)
     async with AsyncExitStack() as stack:
         stack.callback(undo)
         await stack.enter_async_context(standing.following(store))
         if settings.hooks_execution_log_enabled:
             await stack.enter_async_context(recorder)
             recorder.watch(registry)
-        yield Managed(
+        yield ManagedApi(
             app=app,
             tokens=tokens,
             admission=admission,
             keeper=keeper,
-            standing=standing,
+            stored_hooks=standing,
             executions=executions,
             recorder=recorder,
             meter=meter,

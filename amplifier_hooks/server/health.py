@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ State = Literal["ok", "down"]
 
 FRESH: Final = 1.0
 """Seconds in which nobody looks again."""
-PATIENCE: Final = 5.0
+CHECK_TIMEOUT: Final = 5.0
 """Seconds after which a part that says nothing is down."""
 
 log = get_logger(__name__)
@@ -50,7 +50,7 @@ class Health:
 
     parts: Mapping[str, Callable[[], Awaitable[object]]]
     fresh: float = FRESH
-    patience: float = PATIENCE
+    timeout: float = CHECK_TIMEOUT
     clock: Callable[[], float] = monotonic
     _found: HealthBody | None = field(default=None, init=False)
     _at: float = field(default=0.0, init=False)
@@ -69,7 +69,7 @@ class Health:
     async def _state(self, name: str) -> State:
         before = "ok" if self._found is None else self._found.parts[name]
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.timeout):
                 await self.parts[name]()
         except Exception as problem:  # noqa: BLE001  # whatever it is, the part cannot be used
             if before == "ok":
@@ -80,7 +80,7 @@ class Health:
         return "ok"
 
 
-Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
+Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]
 
 UNKNOWN: Final = "none"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -107,7 +107,7 @@ class Meter:
 
 
 @define
-class Measured:
+class MeasuringMiddleware:
     """ASGI middleware that counts requests by route and status."""
 
     app: ASGIApp
@@ -120,7 +120,7 @@ class Measured:
             return
         status = 500
 
-        async def noted(message: Message) -> None:
+        async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -128,7 +128,7 @@ class Measured:
 
         began = perf_counter()
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, note_status)
         finally:
             route = getattr(scope.get("route"), "path", UNKNOWN)
             method = scope["method"] if scope["method"] in METHODS else UNKNOWN

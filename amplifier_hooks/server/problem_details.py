@@ -89,19 +89,19 @@ def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] |
     return Response(json.dumps(body), status_code=status, media_type=PROBLEM, headers=dict(headers or {}))
 
 
-def speak_of_problems(app: FastAPI) -> None:
+def install_problem_handlers(app: FastAPI) -> None:
     """Give every error of an application this shape."""
     # Starlette's signature asks for the base class of each; they are only ever called with their own.
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
 
 
-async def _own(_request: Request, error: Any) -> Response:
+async def _answer_problem(_request: Request, error: Any) -> Response:
     answer: Response = error.response()
     return answer
 
 
-async def _malformed(_request: Request, error: Any) -> Response:
+async def _answer_malformed(_request: Request, error: Any) -> Response:
     mistakes = [
         Mistake(at=for_log(".".join(map(str, one["loc"])))[:200], problem=for_log(str(one["msg"]))[:300])
         for one in error.errors()[:MOST_MISTAKES]
@@ -110,72 +110,72 @@ async def _malformed(_request: Request, error: Any) -> Response:
     return problem(422, "invalid", detail, mistakes=[one.model_dump() for one in mistakes])
 
 
-async def _makes_none(_request: Request, error: Any) -> Response:
+async def _answer_invalid_definition(_request: Request, error: Any) -> Response:
     """What came of a change is no definition."""
     error = RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)])
-    return await _malformed(_request, error)
+    return await _answer_malformed(_request, error)
 
 
-async def _refused(_request: Request, error: Any) -> Response:
+async def _answer_refused(_request: Request, error: Any) -> Response:
     return problem(403, "refused", str(error))
 
 
-async def _taken(_request: Request, error: Any) -> Response:
+async def _answer_name_taken(_request: Request, error: Any) -> Response:
     return problem(409, "name_taken", str(error))
 
 
-async def _quota(_request: Request, error: Any) -> Response:
+async def _answer_quota(_request: Request, error: Any) -> Response:
     return problem(409, "quota", str(error))
 
 
-async def _stale(_request: Request, error: Any) -> Response:
+async def _answer_stale(_request: Request, error: Any) -> Response:
     if error.version is None:
         return problem(404, "not_found", "there is no such hook")
     return problem(412, "changed_meanwhile", str(error), headers={"etag": f'"{error.version}"'})
 
 
-async def _impossible(_request: Request, error: Any) -> Response:
+async def _answer_impossible(_request: Request, error: Any) -> Response:
     return problem(422, "impossible", str(error))
 
 
-async def _plain(_request: Request, error: Any) -> Response:
+async def _answer_http_error(_request: Request, error: Any) -> Response:
     code = responses.get(error.status_code, "error").lower().replace(" ", "_")
     return problem(error.status_code, code, str(error.detail), headers=error.headers)
 
 
-async def _no_store(_request: Request, error: Any) -> Response:
+async def _answer_no_store(_request: Request, error: Any) -> Response:
     log.error("store_unavailable", error=str(error))
     return problem(503, "store_unavailable", "the store cannot be used now; try again", headers={"retry-after": "1"})
 
 
-async def _no_record(_request: Request, error: Any) -> Response:
+async def _answer_no_record(_request: Request, error: Any) -> Response:
     log.error("audit_unavailable", error=str(error))
     detail = "the record cannot be written now, so nothing was changed; try again"
     return problem(503, "audit_unavailable", detail, headers={"retry-after": "1"})
 
 
-async def _unforeseen(_request: Request, error: Any) -> Response:
+async def _answer_unforeseen(_request: Request, error: Any) -> Response:
     log.error("request_failed", error=f"{type(error).__name__}: {error}")
     return problem(500, "unforeseen", "this should not have happened; the server's log says more")
 
 
 _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[Response]]]] = {
-    Problem: _own,
-    RequestValidationError: _malformed,
-    HTTPException: _plain,
-    ValidationError: _makes_none,
-    NameTaken: _taken,
-    TooManyDefinitions: _quota,
-    TooManyHooks: _quota,
-    ChangedMeanwhile: _stale,
-    HookRefused: _refused,
-    HookUnavailable: _impossible,
-    InvalidRegistration: _impossible,
-    UnknownEvent: _impossible,
-    InvalidDefinitions: _impossible,
-    StoreUnavailable: _no_store,
-    RecordUnavailable: _no_record,
-    Exception: _unforeseen,
+    Problem: _answer_problem,
+    RequestValidationError: _answer_malformed,
+    HTTPException: _answer_http_error,
+    ValidationError: _answer_invalid_definition,
+    NameTaken: _answer_name_taken,
+    TooManyDefinitions: _answer_quota,
+    TooManyHooks: _answer_quota,
+    ChangedMeanwhile: _answer_stale,
+    HookRefused: _answer_refused,
+    HookUnavailable: _answer_impossible,
+    InvalidRegistration: _answer_impossible,
+    UnknownEvent: _answer_impossible,
+    InvalidDefinitions: _answer_impossible,
+    StoreUnavailable: _answer_no_store,
+    RecordUnavailable: _answer_no_record,
+    Exception: _answer_unforeseen,
 }
 
 
@@ -199,7 +199,7 @@ def cursor_of(tenant: str, filters: list[Any], *place: int | str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_in(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
+def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
     """Where a page begins. Raises `Problem`: 404 for another tenant's cursor, 400 for any other text."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
@@ -218,9 +218,9 @@ def place_in(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
 
 def wanted_event(name: str | None) -> str | None:
     """The canonical name of an event in any spelling."""
-    return None if name is None else storable(canonical(name))
+    return None if name is None else storable_text(canonical(name))
 
 
-def storable(text: str | None) -> str | None:
+def storable_text(text: str | None) -> str | None:
     """A text as it can be looked for: one that no store can hold is nowhere."""
     return text if text is None else text.replace("\x00", "\\x00")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, HOPS_HEADER, LARGEST_PAYLOAD, Ended, arrived
+from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, HOPS_HEADER, LARGEST_PAYLOAD, ProgramExit, note_hops
 from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
@@ -22,7 +22,7 @@ from amplifier_hooks.storage.database import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.programs.session_pool import Guests
+    from amplifier_hooks.programs.session_pool import ProgramSessions
 
 
 DELIVERY: Final = "webhook-id"
@@ -33,7 +33,7 @@ BRIDGE: Final = frozenset({"bridge"})
 
 
 def create_app(
-    guests: Guests, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
+    guests: ProgramSessions, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
 ) -> FastAPI:
     """The application. With a `token`, every request has to bear it; without one, the socket is the gate.
 
@@ -53,7 +53,7 @@ def create_app(
     @app.get("/healthz")
     async def healthz() -> Response:
         found = None if trouble is None else await trouble()
-        return red(found) if found else JSONResponse({"status": "ok"})
+        return unhealthy_response(found) if found else JSONResponse({"status": "ok"})
 
     @app.post("/v1/bridge/{program}")
     async def bridge(program: str, request: Request) -> Response:
@@ -63,16 +63,16 @@ def create_app(
             if len(body) > LARGEST_PAYLOAD:
                 break
         try:
-            arrived(request.headers.get(HOPS_HEADER))
+            note_hops(request.headers.get(HOPS_HEADER))
             delivery = request.headers.get(DELIVERY)
-            return spoken(await guests.answer_once(program, parsed(body), body, delivery))
+            return exit_response(await guests.answer_once(program, parse_question(body), body, delivery))
         except (InvalidPayload, HookRefused, StoreUnavailable) as error:
-            return unanswered(error, over_bridge=request.headers.get("host") == "bridge")
+            return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
     return app
 
 
-def parsed(body: bytes) -> dict[str, Any]:
+def parse_question(body: bytes) -> dict[str, Any]:
     """A question. Raises `InvalidPayload` for what is none."""
     if len(body) > LARGEST_PAYLOAD:
         raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
@@ -85,7 +85,7 @@ def parsed(body: bytes) -> dict[str, Any]:
     return question
 
 
-def spoken(ended: Ended) -> Response:
+def exit_response(ended: ProgramExit) -> Response:
     """What a program reads: as a body for those that post, and in parts for the bridge."""
     return Response(
         ended.output + ended.errors,
@@ -94,10 +94,10 @@ def spoken(ended: Ended) -> Response:
     )
 
 
-def unanswered(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_bridge: bool) -> Response:
+def refusal_response(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_bridge: bool) -> Response:
     """A question that was none, or cannot be answered now. The bridge can only pass on what a program would read."""
     if over_bridge:
-        return spoken(Ended(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
+        return exit_response(ProgramExit(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
     if isinstance(error, StoreUnavailable):
         return problem(503, "store_unavailable", str(error))
     if isinstance(error, HookRefused):
@@ -105,6 +105,6 @@ def unanswered(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_b
     return problem(400, "no_question", str(error))
 
 
-def red(found: str) -> Response:
+def unhealthy_response(found: str) -> Response:
     """What is said of a server that denies every call."""
     return JSONResponse({"status": "red", "problem": found}, status_code=503)

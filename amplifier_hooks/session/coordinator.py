@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from attrs import define
 
-from amplifier_hooks.admission.apply_rules import Rules
+from amplifier_hooks.admission.apply_rules import FailClosedRules
 from amplifier_hooks.admission.ask_approver import Approver, Lease
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.upstream_backend import as_backend
@@ -40,7 +40,7 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.injection.budget import Budget, Limits
+from amplifier_hooks.injection.budget import Budget, InjectionLimits
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.injection.tokens import choose_counter
@@ -52,7 +52,7 @@ from amplifier_hooks.session import operations
 from amplifier_hooks.session.display import LogDisplay
 from amplifier_hooks.session.hook_inventory import Inventory
 from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream
-from amplifier_hooks.session.session import Session, denied, problem_of, why_not
+from amplifier_hooks.session.session import Session, denial_line, deny_outcome, problem_of
 from amplifier_hooks.session.tool_call import ToolCall, ToolOutcome
 from amplifier_hooks.threads import DaemonPool
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType, UnionType
 
-    from amplifier_hooks.injection.inject import Injected
+    from amplifier_hooks.injection.inject import Injection
     from amplifier_hooks.ports import (
         ApprovalBackend,
         ArgumentStore,
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
         Clock,
         ContextManager,
         DisplaySystem,
+        Grant,
         GrantStore,
         Risk,
         RulePolicy,
-        StandingAnswer,
         TokenCounter,
         UpstreamMethod,
     )
@@ -160,7 +160,7 @@ class SessionCoordinator:
         display: DisplaySystem | None = None,
         display_system: DisplaySystem | None = None,
         audit: AuditSink | None = None,
-        budget: Limits | None = None,
+        budget: InjectionLimits | None = None,
         model: str | None = None,
         counter: TokenCounter | None = None,
         tenant: str = "",
@@ -192,7 +192,7 @@ class SessionCoordinator:
         backend = as_backend(approvals)
         self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
         self._audit: AuditSink = NoRecord() if audit is None else audit
-        self._rules, self._approval_wait, self._grants = rules, wait_within(approval_wait), grants
+        self._rules, self._approval_wait, self._grants = rules, check_wait(approval_wait), grants
         origin = Origin(
             agent=agent,
             cwd=working_directory() if cwd is None else fspath(cwd),
@@ -221,10 +221,10 @@ class SessionCoordinator:
             recorder=recorder,
             approver=None,  # type: ignore[arg-type]  # set below, like the injector: they tell through the session
             injector=None,  # type: ignore[arg-type]
-            rules=None if rules is None else Rules(rules),
+            rules=None if rules is None else FailClosedRules(rules),
             origin=origin,
             inventory=None if audit is None else Inventory(hooks, recorder, tenant, audit_runs),
-            schemas=checked_schemas(tool_schemas or {}),
+            schemas=compile_schemas(tool_schemas or {}),
             parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
             run=run_id,
         )
@@ -233,7 +233,7 @@ class SessionCoordinator:
             recorder,
             clock,
             origin,
-            lease=Lease(backend, recorder, tenant, session_id, self._session.tell),
+            lease=Lease(backend, recorder, tenant, session_id, self._session.show_message),
             emit=self._session.announce,
         )
         if grants is not None:
@@ -243,12 +243,12 @@ class SessionCoordinator:
             recorder,
             clock,
             tenant,
-            Budget(limits=budget or Limits()),
+            Budget(limits=budget or InjectionLimits()),
             choose_counter.counter_for(model)
             if counter is None
-            else choose_counter.guarded(counter, run=DaemonPool(1, "counter").run),
-            hooks.voice,
-            self._session.tell,
+            else choose_counter.guard_counter(counter, run=DaemonPool(1, "counter").run),
+            hooks.source_trust,
+            self._session.show_message,
         )
 
     # -- who it is -----------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class SessionCoordinator:
         return self._session.context
 
     @property
-    def injections(self) -> tuple[Injected, ...]:
+    def injections(self) -> tuple[Injection, ...]:
         """What was injected so far, for review."""
         return self._session.injector.injections
 
@@ -315,12 +315,12 @@ class SessionCoordinator:
             self._started = True
             if self._session.inventory is not None:
                 await self._session.inventory.open()
-            goes_on = await self._taken_over()
+            goes_on = await self._begin_lease()
             event = SESSION_RESUME if goes_on else SESSION_START if self._parent is None else SESSION_FORK
             about = {} if self._parent is None else {"parent": self._parent.session_id}
             await self._session.emit(event, about)
 
-    async def _taken_over(self) -> bool:
+    async def _begin_lease(self) -> bool:
         """Whether the session was there before. If that cannot be found out now, it has to be before anybody is asked.
 
         Nobody is told twice, and a session that asks nothing needs no backend.
@@ -366,17 +366,17 @@ class SessionCoordinator:
         self._stop("the session is closed", closed=True)
         try:
             await asyncio.gather(*(child.close() for child in tuple(self._children)))
-            await self._in_time(self._session.undecided.gone())
+            await self._run_closing_step(self._session.undecided.wait_until_none())
             if self._started:
-                await self._in_time(self._session.emit(SESSION_END, {}))
-            await self._in_time(self._session.approver.end("the session ended", final=self._final))
+                await self._run_closing_step(self._session.emit(SESSION_END, {}))
+            await self._run_closing_step(self._session.approver.end("the session ended", final=self._final))
             if self._session.inventory is not None:
-                await self._in_time(self._session.inventory.close())
+                await self._run_closing_step(self._session.inventory.close())
         finally:  # also when the event loop itself is being shut down
             if self._parent is not None and self in self._parent._children:  # noqa: SLF001  # its own kind
                 self._parent._children.remove(self)  # noqa: SLF001
 
-    async def _in_time(self, step: Coroutine[Any, Any, Any]) -> None:
+    async def _run_closing_step(self, step: Coroutine[Any, Any, Any]) -> None:
         """One step of closing. That it fails or hangs keeps nothing after it from happening."""
         try:
             await within(CLOSING, step)
@@ -451,12 +451,12 @@ class SessionCoordinator:
 
     # -- standing answers ----------------------------------------------------------------------------------------
 
-    async def grants(self) -> Sequence[StandingAnswer]:
+    async def grants(self) -> Sequence[Grant]:
         """What somebody has allowed or denied for good in this session, oldest first.
 
         Raises what a store of grants raises.
         """
-        return await self._session.approver.grants.granted(self._session.tenant, self.session_id)
+        return await self._session.approver.grants.list_grants(self._session.tenant, self.session_id)
 
     async def revoke(self, grant_id: str) -> bool:
         """End one of them; whether there was one. The next time, a person is asked again.
@@ -482,7 +482,7 @@ class SessionCoordinator:
         session.turn += 1
         session.begin_turn()
         began = perf_counter()
-        turn = await self._begun(prompt)
+        turn = await self._begin_turn(prompt)
         try:
             yield turn
         except Exception as error:
@@ -493,21 +493,21 @@ class SessionCoordinator:
             turn.status = "cancelled"
             raise
         finally:
-            await self._ended(turn, orchestrator or session.agent, (perf_counter() - began) * 1e3)
+            await self._end_turn(turn, orchestrator or session.agent, (perf_counter() - began) * 1e3)
 
-    async def _begun(self, prompt: str) -> Turn:
+    async def _begin_turn(self, prompt: str) -> Turn:
         outcome = await self._session.emit(PROMPT_SUBMIT, {"prompt": prompt})
         left = outcome.data.get("prompt")
         if not isinstance(left, str):
             problem = f"a hook replaced the prompt by something of type {type(left).__name__}"
-            left, outcome = prompt, denied(outcome, "session", problem, "hook_invalid_output")
+            left, outcome = prompt, deny_outcome(outcome, "session", problem, "hook_invalid_output")
         if not outcome.denied:
             return Turn(left, outcome)
         if not self._session.closed:
-            self._session.halted = why_not("the prompt", outcome)
+            self._session.halted = denial_line("the prompt", outcome)
         return Turn(left, outcome, status="denied")
 
-    async def _ended(self, turn: Turn, orchestrator: str, spent: float) -> None:
+    async def _end_turn(self, turn: Turn, orchestrator: str, spent: float) -> None:
         session = self._session
         if turn.status == "completed" and session.stopped is not None:
             turn.status = "cancelled"
@@ -552,7 +552,7 @@ class SessionCoordinator:
         outcome = merge(canonical(event), session.payload({}), [answer])
         session.injector.check(outcome.injections)
         with session.undecided:
-            outcome = await session.recorded(outcome)
+            outcome = await session.record_outcome(outcome)
             if outcome.asks and not outcome.denied:
                 outcome = await session.ask_about(outcome)
         if outcome.denied:
@@ -686,14 +686,14 @@ def working_directory() -> str:
         return ""
 
 
-def wait_within(seconds: float | None) -> float | None:
+def check_wait(seconds: float | None) -> float | None:
     """How long to wait inline, checked."""
     if seconds is not None and not 0 <= seconds < inf:
         raise InvalidLimit("approval_wait", seconds, "a number of seconds, or None to wait until the question expires")
     return seconds
 
 
-def checked_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
+def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
     """The schemas of tools, each read once. Raises `InvalidRegistration` for one that is broken or could do harm."""
     if not given:
         return {}

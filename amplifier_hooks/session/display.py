@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from amplifier_hooks.dispatch.bounded_wait import TooLate, within
-from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.captured_output import without_capture
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DEADLINE: Final = 1.0
 """Seconds an async display may take for a message."""
 
-PATIENCE: Final = 0.1
+SLOW_DISPLAY_FACTOR: Final = 0.1
 """What is left of that after each message that took longer. So many messages hold nobody up much longer than one."""
 
 LONGEST: Final = 8 * 1024
@@ -58,13 +58,13 @@ async def show(display: DisplaySystem, messages: Iterable[UserMessage], *, deadl
     Cancelling it cancels what the display is doing, and shows nothing more.
     """
     left = deadline
-    with outside():  # a hook may have called for this, and hide what it prints
+    with without_capture():  # a hook may have called for this, and hide what it prints
         for message in messages:
             began = monotonic()
-            problem = await _problem(display, message, left)
+            problem = await _show_one(display, message, left)
             took = monotonic() - began
             if problem is LATE:
-                left *= PATIENCE
+                left *= SLOW_DISPLAY_FACTOR
             elif problem is None and took >= deadline:
                 problem = f"it took {took:.1f} s"
             if problem is not None:
@@ -81,7 +81,7 @@ def transcript(outcome: Outcome) -> list[tuple[str, str]]:
     return [
         (answer.hook_name, answer.output)
         for answer in outcome.answers
-        if answer.output and not answer.said.suppress_output
+        if answer.output and not answer.effective_result.suppress_output
     ]
 
 
@@ -130,7 +130,7 @@ class TerminalDisplay:
         console, look = self._console, LOOKS[level]
         utf = console.encoding.lower().startswith("utf")
         said = f"{for_log(clip(source, LONGEST_NAME))}  {for_terminal(clip(message, LONGEST))}"
-        first, *others = self._rows(Text(said if utf else _encodable(said, console.encoding)))
+        first, *others = self._rows(Text(said if utf else _escape_unencodable(said, console.encoding)))
         whole = Text.assemble((f"{look.shape if utf else look.ascii} {level}", look.style), "  ", first)
         if len(others) >= TALLEST:
             kept = others[: TALLEST - 2]
@@ -164,7 +164,7 @@ LOOKS: Final[Mapping[Level, Look]] = {
 MARGIN: Final = len("◆ warning  ")
 
 
-def _encodable(text: str, encoding: str) -> str:
+def _escape_unencodable(text: str, encoding: str) -> str:
     """The same text; what the encoding does not have is written as `escape` writes what cannot be seen."""
     odd = {char for char in set(text) if not char.isascii() and not char.encode(encoding, "ignore")}
     return text.translate({ord(char): f"\\u{{{ord(char):02X}}}" for char in odd})
@@ -173,7 +173,7 @@ def _encodable(text: str, encoding: str) -> str:
 # -- holding a display to its time -------------------------------------------------------------------------------------
 
 
-async def _problem(display: DisplaySystem, message: UserMessage, seconds: float) -> str | None:
+async def _show_one(display: DisplaySystem, message: UserMessage, seconds: float) -> str | None:
     """Show this. What went wrong, if anything did, is a value: CancelledError is left to mean the caller's."""
     try:
         shown: object = display.show_message(message.text, message.level, message.source)
@@ -186,12 +186,12 @@ async def _problem(display: DisplaySystem, message: UserMessage, seconds: float)
     except BaseException as error:  # noqa: BLE001  # a display may raise anything, CancelledError too: nothing was awaited
         return describe(error)
     try:
-        return await within(seconds, _ended(shown))
+        return await within(seconds, _await_end(shown))
     except TooLate:
         return LATE
 
 
-async def _ended(shown: Any) -> str | None:
+async def _await_end(shown: Any) -> str | None:
     """How it ended; a task that raised SystemExit would take the loop with it."""
     try:
         await shown

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.record.write.recorder import Recorder
-    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Outcome
 
@@ -39,15 +39,15 @@ class Inventory:
     tenant: str
     every_run: bool = False
     """Whether every run of hooks is put on record as well, with its start and its end."""
-    changes: list[Change] = field(factory=list)
+    changes: list[RegistryChange] = field(factory=list)
     """What is not on record yet."""
     _more: int = 0
-    _deaf: Callable[[], None] | None = None
+    _unwatch: Callable[[], None] | None = None
 
     async def open(self) -> None:
         """Put on record who is there, and listen from now on."""
-        self._deaf = self.hooks.watch(self._heard)
-        there = [described(hook) for hook in self.hooks.hooks() if hook.tenant in ("", self.tenant)]
+        self._unwatch = self.hooks.watch(self._note_change)
+        there = [hook_facts(hook) for hook in self.hooks.hooks() if hook.tenant in ("", self.tenant)]
         pages = [there[start : start + MOST_HOOKS] for start in range(0, len(there), MOST_HOOKS)] or [[]]
         for number, page in enumerate(pages, 1):
             facts = {"hooks": page} if len(pages) == 1 else {"hooks": page, "page": number, "pages": len(pages)}
@@ -82,11 +82,11 @@ class Inventory:
 
     async def close(self) -> None:
         """Write what is left, and listen no longer."""
-        if self._deaf is not None:
-            self._deaf()
+        if self._unwatch is not None:
+            self._unwatch()
             await self.write()
 
-    def _heard(self, change: Change) -> None:
+    def _note_change(self, change: RegistryChange) -> None:
         if change.tenant not in ("", self.tenant):
             return
         if len(self.changes) < MOST_CHANGES:
@@ -95,7 +95,7 @@ class Inventory:
             self._more += 1
 
 
-def described(hook: Hook) -> dict[str, Any]:
+def hook_facts(hook: Hook) -> dict[str, Any]:
     """One hook as the record has it; what is as usual is left out."""
     facts: dict[str, Any] = {
         "hook": hook.name,

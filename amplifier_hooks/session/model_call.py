@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.captured_output import without_capture
 from amplifier_hooks.dispatch.middleware import ModelContext
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
-from amplifier_hooks.session.session import cancellations, cancelled_since, denied, problem_of
+from amplifier_hooks.session.session import cancellations, deny_outcome, problem_of, was_cancelled_since
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ class ModelCall:
     ran: bool = False
     failure: BaseException | None = None
     """What the provider itself raised."""
-    passing: list[dict[str, Any]] = field(factory=list)
+    ephemeral: list[dict[str, Any]] = field(factory=list)
     """Texts for this call alone, until the model has answered to them."""
 
     async def carry_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
@@ -67,71 +67,71 @@ class ModelCall:
         Texts that were for one call wait for another if the model did not answer to this one.
         """
         try:
-            return await self._carried_out(call)
+            return await self._carry_out(call)
         finally:
-            self.session.injector.give_back(self.passing)
+            self.session.injector.give_back(self.ephemeral)
 
-    async def _carried_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
+    async def _carry_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
         session = self.session
         if session.stopped is not None:
-            return await self._refused("session", session.stopped)
-        messages, outcome = await self._assembled()
+            return await self._refuse("session", session.stopped)
+        messages, outcome = await self._assemble()
         if outcome.denied:
-            return await self._refused(outcome.denied_by or "registry", outcome.reason, outcome)
+            return await self._refuse(outcome.denied_by or "registry", outcome.reason, outcome)
         began, before = perf_counter(), cancellations()
         try:
-            response = await self._called(messages, call)
+            response = await self._call_model(messages, call)
         except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and cancelled_since(before):
+            if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
                 raise
-            return await self._failed(error)
-        return await self._answered(response, (perf_counter() - began) * 1e3)
+            return await self._fail(error)
+        return await self._decide_answer(response, (perf_counter() - began) * 1e3)
 
     # -- before it is called -------------------------------------------------------------------------------------
 
-    async def _assembled(self) -> tuple[list[Any], Outcome]:
+    async def _assemble(self) -> tuple[list[Any], Outcome]:
         """What the model will read, past its hooks, and what they said in the end."""
         session = self.session
-        messages = await self._from_context() if self.given is None else list(self.given)
+        messages = await self._context_messages() if self.given is None else list(self.given)
         seen = len(messages)
-        messages += self._passing()
+        messages += self._take_ephemeral()
         outcome = await session.emit(CONTEXT_ASSEMBLED, {"messages": list(messages)})
         injected = bool(outcome.injections)
         if not outcome.denied:
-            messages, outcome = self._left_of(messages, outcome)
+            messages, outcome = self._apply_changes(messages, outcome)
         if not outcome.denied:
             outcome = await session.emit(LLM_PRE, {"messages": list(messages), "model": self.model})
             injected = injected or bool(outcome.injections)
-            messages, outcome = self._left_of(messages, outcome)
+            messages, outcome = self._apply_changes(messages, outcome)
         if injected and not outcome.denied:  # for this call, and not for the one after it
             if self.given is None:
-                messages += (await self._from_context())[seen:]
-            messages += self._passing()
+                messages += (await self._context_messages())[seen:]
+            messages += self._take_ephemeral()
         return messages, outcome
 
-    def _passing(self) -> list[dict[str, Any]]:
+    def _take_ephemeral(self) -> list[dict[str, Any]]:
         """Texts that wait for a model call; this is one."""
         taken = self.session.injector.take_ephemeral()
-        self.passing += taken
+        self.ephemeral += taken
         return taken
 
-    def _left_of(self, messages: list[Any], outcome: Outcome) -> tuple[list[Any], Outcome]:
+    def _apply_changes(self, messages: list[Any], outcome: Outcome) -> tuple[list[Any], Outcome]:
         """The messages as hooks want them. What they changed in place counts for nothing."""
         if outcome.denied or not outcome.modified:
             return messages, outcome
         replaced = outcome.data["messages"]
         if not isinstance(replaced, Sequence) or isinstance(replaced, str | bytes):
             problem = f"a hook replaced the messages by something of type {type(replaced).__name__}"
-            return messages, denied(outcome, "session", problem, "hook_invalid_output")
+            return messages, deny_outcome(outcome, "session", problem, "hook_invalid_output")
         return list(replaced), outcome
 
-    async def _from_context(self) -> list[Any]:
+    async def _context_messages(self) -> list[Any]:
         messages = self.session.context.get_messages()
         return list(await messages if inspect.isawaitable(messages) else messages)
 
     # -- calling it ----------------------------------------------------------------------------------------------
 
-    async def _called(self, messages: list[Any], call: Callable[[list[Any]], Awaitable[Any] | Any]) -> Any:
+    async def _call_model(self, messages: list[Any], call: Callable[[list[Any]], Awaitable[Any] | Any]) -> Any:
         """The call inside its around hooks, with the messages as they leave them."""
         tenant = self.session.tenant
         around = ModelContext(event_type=LLM_PRE, tenant_id=tenant, messages=messages, model=self.model)
@@ -139,18 +139,18 @@ class ModelCall:
         async def operate() -> Any:
             self.ran = True
             try:
-                with outside():  # as in a tool call
+                with without_capture():  # as in a tool call
                     value = call(around.messages)
                     answer = await value if inspect.isawaitable(value) else value
             except BaseException as error:
                 self.failure = error
                 raise
-            self.passing = []
+            self.ephemeral = []
             return answer
 
         return await self.session.wrap("model", lambda: around, operate)
 
-    async def _answered(self, response: Any, spent: float) -> ModelOutcome:
+    async def _decide_answer(self, response: Any, spent: float) -> ModelOutcome:
         """The model's answer, past its hooks."""
         session = self.session
         told = {"response": response, "model": self.model, "duration_ms": spent}
@@ -159,7 +159,7 @@ class ModelCall:
             told["usage"] = usage
         outcome = await session.emit(LLM_POST, told)
         if outcome.denied:
-            return await self._withheld(outcome.denied_by or "registry", outcome.reason, outcome)
+            return await self._withhold(outcome.denied_by or "registry", outcome.reason, outcome)
         session.tools_denied = None
         response = outcome.data["response"]
         calls = list(self.tool_calls(response)) if self.tool_calls is not None else []
@@ -169,24 +169,24 @@ class ModelCall:
 
     # -- when it did not come to an answer -----------------------------------------------------------------------
 
-    async def _failed(self, error: BaseException) -> ModelOutcome:
+    async def _fail(self, error: BaseException) -> ModelOutcome:
         """The provider raised, or an around hook stopped it."""
         session = self.session
         if isinstance(error, HookAbortError) and error is not self.failure:
-            stopped = self._withheld if self.ran else self._refused
+            stopped = self._withhold if self.ran else self._refuse
             return await stopped(error.hook or "around hook", error.reason)
         problem = problem_of(error)
         await session.recorder.note("model.failed", {"model": self.model, "error": problem})
         await session.emit(ERROR_PROVIDER, {"error": problem, "model": self.model})
         return ModelOutcome(error=error)
 
-    async def _withheld(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
+    async def _withhold(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
         """The model has answered, and nobody gets to use it."""
         self.session.tools_denied = f"the model's response was denied by {by}" + (f": {reason}" if reason else "")
-        refused = await self._refused(by, reason, outcome)
+        refused = await self._refuse(by, reason, outcome)
         return ModelOutcome(denied=True, by=refused.by, reason=refused.reason, answered=True)
 
-    async def _refused(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
+    async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
         """A denial the host can read."""
         facts = {"model": self.model, "by": by, "reason": reason}
         await self.session.recorder.note("model.denied", facts, durable=True)
@@ -221,7 +221,7 @@ class ModelStream:
             raise RuntimeError("a model call happens once; make another stream for another call")
         self._begun = True
         pieces: asyncio.Queue[Any] = asyncio.Queue()
-        calling = asyncio.create_task(self._carried_out(pieces))  # the whole call, with its around hooks, in one task
+        calling = asyncio.create_task(self._carry_out(pieces))  # the whole call, with its around hooks, in one task
         try:
             while (piece := await pieces.get()) is not END:
                 yield piece
@@ -231,13 +231,13 @@ class ModelStream:
             calling.cancel()
             await asyncio.wait({calling})
 
-    async def _carried_out(self, pieces: asyncio.Queue[Any]) -> ModelOutcome:
+    async def _carry_out(self, pieces: asyncio.Queue[Any]) -> ModelOutcome:
         try:
-            return await self._one.carry_out(partial(self._passed_on, pieces))
+            return await self._one.carry_out(partial(self._pass_on, pieces))
         finally:
             pieces.put_nowait(END)
 
-    async def _passed_on(self, pieces: asyncio.Queue[Any], messages: list[Any]) -> Any:
+    async def _pass_on(self, pieces: asyncio.Queue[Any], messages: list[Any]) -> Any:
         """The whole answer, once the host has had every piece of it."""
         given = self._call(messages)
         stream = aiter(await given if inspect.isawaitable(given) else given)

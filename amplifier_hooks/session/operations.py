@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 from attrs import define, frozen
 
-from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.captured_output import without_capture
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration
 from amplifier_hooks.session.session import problem_of
@@ -40,7 +40,7 @@ class StepOutcome:
 
 
 @define(eq=False)
-class Passage:
+class OperationCall:
     """One operation on its way through a pre event, around hooks and a post event."""
 
     session: Session
@@ -53,12 +53,12 @@ class Passage:
         Raises what `call` raises, and `HookAbortError` when a hook denies or stops it. Cancelling it cancels the call.
         """
         session, row = self.session, OPERATIONS[self.kind]
-        data = await self._decided()
+        data = await self._decide()
         around = self._context(data)
 
         async def operate() -> Any:
             given = {name: getattr(around, name) if name in self._fields else data[name] for name in data}
-            with outside():  # as in a tool call
+            with without_capture():  # as in a tool call
                 value = call(given)
                 return await value if inspect.isawaitable(value) else value
 
@@ -66,7 +66,7 @@ class Passage:
         try:
             result = await session.wrap(self.kind, lambda: around, operate)
         except HookAbortError as abort:
-            await self._noted(abort)
+            await self._record_denial(abort)
             raise
         except Exception as error:
             facts = {"result": None, "duration_ms": (perf_counter() - began) * 1e3, "error": problem_of(error)}
@@ -76,27 +76,27 @@ class Passage:
         await session.emit(row.last, {**data, "result": result, "duration_ms": spent, "status": "completed"})
         return result
 
-    async def _decided(self) -> dict[str, Any]:
+    async def _decide(self) -> dict[str, Any]:
         """The data as the hooks at the pre event left it."""
         session = self.session
         if session.stopped is not None:
-            raise await self._noted(HookAbortError(session.stopped, "session"))
+            raise await self._record_denial(HookAbortError(session.stopped, "session"))
         outcome = await session.emit(OPERATIONS[self.kind].first, self.data)
         if outcome.denied:
             by = outcome.denied_by or "registry"
-            said = [outcome.reason or f"denied by {by}", *await session.quoted(outcome)]
-            raise await self._noted(HookAbortError("\n\n".join(said), by))
-        return await self._left_of(outcome)
+            said = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
+            raise await self._record_denial(HookAbortError("\n\n".join(said), by))
+        return await self._apply_changes(outcome)
 
-    async def _left_of(self, outcome: Outcome) -> dict[str, Any]:
+    async def _apply_changes(self, outcome: Outcome) -> dict[str, Any]:
         data = {name: outcome.data[name] for name in self.data}
         for name, value in data.items():
             if isinstance(self.data[name], Mapping) and not isinstance(value, Mapping):
                 problem = f"a hook replaced {name} by something of type {type(value).__name__}"
-                raise await self._noted(HookAbortError(problem, "session"))
+                raise await self._record_denial(HookAbortError(problem, "session"))
         return data
 
-    async def _noted(self, abort: HookAbortError) -> HookAbortError:
+    async def _record_denial(self, abort: HookAbortError) -> HookAbortError:
         facts = {"by": abort.hook, "reason": abort.reason}
         await self.session.recorder.note(f"{self.kind}.denied", facts, durable=True)
         return abort
@@ -131,7 +131,7 @@ async def invoke_agent(
         "agent_definition": definition,
         "model": model,
     }
-    return await Passage(session, "agent", data).carry_out(
+    return await OperationCall(session, "agent", data).carry_out(
         lambda data: call(dict(data["inputs"]), data["system_prompt"])
     )
 
@@ -155,7 +155,7 @@ async def run_step(
         "state": snapshot(state or {}),
     }
     try:
-        result = await Passage(session, "workflow", data).carry_out(lambda data: call(dict(data["inputs"])))
+        result = await OperationCall(session, "workflow", data).carry_out(lambda data: call(dict(data["inputs"])))
     except HookAbortError as abort:
         return StepOutcome(status="failed", error=f"Hook aborted: {abort.reason}")
     return StepOutcome(status="completed", result=result)
@@ -174,7 +174,7 @@ async def operate(
     kind = operation_of(kind)
     if kind in OWN_WAY:
         raise InvalidRegistration(f"a {kind} call has more steps than these; use {OWN_WAY[kind]}")
-    return await Passage(session, kind, dict(data)).carry_out(call)
+    return await OperationCall(session, kind, dict(data)).carry_out(call)
 
 
 def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:

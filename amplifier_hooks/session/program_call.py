@@ -27,7 +27,7 @@ Became = TypeVar("Became", ToolOutcome, ModelOutcome)
 
 
 @define(eq=False)
-class Call(ABC, Generic[Became]):
+class ProgramCall(ABC, Generic[Became]):
     """One call, of one event loop. Ask whether it is `admitted`; then exactly one of the others."""
 
     session: SessionCoordinator
@@ -39,36 +39,36 @@ class Call(ABC, Generic[Became]):
     _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
-    async def admitted(self) -> bool:
+    async def admit(self) -> bool:
         """Whether it may be carried out; if not, `outcome` says why. Asked again meanwhile, the answer is the same.
 
         Raises what `call_tool` and `call_model` raise. Cancelling it takes an open question back.
         """
         if self._task is None:
-            self._task = asyncio.create_task(self._carried_out())
+            self._task = asyncio.create_task(self._carry_out())
         if not self._decided.done():
             try:
                 await self._decided
             except asyncio.CancelledError:
-                await self.given_up()
+                await self.give_up()
                 raise
         if self.outcome is None and self._task.done():
             self._task.result()
         return self.outcome is None
 
-    async def returned(self, value: Any) -> Became:
+    async def report_result(self, value: Any) -> Became:
         """It came to this; what became of the call, with the value as the hooks left it."""
         if not self._result.done():
             self._result.set_result(value)
-        return await self._over()
+        return await self._await_outcome()
 
-    async def raised(self, error: BaseException) -> Became:
+    async def report_error(self, error: BaseException) -> Became:
         """It failed."""
         if not self._result.done():
             self._result.set_exception(error)
-        return await self._over()
+        return await self._await_outcome()
 
-    async def given_up(self) -> None:
+    async def give_up(self) -> None:
         """Nobody will say what it came to; what was admitted is on record as cancelled. Twice is harmless."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
@@ -78,23 +78,23 @@ class Call(ABC, Generic[Became]):
     def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[Became]:
         """The way of the call, with this in the place of the tool or the model."""
 
-    async def _carried_out(self) -> None:
+    async def _carry_out(self) -> None:
         try:
             self.outcome = await self._operation(self._run)
         finally:
-            self._is_decided()
+            self._mark_decided()
 
-    def _is_decided(self) -> None:
+    def _mark_decided(self) -> None:
         if not self._decided.done():
             self._decided.set_result(None)
 
     async def _run(self, given: Any) -> Any:
         """Say that it may be carried out, and wait until it has been."""
         self.input = given
-        self._is_decided()
+        self._mark_decided()
         return await self._result
 
-    async def _over(self) -> Became:
+    async def _await_outcome(self) -> Became:
         if self._task is None:
             raise RuntimeError("nobody has asked whether this call is admitted; nothing may happen before that")
         await self._task  # cancelling this cancels the call, and waits until that is on record
@@ -103,7 +103,7 @@ class Call(ABC, Generic[Became]):
 
 
 @define(eq=False)
-class GuestCall(Call[ToolOutcome]):
+class ProgramToolCall(ProgramCall[ToolOutcome]):
     """A tool call. With an id that was used before it goes on from there."""
 
     tool: str
@@ -115,7 +115,7 @@ class GuestCall(Call[ToolOutcome]):
 
 
 @define(eq=False)
-class GuestModelCall(Call[ModelOutcome]):
+class ProgramModelCall(ProgramCall[ModelOutcome]):
     """A model call, with these messages."""
 
     messages: Sequence[Any]

@@ -20,11 +20,11 @@ from attrs import define, field
 
 from amplifier_hooks import events
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.admission.apply_rules import applied, verdict_facts
+from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.clock import stamp
 from amplifier_hooks.dispatch.chain import DataView
-from amplifier_hooks.dispatch.timeouts import pending, running_task
+from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
@@ -36,7 +36,7 @@ from amplifier_hooks.text.escape import for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.admission.apply_rules import Rules
+    from amplifier_hooks.admission.apply_rules import FailClosedRules
     from amplifier_hooks.admission.approval_result import Approval
     from amplifier_hooks.admission.ask_approver import Approver
     from amplifier_hooks.dispatch.middleware import HookContext
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.text.json_schema import Schema
 
 
-REVIEWED: Final = 1_000
+OUTPUTS_KEPT: Final = 1_000
 """Outputs of hooks a session keeps for review."""
 
 CAUSE_OF: Final[Mapping[str, Cause]] = {
@@ -85,7 +85,7 @@ class Undecided:
         if not self._number and self._none is not None:
             self._none.set()
 
-    async def gone(self) -> None:
+    async def wait_until_none(self) -> None:
         """Wait until nothing is being decided."""
         while self._number:
             self._none = self._none or asyncio.Event()
@@ -107,7 +107,7 @@ class Session:
     recorder: Recorder
     approver: Approver
     injector: Injector
-    rules: Rules | None = None
+    rules: FailClosedRules | None = None
     origin: Origin = field(factory=Origin)
     inventory: Inventory | None = None
     """What of its hooks is on record; none where nothing is."""
@@ -126,7 +126,7 @@ class Session:
     """Tasks that wait for hooks, with the cancellations we sent them."""
     unique: str = field(factory=lambda: uuid4().hex)
     number: int = 0
-    printed: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=REVIEWED))
+    printed: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=OUTPUTS_KEPT))
     """What hooks printed and do not hide: name and text."""
 
     # -- going on, and stopping ----------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Session:
         task = running_task()
         if task is None or task in self.deciding:  # a hook of this session asks: stopping it stops us
             return await hooks
-        before = task.cancelling() - pending(task)
+        before = task.cancelling() - has_pending_cancellation(task)
         self.deciding[task] = 0
         try:
             return await hooks
@@ -218,29 +218,31 @@ class Session:
         """
         payload = self.payload(data)
         if self.rules is not None and events.canonical(event) == TOOL_PRE:
-            return await self._under_rules(self.rules, event, payload, durable=durable)
-        return await self.recorded(await self._asked(event, payload), durable=durable)
+            return await self._decide_with_rules(self.rules, event, payload, durable=durable)
+        return await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
 
-    async def _under_rules(self, rules: Rules, event: str, payload: dict[str, Any], *, durable: bool) -> Outcome:
+    async def _decide_with_rules(
+        self, rules: FailClosedRules, event: str, payload: dict[str, Any], *, durable: bool
+    ) -> Outcome:
         """The rules speak twice: about the input as the agent wrote it, and as the hooks left it."""
-        verdict = await rules.judge(self.facts(payload))
+        verdict = await rules.judge(self.action_facts(payload))
         if verdict is not None and verdict.effect == "deny":
             outcome = Outcome(TOOL_PRE, payload)
         else:
-            outcome = await self._asked(event, payload)
-            verdict = None if outcome.denied else await rules.judge(self.facts(outcome.data, outcome))
-        outcome, answered = applied(outcome, verdict)
-        outcome = await self.recorded(outcome, durable=durable)
+            outcome = await self._ask_hooks(event, payload)
+            verdict = None if outcome.denied else await rules.judge(self.action_facts(outcome.data, outcome))
+        outcome, answered = apply_verdict(outcome, verdict)
+        outcome = await self.record_outcome(outcome, durable=durable)
         if verdict is None or not (answered or verdict.effect == "deny"):
             return outcome
         try:
             about = {"event": outcome.event, "tool": str(payload.get("tool_name"))}
             await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
         except RecordUnavailable as error:
-            return denied(outcome, "record", str(error), "audit_unavailable")
+            return deny_outcome(outcome, "record", str(error), "audit_unavailable")
         return outcome
 
-    async def _asked(self, event: str, payload: dict[str, Any]) -> Outcome:
+    async def _ask_hooks(self, event: str, payload: dict[str, Any]) -> Outcome:
         """What the hooks say. A closed session asks nobody whether something may happen."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
             try:
@@ -250,11 +252,11 @@ class Session:
             except Stopped:
                 pass
         outcome = Outcome(events.canonical(event), payload)
-        return denied(outcome, "session", self.stopped or "cancelled", "session_cancelled")
+        return deny_outcome(outcome, "session", self.stopped or "cancelled", "session_cancelled")
 
     # -- the effects ---------------------------------------------------------------------------------------------
 
-    async def recorded(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
+    async def record_outcome(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
         """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
         if self.inventory is not None and self.inventory.changes:
             await self.inventory.write()
@@ -263,7 +265,7 @@ class Session:
             try:
                 await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
             except RecordUnavailable as error:
-                outcome = denied(outcome, "record", str(error), "audit_unavailable")
+                outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         else:
             await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
         if outcome.messages:
@@ -277,16 +279,16 @@ class Session:
         try:
             action = self.action(outcome.event, outcome.data.get("tool_name"), freeze(arguments_of(outcome)))
         except InputNotFreezable as error:
-            return denied(outcome, "InputNotFreezable", str(error))
+            return deny_outcome(outcome, "InputNotFreezable", str(error))
         outcome, approval = await self.ask(outcome, action)
         if approval is None or outcome.denied:
             return outcome
-        if approval.edited is not None:
+        if approval.edited_arguments is not None:
             await self.approver.withdraw(approval.request, "edited")
-            return denied(outcome, "session", EDITED, "approval_unavailable")
-        if self.outdated(approval):
+            return deny_outcome(outcome, "session", EDITED, "approval_unavailable")
+        if self.is_outdated(approval):
             await self.approver.withdraw(approval.request, "superseded")
-            return denied(outcome, "session", CHANGED, "approval_unavailable")
+            return deny_outcome(outcome, "session", CHANGED, "approval_unavailable")
         outcome = await self.claim(outcome, approval)
         await self.approver.settle(approval, "failed" if outcome.denied else "done")
         return outcome
@@ -299,22 +301,22 @@ class Session:
         With a `call` somebody can come back to, the approval may be pending, and the outcome is then as it was.
         """
         if self.stopped is not None:
-            return denied(outcome, "session", self.stopped, "session_cancelled"), None
+            return deny_outcome(outcome, "session", self.stopped, "session_cancelled"), None
         try:
             approval = await self.approver.ask(outcome, action, call=call, attempt=attempt)
         except RecordUnavailable as error:
-            return denied(outcome, "record", str(error), "audit_unavailable"), None
+            return deny_outcome(outcome, "record", str(error), "audit_unavailable"), None
         if approval.status == "pending":
             return outcome, approval
         if approval.allowed:
             return msgspec.structs.replace(outcome, action="continue", reason=approval.reason), approval
         if approval.hook is not None:
-            return denied(outcome, approval.hook, approval.reason, "denied_by_hook"), approval
+            return deny_outcome(outcome, approval.hook, approval.reason, "denied_by_hook"), approval
         by = ", ".join(dict.fromkeys(ask.hook_name for ask in outcome.asks))
         cause = "approval_mismatch" if approval.mismatch else CAUSE_OF[approval.status]
-        return denied(outcome, by, approval.message, cause), approval
+        return deny_outcome(outcome, by, approval.message, cause), approval
 
-    def outdated(self, approval: Approval) -> bool:
+    def is_outdated(self, approval: Approval) -> bool:
         """Whether a hook that asked was changed, so that neither a yes nor a question taken back means anything."""
         if approval.status not in ("approved", "unavailable", "cancelled") or self.stopped is not None:
             return False
@@ -324,7 +326,7 @@ class Session:
         """Use the approval up; it is good for one run."""
         if approval is None or await self.approver.claim(approval):
             return outcome
-        return denied(outcome, "session", "the approval no longer holds for this action", "approval_unavailable")
+        return deny_outcome(outcome, "session", "the approval no longer holds for this action", "approval_unavailable")
 
     async def inject(self, outcome: Outcome) -> None:
         """Inject what hooks want the model to read, unless it stands in a denial.
@@ -346,7 +348,7 @@ class Session:
         with suppress(Stopped):
             await self.deliberate(self.hooks.notify(outcome))
 
-    def telling(self, outcome: Outcome) -> asyncio.Task[None] | None:
+    def start_notifying(self, outcome: Outcome) -> asyncio.Task[None] | None:
         """Show the observers an outcome beside what follows from it, so that they never hold it up."""
         return asyncio.create_task(self.notify(outcome)) if self.hooks.is_watched(outcome.event) else None
 
@@ -365,7 +367,7 @@ class Session:
         task = running_task()
         inside_a_hook = task in self.deciding
 
-        async def calling() -> T:
+        async def call_unless_stopped() -> T:
             if self.stopped is not None:
                 raise HookAbortError(self.stopped, "session")
             if task is not None and not inside_a_hook:
@@ -374,12 +376,12 @@ class Session:
 
         around = context()
         try:
-            result: T = await self.deliberate(self.hooks.wrap(operation, around, calling))
+            result: T = await self.deliberate(self.hooks.wrap(operation, around, call_unless_stopped))
         except Stopped:
             raise HookAbortError(self.stopped or "cancelled", "session") from None
         return result
 
-    def facts(self, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
+    def action_facts(self, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
         """A tool call as rules see it; with an outcome, the hooks' word on the risk counts too."""
         tool, given = data.get("tool_name"), data.get("tool_input")
         name = tool if isinstance(tool, str) else ""
@@ -410,26 +412,26 @@ class Session:
         await self.notify(outcome)
         return outcome
 
-    async def tell(self, message: UserMessage) -> None:
+    async def show_message(self, message: UserMessage) -> None:
         """Show one message of the session's own."""
         await show(self.display, [message])
 
     async def refusal(self, by: str, reason: str | None, outcome: Outcome | None = None) -> str:
         """A denial in words the model can read; what hooks wanted to inject stands in it, and nowhere else."""
         said = for_model(f"Operation denied by {by}: {reason or 'no reason given'}")
-        return "\n\n".join([said, *(await self.quoted(outcome) if outcome else ())])
+        return "\n\n".join([said, *(await self.quote_injections(outcome) if outcome else ())])
 
-    async def quoted(self, outcome: Outcome) -> list[str]:
+    async def quote_injections(self, outcome: Outcome) -> list[str]:
         """What hooks wanted to inject, as it stands in the denial of this."""
         return await self.injector.quote(outcome.injections) if outcome.injections else []
 
 
-def denied(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
+def deny_outcome(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
     """The same outcome, denied after the hooks had their say; what they said stays on record."""
     return msgspec.structs.replace(outcome, action="deny", denied_by=by, reason=reason, cause=cause)
 
 
-def why_not(what: str, outcome: Outcome) -> str:
+def denial_line(what: str, outcome: Outcome) -> str:
     """One line about a denial, for those it keeps from running."""
     by = outcome.denied_by or "registry"
     return f"{what} was denied by {by}" + (f": {outcome.reason}" if outcome.reason else "")
@@ -467,11 +469,11 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     if outcome.denied_by is not None:
         facts |= {"denied_by": outcome.denied_by, "cause": outcome.cause}
     if outcome.answers:
-        facts["answers"] = [given(answer) for answer in outcome.answers]
+        facts["answers"] = [answer_facts(answer) for answer in outcome.answers]
     return facts
 
 
-def given(answer: Answer) -> dict[str, Any]:
+def answer_facts(answer: Answer) -> dict[str, Any]:
     """One answer as the record has it. What the hook printed stands there by its digest, hidden or not."""
     facts: dict[str, Any] = {
         "hook": answer.hook_name,
@@ -485,7 +487,7 @@ def given(answer: Answer) -> dict[str, Any]:
     if answer.output:
         data = answer.output.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()
-        facts["output"] = {"size": len(data), "digest": digest, "hidden": answer.said.suppress_output}
+        facts["output"] = {"size": len(data), "digest": digest, "hidden": answer.effective_result.suppress_output}
     return facts
 
 
@@ -495,10 +497,10 @@ def given(answer: Answer) -> dict[str, Any]:
 def cancellations() -> int:
     """How often the running task was asked to end, as far as it has met that already."""
     task = running_task()
-    return 0 if task is None else task.cancelling() - pending(task)
+    return 0 if task is None else task.cancelling() - has_pending_cancellation(task)
 
 
-def cancelled_since(before: int) -> bool:
+def was_cancelled_since(before: int) -> bool:
     """Whether the running task was asked to end since then. If not, a `CancelledError` is an error like any other."""
     task = running_task()
     return task is not None and task.cancelling() > before

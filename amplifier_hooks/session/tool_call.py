@@ -14,14 +14,14 @@ import msgspec
 from attrs import define, frozen
 
 from amplifier_hooks.act import Action, thaw, unchanged
-from amplifier_hooks.dispatch.captured_output import outside
+from amplifier_hooks.dispatch.captured_output import without_capture
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Outcome
-from amplifier_hooks.session.session import cancellations, cancelled_since, denied, frozen_object, problem_of
+from amplifier_hooks.session.session import cancellations, deny_outcome, frozen_object, problem_of, was_cancelled_since
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ToolCall:
     """What became of it is on record."""
     failure: BaseException | None = None
     """What the tool itself raised."""
-    telling: asyncio.Task[None] | None = None
+    notifying: asyncio.Task[None] | None = None
     """Shows the observers of tool:pre the outcome, beside the tool."""
 
     async def carry_out(self) -> ToolOutcome:
@@ -110,25 +110,25 @@ class ToolCall:
             with session.undecided:
                 reason = session.stopped or session.tools_denied
                 if reason is not None:
-                    return await self._refused("session", reason)
-                outcome = await self._decided(frozen_object(self.given))
-                self.telling = session.telling(outcome)
+                    return await self._refuse("session", reason)
+                outcome = await self._decide(frozen_object(self.given))
+                self.notifying = session.start_notifying(outcome)
                 if self.approval is not None and self.approval.status == "pending":
-                    return await self._pending(self.approval)
+                    return await self._leave_pending(self.approval)
                 if self.action is None or outcome.denied:
-                    return await self._refused(outcome.denied_by or "registry", outcome.reason, outcome)
+                    return await self._refuse(outcome.denied_by or "registry", outcome.reason, outcome)
             return await self._run(self.action, outcome)
         except InputNotFreezable as error:
-            return await self._refused("InputNotFreezable", str(error))
+            return await self._refuse("InputNotFreezable", str(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            await self._given_up()
+            await self._give_up()
             raise
         finally:
-            await self._told()
+            await self._await_notified()
 
     # -- before it runs ------------------------------------------------------------------------------------------
 
-    async def _decided(self, before: bytes) -> Outcome:
+    async def _decide(self, before: bytes) -> Outcome:
         """The outcome for what the hooks leave of the input, once a person has decided where one has to.
 
         An approver's own arguments pass through the hooks like the agent's. What comes out of that is approved if it
@@ -138,73 +138,73 @@ class ToolCall:
         assessed: tuple[Assessment, ...] = ()
         attempt, why = 0, TOO_MANY_EDITS
         while True:
-            outcome = await self._judged(before)
+            outcome = await self._judge(before)
             if self.action is None or outcome.denied:
-                await self._withdrawn(f"denied by {outcome.denied_by}")
+                await self._withdraw(f"denied by {outcome.denied_by}")
                 return outcome
-            if self._approved(self.action, outcome, asked):
-                return await self._admitted(outcome, self.action)
+            if self._is_approved(self.action, outcome, asked):
+                return await self._admit(outcome, self.action)
             if attempt == ROUNDS:
-                await self._withdrawn("superseded")
-                return denied(outcome, "session", why, "approval_unavailable")
+                await self._withdraw("superseded")
+                return deny_outcome(outcome, "session", why, "approval_unavailable")
             if self.approval is not None:
-                await self._withdrawn("superseded")
+                await self._withdraw("superseded")
                 if not outcome.asks:  # asked again as before, so what was said about the risk then still holds
                     said = dict.fromkeys((*assessed, *outcome.assessments))
                     outcome = msgspec.structs.replace(outcome, asks=asked, assessments=tuple(said))
             asked, assessed = outcome.asks, outcome.assessments
             outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
-            if self.approval is not None and self.session.outdated(self.approval):
-                await self._withdrawn("superseded")
+            if self.approval is not None and self.session.is_outdated(self.approval):
+                await self._withdraw("superseded")
                 # An answer to the hook of old does not count for the new one.
                 self.approval, asked, assessed = None, (), ()
                 attempt, why = attempt + 1, TOO_MANY_CHANGES
                 continue
             if self.approval is None or outcome.denied or self.approval.status == "pending":
                 return outcome
-            if self.approval.edited is None:
-                return await self._admitted(outcome, self.action)
-            before = frozen_object(self.approval.edited)
+            if self.approval.edited_arguments is None:
+                return await self._admit(outcome, self.action)
+            before = frozen_object(self.approval.edited_arguments)
             attempt, why = attempt + 1, TOO_MANY_EDITS
 
-    def _approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
+    def _is_approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
         """Whether nobody has to be asked, or not again."""
         if self.approval is None:
             return not outcome.asks
         return self.approval.digest == action.digest and all(ask in asked for ask in outcome.asks)
 
-    async def _judged(self, before: bytes) -> Outcome:
+    async def _judge(self, before: bytes) -> Outcome:
         """What the hooks say to this input; the action is what they left of it."""
         given = thaw(before)
-        outcome = await self.session.decide(TOOL_PRE, {**self._named(), "tool_input": given}, durable=False)
+        outcome = await self.session.decide(TOOL_PRE, {**self._call_fields(), "tool_input": given}, durable=False)
         if outcome.denied:
             return outcome
         value = outcome.data["tool_input"]
         try:
             final = before if value is given and unchanged(given, before) else frozen_object(value)
         except InputNotFreezable as error:
-            return denied(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
+            return deny_outcome(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
         if value is given and final != before:  # behind the back of the gates that have looked already
-            return denied(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output")
+            return deny_outcome(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output")
         if value is not given and final != before and self.tool in self.session.schemas:
             problem = self.session.schemas[self.tool].problem(thaw(final))
             if problem is not None:
-                return denied(outcome, _changer(outcome), f"{DOES_NOT_FIT}: {problem}", "hook_invalid_output")
+                return deny_outcome(outcome, _changer(outcome), f"{DOES_NOT_FIT}: {problem}", "hook_invalid_output")
         self.action = self.session.action(TOOL_PRE, self.tool, final)
         return outcome
 
-    async def _admitted(self, outcome: Outcome, action: Action) -> Outcome:
+    async def _admit(self, outcome: Outcome, action: Action) -> Outcome:
         """Record that it is about to run, then claim the approval it has; without either it does not run."""
         session = self.session
         try:
             await session.recorder.keep(action.digest, action.input_bytes)
             await session.recorder.write("tool.running", self._facts(action))
         except RecordUnavailable as error:
-            await self._withdrawn("the record cannot be written")
-            return denied(outcome, "record", str(error), "audit_unavailable")
+            await self._withdraw("the record cannot be written")
+            return deny_outcome(outcome, "record", str(error), "audit_unavailable")
         if session.stopped is not None:
-            await self._withdrawn(session.stopped)
-            return denied(outcome, "session", session.stopped, "session_cancelled")
+            await self._withdraw(session.stopped)
+            return deny_outcome(outcome, "session", session.stopped, "session_cancelled")
         self.claimed = True
         return await session.claim(outcome, self.approval)
 
@@ -215,26 +215,26 @@ class ToolCall:
         session = self.session
         began, before = perf_counter(), cancellations()
         try:
-            if self.telling is not None:
+            if self.notifying is not None:
                 await asyncio.sleep(0)  # observers that do not wait are told before the tool tells anybody anything
             value = await session.wrap("tool", lambda: self._context(action), lambda: self._operate(action))
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            if isinstance(error, asyncio.CancelledError) and cancelled_since(before):
+            if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
                 raise
-            return await self._failed(action, error, outcome.injections, (perf_counter() - began) * 1e3)
+            return await self._fail(action, error, outcome.injections, (perf_counter() - began) * 1e3)
         spent = (perf_counter() - began) * 1e3
-        await self._recorded("tool.done", action, {"duration_ms": spent})
-        await self._told()
+        await self._record("tool.done", action, {"duration_ms": spent})
+        await self._await_notified()
         if outcome.injections:
             await session.injector.deliver(outcome.injections)
-        told = await session.emit(TOOL_POST, {**self._about(action), "result": value, "duration_ms": spent})
+        told = await session.emit(TOOL_POST, {**self._event_data(action), "result": value, "duration_ms": spent})
         return ToolOutcome(value=told.data["result"] if told.modified else value)
 
     async def _operate(self, action: Action) -> Any:
         """The call itself, with a fresh copy of what was approved."""
         self.ran = True
         try:
-            with outside():  # a hook may have called it, and hide what that hook prints
+            with without_capture():  # a hook may have called it, and hide what that hook prints
                 value = self.call(action.input())
                 return await value if inspect.isawaitable(value) else value
         except BaseException as error:
@@ -243,24 +243,24 @@ class ToolCall:
 
     # -- when it did not come to a value -------------------------------------------------------------------------
 
-    async def _failed(
+    async def _fail(
         self, action: Action, error: BaseException, injections: tuple[ContextInjection, ...], spent: float
     ) -> ToolOutcome:
         """The tool raised, or an around hook stopped it."""
         session = self.session
         if isinstance(error, HookAbortError) and not self.ran:
-            await self._settled()
+            await self._settle()
             outcome = Outcome(TOOL_PRE, {}, injections=injections)
-            return await self._refused(error.hook or "around hook", error.reason, outcome)
+            return await self._refuse(error.hook or "around hook", error.reason, outcome)
         problem = problem_of(error)
-        await self._recorded("tool.failed", action, {"error": problem, "duration_ms": spent})
-        await self._told()
+        await self._record("tool.failed", action, {"error": problem, "duration_ms": spent})
+        await self._await_notified()
         await session.injector.deliver(injections)
-        await session.emit(TOOL_ERROR, {**self._about(action), "error": problem, "duration_ms": spent})
-        await session.emit(ERROR_TOOL, {**self._named(), "error": problem})
+        await session.emit(TOOL_ERROR, {**self._event_data(action), "error": problem, "duration_ms": spent})
+        await session.emit(ERROR_TOOL, {**self._call_fields(), "error": problem})
         return ToolOutcome(error=error)
 
-    async def _refused(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ToolOutcome:
+    async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ToolOutcome:
         """A denial the model can read."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "by": by, "reason": reason}
@@ -271,7 +271,7 @@ class ToolCall:
         said = await self.session.refusal(by, reason, outcome)
         return ToolOutcome(denied=True, by=by, reason=said, cause=cause)
 
-    async def _pending(self, approval: Approval) -> ToolOutcome:
+    async def _leave_pending(self, approval: Approval) -> ToolOutcome:
         """The question stays open without a decision."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
@@ -279,40 +279,40 @@ class ToolCall:
         reason = f"{for_model(self.tool)} waits for an approval"
         return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
 
-    async def _given_up(self) -> None:
+    async def _give_up(self) -> None:
         """Somebody cancelled it."""
-        telling, self.telling = self.telling, None
+        telling, self.notifying = self.notifying, None
         if telling is not None:
             telling.cancel()
             await asyncio.wait({telling})
         if self.action is None or self.over:
             return
-        await self._recorded("tool.cancelled", self.action, {})
+        await self._record("tool.cancelled", self.action, {})
         if not self.claimed:
-            await self._withdrawn("cancelled")
+            await self._withdraw("cancelled")
 
     # -- what everybody is told ----------------------------------------------------------------------------------
 
-    async def _told(self) -> None:
+    async def _await_notified(self) -> None:
         """Wait until the observers have been shown that it was to run."""
-        telling, self.telling = self.telling, None
+        telling, self.notifying = self.notifying, None
         if telling is not None:
             await telling
 
-    async def _recorded(self, kind: str, action: Action, facts: dict[str, Any]) -> None:
+    async def _record(self, kind: str, action: Action, facts: dict[str, Any]) -> None:
         """Put on record what became of it, and tell who approved it."""
         self.over = True
         await self.session.recorder.note(kind, {**self._facts(action), "ran": self.ran, **facts})
-        await self._settled(stopped=kind == "tool.cancelled")
+        await self._settle(stopped=kind == "tool.cancelled")
 
-    async def _settled(self, *, stopped: bool = False) -> None:
+    async def _settle(self, *, stopped: bool = False) -> None:
         if self.claimed:
             became: Settlement = "done" if self.ran and self.failure is None else "failed"
             if stopped and self.failure is not None:
                 became = "unknown"  # nobody knows how far it had come
             await self.session.approver.settle(self.approval, became)
 
-    async def _withdrawn(self, why: str) -> None:
+    async def _withdraw(self, why: str) -> None:
         if self.approval is not None:
             await self.session.approver.withdraw(self.approval.request, why)
 
@@ -325,11 +325,11 @@ class ToolCall:
             tool_context={"session_id": self.session.id, "tool_call_id": self.call_id},
         )
 
-    def _named(self) -> dict[str, Any]:
+    def _call_fields(self) -> dict[str, Any]:
         return {"tool_name": self.tool, "tool_call_id": self.call_id}
 
-    def _about(self, action: Action) -> dict[str, Any]:
-        return {**self._named(), "tool_input": action.input()}
+    def _event_data(self, action: Action) -> dict[str, Any]:
+        return {**self._call_fields(), "tool_input": action.input()}
 
     def _facts(self, action: Action) -> dict[str, Any]:
         return {"tool": self.tool, "call": self.call_id, "digest": action.digest}
@@ -337,5 +337,5 @@ class ToolCall:
 
 def _changer(outcome: Outcome) -> str:
     """The hook that had the last word on the input."""
-    words = (one for one in reversed(outcome.answers) if one.said.data is not None and not one.recheck)
-    return next((one.hook_name for one in words if "tool_input" in (one.said.data or {})), "session")
+    words = (one for one in reversed(outcome.answers) if one.effective_result.data is not None and not one.recheck)
+    return next((one.hook_name for one in words if "tool_input" in (one.effective_result.data or {})), "session")

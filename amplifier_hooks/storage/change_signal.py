@@ -35,7 +35,7 @@ class Watch:
             timer.cancel()
         return self._take(asyncio.get_running_loop().time() < timer.when())
 
-    def ring(self, news: Any = None) -> None:
+    def notify(self, news: Any = None) -> None:
         """Wake it; `news` is what a transaction that holds has made of what is watched, read in that transaction.
 
         Of two rings nobody knows which was last, so they bring no news.
@@ -55,7 +55,7 @@ class Watch:
         return woken
 
 
-class Bells:
+class ChangeSignals:
     """Those who wait, by topic. Of one event loop, and without locks."""
 
     def __init__(self) -> None:
@@ -74,18 +74,18 @@ class Bells:
             if not there and self._watches.get(topic) is there:
                 del self._watches[topic]
 
-    def ring(self, topic: str, news: Any = None) -> None:
+    def notify(self, topic: str, news: Any = None) -> None:
         """Wake those of this topic, with the news if there are any, and those of all."""
         for watch in self._watches.get(topic, ()):
-            watch.ring(news)
+            watch.notify(news)
         for watch in self._watches.get(None, ()):
-            watch.ring()
+            watch.notify()
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         """Wake everybody: something changed, and nobody knows what."""
         for watches in self._watches.values():
             for watch in watches:
-                watch.ring()
+                watch.notify()
 
     def __bool__(self) -> bool:
         return bool(self._watches)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage.change_signal import Watch
 
 
-class Opened:
+class Openable:
     """Entering the context opens it, and leaving closes it, whatever happened meanwhile."""
 
     async def open(self) -> Self:
@@ -101,7 +101,7 @@ class Wake:
     """
 
     topic: str
-    said: bool = False
+    notified: bool = False
     news: Any = None
 
 

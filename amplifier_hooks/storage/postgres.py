@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
     Migrations,
-    Opened,
+    Openable,
     Row,
     Script,
     StoreBusy,
@@ -46,7 +46,7 @@ LOCK: Final = 0x616D7068
 """The advisory lock under which tables are migrated."""
 
 
-class PostgresDatabase(Opened):
+class PostgresDatabase(Openable):
     """A database many machines share. Its tables live in a schema of their own, written `{schema}` in statements."""
 
     def __init__(
@@ -69,7 +69,7 @@ class PostgresDatabase(Opened):
         self._connections = connections
         self._limit = limit
         self._recheck = recheck if wakeup == "listen" else poll
-        self._bells = Bells()
+        self._signals = ChangeSignals()
         self._quoted = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._own: set[int] = set()
@@ -90,15 +90,15 @@ class PostgresDatabase(Opened):
                 raise MissingExtra("PostgreSQL", "postgres") from None
             import asyncpg
 
-            async with translated():
+            async with translate_errors():
                 self._pool = await asyncpg.create_pool(
                     self._dsn,
                     min_size=1,
                     max_size=self._connections,
                     timeout=self._limit,
                     command_timeout=self._limit,
-                    init=self._know,
-                    reset=_nothing,  # it has no settings, cursors or locks to give back; open transactions are ended
+                    init=self._remember_process,
+                    reset=_do_nothing,  # it has no settings, cursors or locks to give back; open transactions are ended
                     # Behind a pooler the next statement may reach another connection, which knows no prepared ones.
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
                 )
@@ -119,7 +119,7 @@ class PostgresDatabase(Opened):
         if ear is not None:
             ear.cancel()
             await asyncio.wait({ear})
-        self._bells.ring_all()
+        self._signals.notify_all()
         if pool is not None:
             while self._at_hand:
                 await pool.release(self._at_hand.pop())
@@ -135,7 +135,7 @@ class PostgresDatabase(Opened):
         """Bring the tables of further components up to date."""
         async with self._connection() as connection:
             for migration in migrations:
-                while not await self._stepped(connection, migration):
+                while not await self._migrate_step(connection, migration):
                     pass
 
     async def run(self, script: Script[T]) -> T:
@@ -143,14 +143,14 @@ class PostgresDatabase(Opened):
         wakes: list[Wake] = []
         try:
             async with self._connection() as connection, connection.transaction():
-                result = await self._finished(connection, script, wakes)
+                result = await self._run_script(connection, script, wakes)
         finally:
             script.close()
         for wake in wakes:
-            self._bells.ring(wake.topic, wake.news)
+            self._signals.notify(wake.topic, wake.news)
         return result
 
-    async def _finished(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
+    async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
         """What the script returns, having been given what it asked for."""
         unsaid: dict[str, None] = {}
         try:
@@ -158,7 +158,7 @@ class PostgresDatabase(Opened):
             while True:
                 if isinstance(step, Wake):
                     wakes.append(step)
-                    if not step.said:
+                    if not step.notified:
                         unsaid[step.topic] = None
                     step = script.send([])
                 else:
@@ -171,32 +171,32 @@ class PostgresDatabase(Opened):
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """The rows of one statement."""
-        pool, text = self._opened(), self._sql(sql)
+        pool, text = self._open_pool(), self._sql(sql)
         try:
-            connection = await self._taken(pool)
+            connection = await self._take_connection(pool)
             try:
                 rows: list[Row] = await connection.fetch(text, *values)
             except BaseException:
                 await pool.release(connection)
                 raise
         except Exception as problem:
-            if (meant := meaning(problem)) is None:
+            if (meant := store_error(problem)) is None:
                 raise
             raise meant from problem
-        await self._given_back(pool, connection)
+        await self._give_back(pool, connection)
         return rows
 
-    def ring(self, topic: str, news: Any = None) -> None:
+    def notify(self, topic: str, news: Any = None) -> None:
         """Wake those here who watch this topic, after a statement that has notified all others itself.
 
         With news, what the statement returned, they need not read it again.
         """
-        self._bells.ring(topic, news)
+        self._signals.notify(topic, news)
 
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
         """Watch one topic, or all."""
-        with self._bells.watch(topic) as watch:
+        with self._signals.watch(topic) as watch:
             yield watch
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -204,24 +204,24 @@ class PostgresDatabase(Opened):
     def _sql(self, text: str) -> str:
         return text.replace("{schema}", self._quoted)
 
-    def _opened(self) -> Any:
+    def _open_pool(self) -> Any:
         if self._pool is None:
             raise StoreClosed("the store is not open")
         return self._pool
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        pool = self._opened()
-        async with translated():
-            connection = await self._taken(pool)
+        pool = self._open_pool()
+        async with translate_errors():
+            connection = await self._take_connection(pool)
             try:
                 yield connection
             except BaseException:
                 await pool.release(connection)
                 raise
-            await self._given_back(pool, connection)
+            await self._give_back(pool, connection)
 
-    async def _taken(self, pool: Any) -> Any:
+    async def _take_connection(self, pool: Any) -> Any:
         """A connection that is at hand, or one of the pool's. The pool makes a task for each that it gives or takes."""
         while self._at_hand:
             connection = self._at_hand.pop()
@@ -235,14 +235,14 @@ class PostgresDatabase(Opened):
         finally:
             self._wanting -= 1
 
-    async def _given_back(self, pool: Any, connection: Any) -> None:
+    async def _give_back(self, pool: Any, connection: Any) -> None:
         """Keep it at hand, unless somebody waits for the pool to have one, or the pool is being closed."""
         if self._wanting or self._pool is not pool:
             await pool.release(connection)
         else:
             self._at_hand.append(connection)
 
-    async def _know(self, connection: Any) -> None:
+    async def _remember_process(self, connection: Any) -> None:
         """Keep in mind whose notifications are our own. A pooler in between would show us numbers that mean nothing."""
         if self._listen_dsn == self._dsn:
             self._own.add(connection.get_server_pid())
@@ -261,7 +261,7 @@ class PostgresDatabase(Opened):
                 "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
             )
 
-    async def _stepped(self, connection: Any, migration: Migrations) -> bool:
+    async def _migrate_step(self, connection: Any, migration: Migrations) -> bool:
         """Take one step in a transaction of its own, or say that there is none left."""
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on nobody else migrates
@@ -289,12 +289,12 @@ class PostgresDatabase(Opened):
         while True:
             if self._wakeup == "listen":
                 with suppress(StoreUnavailable):
-                    async with translated():
+                    async with translate_errors():
                         await self._hear()
                 await asyncio.sleep(AGAIN)
             else:
                 await asyncio.sleep(self._recheck)
-            self._bells.ring_all()
+            self._signals.notify_all()
 
     async def _hear(self) -> None:
         """Listen until the connection is lost. A server that is gone without a word is noticed by asking it."""
@@ -304,15 +304,15 @@ class PostgresDatabase(Opened):
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
 
-        def heard(_connection: object, process: object, _channel: object, topic: object) -> None:
+        def on_notification(_connection: object, process: object, _channel: object, topic: object) -> None:
             if process not in self._own:  # what was written here has rung already
-                self._bells.ring(str(topic))
+                self._signals.notify(str(topic))
 
         try:
-            await connection.add_listener(self.schema, heard)
+            await connection.add_listener(self.schema, on_notification)
             while not lost.is_set():
-                self._bells.ring_all()  # whatever happened while nobody listened
-                timer = asyncio.get_running_loop().call_later(self._recheck, self._bells.ring_all)
+                self._signals.notify_all()  # whatever happened while nobody listened
+                timer = asyncio.get_running_loop().call_later(self._recheck, self._signals.notify_all)
                 try:
                     async with asyncio.timeout(self._recheck):
                         await lost.wait()
@@ -324,22 +324,22 @@ class PostgresDatabase(Opened):
             connection.terminate()
 
 
-async def _nothing(_connection: object) -> None:
+async def _do_nothing(_connection: object) -> None:
     pass
 
 
 @asynccontextmanager
-async def translated() -> AsyncIterator[None]:
+async def translate_errors() -> AsyncIterator[None]:
     """Whatever the driver, the network or the server raises, as what it means."""
     try:
         yield
     except Exception as problem:
-        if (meant := meaning(problem)) is None:
+        if (meant := store_error(problem)) is None:
             raise
         raise meant from problem
 
 
-def meaning(problem: Exception) -> StoreUnavailable | None:
+def store_error(problem: Exception) -> StoreUnavailable | None:
     """What an error of the driver, the network or the server is to whoever uses the store; None for any other."""
     import asyncpg
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
     CorruptStore,
     Migrations,
-    Opened,
+    Openable,
     Row,
     Script,
     StoreBusy,
@@ -59,7 +59,7 @@ class Worker:
         self._open = True
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    async def do(self, work: Callable[[], T], limit: float | None = None) -> T:
+    async def run(self, work: Callable[[], T], limit: float | None = None) -> T:
         """What the work returns or raises.
 
         Raises `StoreBusy` after so many seconds. What has not begun by then, or when this is cancelled, is not done
@@ -69,7 +69,7 @@ class Worker:
             raise StoreClosed("the store is closed")
         result: asyncio.Future[T] = self._loop.create_future()
         self._queue.put((result, work))
-        timer = None if limit is None else self._loop.call_later(limit, _late, result, limit)
+        timer = None if limit is None else self._loop.call_later(limit, _fail_late, result, limit)
         try:
             return await result
         finally:
@@ -87,12 +87,12 @@ class Worker:
             result, work = job
             if not result.done():  # read from another thread, which can only make it do what nobody waits for
                 try:
-                    self._tell(result, work(), None)
+                    self._deliver(result, work(), None)
                 except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
-                    self._tell(result, None, error)
+                    self._deliver(result, None, error)
             del job, result, work
 
-    def _tell(self, result: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+    def _deliver(self, result: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
         try:
             self._loop.call_soon_threadsafe(_set, result, value, error)
         except RuntimeError:  # the loop is closed, and nobody waits any more
@@ -108,7 +108,7 @@ def _set(result: asyncio.Future[Any], value: object, error: BaseException | None
         result.set_exception(error)
 
 
-def _late(result: asyncio.Future[Any], limit: float) -> None:
+def _fail_late(result: asyncio.Future[Any], limit: float) -> None:
     if not result.done():
         result.set_exception(StoreBusy(f"the store did not answer within {limit:g} seconds"))
 
@@ -131,7 +131,7 @@ POLL: Final = 0.02
 """Seconds between two looks at whether another process has written; only while somebody waits."""
 
 
-class SqliteDatabase(Opened):
+class SqliteDatabase(Openable):
     """A database in one file. `path` None is a database in memory."""
 
     def __init__(
@@ -141,7 +141,7 @@ class SqliteDatabase(Opened):
         self._migrations = migrations
         self._limit = limit
         self._poll = poll
-        self._bells = Bells()
+        self._signals = ChangeSignals()
         self._thread: Worker | None = None
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -170,11 +170,11 @@ class SqliteDatabase(Opened):
         poller, self._poller = self._poller, None
         if poller is not None:
             poller.cancel()
-        self._bells.ring_all()
+        self._signals.notify_all()
         if thread is None or self._process != os.getpid():
             return  # the file belongs to the process that opened it; closing it here would drop that one's locks
         if connection is not None:
-            closing = asyncio.ensure_future(thread.do(connection.close))
+            closing = asyncio.ensure_future(thread.run(connection.close))
             try:
                 await asyncio.wait({closing})  # not cancelled with us: what is in the queue before it has to be done
             finally:
@@ -190,7 +190,7 @@ class SqliteDatabase(Opened):
         """Drive a script in one transaction, in one go of the thread: no waiting in between."""
         result, wakes = await self._do(lambda: _drive(self._open_connection, script))
         for wake in wakes:
-            self._bells.ring(wake.topic, wake.news)
+            self._signals.notify(wake.topic, wake.news)
         return result
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
@@ -200,19 +200,19 @@ class SqliteDatabase(Opened):
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
         """Watch one topic, or all. What other processes change wakes everybody."""
-        with self._bells.watch(topic) as watch:
+        with self._signals.watch(topic) as watch:
             if self.path is not None and self._thread is not None and self._poller is None:
                 self._poller = asyncio.get_running_loop().create_task(self._look())
             yield watch
 
     async def _look(self) -> None:
         """Ring for what other processes write, as long as anybody waits."""
-        while self._bells and self._thread is not None:
+        while self._signals and self._thread is not None:
             with suppress(StoreUnavailable):
                 ((version,),) = await self.fetch("PRAGMA data_version")
                 if version != self._seen:
                     self._seen = version
-                    self._bells.ring_all()
+                    self._signals.notify_all()
             await asyncio.sleep(self._poll)
         self._poller = None
 
@@ -230,16 +230,16 @@ class SqliteDatabase(Opened):
             raise StoreClosed("the store is not open")
         if self._process != os.getpid():
             raise StoreClosed("the store was opened by another process; open it anew after a fork")
-        return await self._thread.do(lambda: _translated(work), 2 * self._limit if limit == 0.0 else limit)
+        return await self._thread.run(lambda: _translate_errors(work), 2 * self._limit if limit == 0.0 else limit)
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
-            return self._connected(":memory:", new=True)
+            return self._connect(":memory:", new=True)
         inspect_folder(self.path.parent)
         if not inspect_file(self.path):
             self._create(self.path)
             inspect_file(self.path)
-        connection = self._connected(f"file:{quote(str(self.path))}?mode=rw")
+        connection = self._connect(f"file:{quote(str(self.path))}?mode=rw")
         ((self._seen,),) = connection.execute("PRAGMA data_version").fetchall()
         return connection
 
@@ -247,7 +247,7 @@ class SqliteDatabase(Opened):
         draft = path.with_name(f".{path.name}.{uuid4().hex}.new")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
-            self._connected(f"file:{quote(str(draft))}?mode=rw", new=True).close()
+            self._connect(f"file:{quote(str(draft))}?mode=rw", new=True).close()
             with suppress(FileExistsError):  # another process was faster
                 os.link(draft, path)
         finally:
@@ -255,7 +255,7 @@ class SqliteDatabase(Opened):
                 left.unlink(missing_ok=True)
         sync_folder(path.parent)
 
-    def _connected(self, address: str, *, new: bool = False) -> sqlite3.Connection:
+    def _connect(self, address: str, *, new: bool = False) -> sqlite3.Connection:
         """A connection that was set up, checked and migrated; or none is left open."""
         connection = sqlite3.connect(
             address, uri=True, timeout=self._limit, isolation_level=None, check_same_thread=False
@@ -286,11 +286,11 @@ def _migrate(connection: sqlite3.Connection, migrations: tuple[Migrations, ...])
     """Bring every component to its newest version, a step a transaction."""
     connection.execute(VERSIONS)
     for migration in migrations:
-        while not _stepped(connection, migration):
+        while not _migrate_step(connection, migration):
             pass
 
 
-def _stepped(connection: sqlite3.Connection, migration: Migrations) -> bool:
+def _migrate_step(connection: sqlite3.Connection, migration: Migrations) -> bool:
     """Take one step, or say that there is none left."""
     connection.execute("BEGIN IMMEDIATE")  # from here on no other process migrates
     try:
@@ -302,7 +302,7 @@ def _stepped(connection: sqlite3.Connection, migration: Migrations) -> bool:
             connection.execute("ROLLBACK")
             return True
         for statement in step:
-            connection.execute(_own(statement))
+            connection.execute(_without_schema(statement))
         connection.execute(
             "INSERT INTO schema_version VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version",
             (migration.component, version + 1),
@@ -318,7 +318,7 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[W
     connection.execute("BEGIN IMMEDIATE")
     wakes: list[Wake] = []
     try:
-        result = _finished(connection, script, wakes)
+        result = _run_script(connection, script, wakes)
         connection.execute("COMMIT")
     except BaseException:
         script.close()
@@ -327,7 +327,7 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[W
     return result, wakes
 
 
-def _finished(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
+def _run_script(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
     """What the script returns, having been given what it asked for."""
     rows: list[Row] = []
     try:
@@ -352,16 +352,16 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 def _execute(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     names = NUMBERS if len(values) <= len(NUMBERS) else map(str, range(1, len(values) + 1))
-    return connection.execute(_own(sql), dict(zip(names, values, strict=False))).fetchall()
+    return connection.execute(_without_schema(sql), dict(zip(names, values, strict=False))).fetchall()
 
 
 @lru_cache(maxsize=256)
-def _own(sql: str) -> str:
+def _without_schema(sql: str) -> str:
     """The statement as it is said here, where there are no schemas."""
     return sql.replace("{schema}.", "")
 
 
-def _translated(work: Callable[[], T]) -> T:
+def _translate_errors(work: Callable[[], T]) -> T:
     try:
         return work()
     except sqlite3.Error as problem:

@@ -23,7 +23,7 @@ def state_folder() -> Path:
     return base / "amplifier-hooks"
 
 
-def own_folder() -> Path:
+def make_state_folder() -> Path:
     """The same, made for its owner alone if it is not there. Raises `OSError` if it cannot be made."""
     folder = state_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

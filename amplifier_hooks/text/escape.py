@@ -72,7 +72,7 @@ def for_terminal(text: str, *, max_run: int = 64) -> str:
     Where terminals do not agree how wide a text is, it could hide what comes after it. So what joins its neighbour is
     shown by number: flags, skin tones, Korean vowels alone, and of combining marks all but the first three.
     """
-    return _collapse(_unstacked(_escape(text, keep="\n\t", also="⟨" + _JOINING)), max_run)
+    return _collapse(_limit_stacking(_escape(text, keep="\n\t", also="⟨" + _JOINING)), max_run)
 
 
 def for_page(text: str, *, max_run: int = 64) -> str:
@@ -81,7 +81,7 @@ def for_page(text: str, *, max_run: int = 64) -> str:
     Where more than three combining marks sit on one character, the others are shown by number, so that no text is drawn
     over the lines above and below it. What comes out is text: a page sets it as such, never as HTML.
     """
-    return _collapse(_unstacked(_escape(text, keep="\n\t", also="⟨")), max_run)
+    return _collapse(_limit_stacking(_escape(text, keep="\n\t", also="⟨")), max_run)
 
 
 def invisible(text: str) -> frozenset[str]:
@@ -102,7 +102,7 @@ _JOINING: Final = "".join(
 )
 
 
-def _unstacked(text: str) -> str:
+def _limit_stacking(text: str) -> str:
     if text.isascii():
         return text
     marks = "".join(c for c in set(text) if unicodedata.category(c).startswith("M"))
@@ -112,7 +112,7 @@ def _unstacked(text: str) -> str:
 
 
 def _collapse(text: str, max_run: int) -> str:
-    def counted(found: re.Match[str]) -> str:
+    def count_run(found: re.Match[str]) -> str:
         run = found[0]
         counts = {name: run.count(blank) for blank, (name, _) in _RUNS.items()}
         if sum(counts[name] * columns for name, columns in _RUNS.values()) <= max_run:
@@ -120,7 +120,7 @@ def _collapse(text: str, max_run: int) -> str:
         said = ", ".join(f"{count:,} {name}{'s' * (count > 1)}" for name, count in counts.items() if count)
         return f"⟨{said}⟩" + "\n" * ("\n" in run)
 
-    return _RUN.sub(counted, text)
+    return _RUN.sub(count_run, text)
 
 
 _RUN: Final = re.compile(r"[ \t\n]{2,}")

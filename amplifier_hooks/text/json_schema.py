@@ -58,7 +58,7 @@ class SchemaError(ValueError):
 
 
 @frozen
-class Wrong:
+class SchemaMistake:
     """One thing a value has wrong: where, by which keyword of the schema, and in words."""
 
     where: str
@@ -78,12 +78,12 @@ class Schema:
     _validator: Any = field(init=False, repr=False, eq=False)
 
     @_thorough.default
-    def _few(self) -> bool:
-        size, whole = _checked(self.document)
+    def _default_thorough(self) -> bool:
+        size, whole = _check_document(self.document)
         return whole and size <= FEW_PLACES
 
     @_validator.default
-    def _built(self) -> Any:
+    def _build_validator(self) -> Any:
         import jsonschema_rs
 
         patterns = jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN, dfa_size_limit=LARGEST_PATTERN)
@@ -92,7 +92,7 @@ class Schema:
                 self.document, mask="this value", offline=True, base_uri="urn:schema", pattern_options=patterns
             )
         except jsonschema_rs.ValidationError as problem:
-            raise SchemaError(_at(problem.instance_path, problem.message)) from None
+            raise SchemaError(_problem_at(problem.instance_path, problem.message)) from None
         except ValueError as problem:
             raise SchemaError(clip(str(problem), LONGEST_PROBLEM)) from None
 
@@ -107,12 +107,12 @@ class Schema:
         try:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as problem:
-            return _at(problem.instance_path, problem.message)
+            return _problem_at(problem.instance_path, problem.message)
         except ValueError as problem:  # half a character, or nested without end
             return clip(f"it cannot be checked: {problem}", LONGEST_PROBLEM)
         return None
 
-    def wrong(self, value: object) -> tuple[Wrong, ...]:
+    def mistakes(self, value: object) -> tuple[SchemaMistake, ...]:
         """What a value has wrong; of a large one, or by a schema that refers to itself, the first thing only.
 
         Raises `ValueError` for what is no JSON.
@@ -122,15 +122,15 @@ class Schema:
         if self.fits(value):
             return ()
         if self._thorough and _is_small(value):
-            return tuple(_wrong(error) for error in self._validator.iter_errors(value))
+            return tuple(_mistake(error) for error in self._validator.iter_errors(value))
         try:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
-            return (_wrong(error),)
+            return (_mistake(error),)
         return ()
 
 
-def resolved(root: object, reference: object) -> object:
+def resolve_reference(root: object, reference: object) -> object:
     """What a reference within a schema leads to, by its place; None where there is nothing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
@@ -149,15 +149,15 @@ def resolved(root: object, reference: object) -> object:
 # -- what is said ----------------------------------------------------------------------------------------------------
 
 
-def _at(path: list[str | int], message: str) -> str:
+def _problem_at(path: list[str | int], message: str) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return clip(f"${where}: {message}", LONGEST_PROBLEM)
 
 
-def _wrong(error: Any) -> Wrong:
+def _mistake(error: Any) -> SchemaMistake:
     text = error.message.replace("\n", " ")
     text = text if len(text) <= LONGEST_SENTENCE else f"{text[:LONGEST_SENTENCE]}…"
-    return Wrong(_pointer(error.instance_path), error.kind.name, text)
+    return SchemaMistake(_pointer(error.instance_path), error.kind.name, text)
 
 
 def _pointer(path: list[str | int]) -> str:
@@ -181,7 +181,7 @@ def _is_small(value: object) -> bool:
 # -- how large a schema is, with its references written out ----------------------------------------------------------
 
 
-def _checked(document: Any) -> tuple[int, bool]:
+def _check_document(document: Any) -> tuple[int, bool]:
     """How many places a schema has, and whether that is all there is to it: it does not refer to itself.
 
     Raises `SchemaError` for one that is no JSON, too large or too deep, or leads outside.
@@ -194,7 +194,7 @@ def _checked(document: Any) -> tuple[int, bool]:
         raise SchemaError(f"a schema that is no JSON: {problem}") from None
     if size > LARGEST_SCHEMA:
         raise SchemaError(f"it has {size:,} bytes; at most {LARGEST_SCHEMA:,} are read")
-    return _Unfolded(document, dict(_anchors(document))).measured()
+    return _SchemaSize(document, dict(_anchors(document))).measure()
 
 
 def _anchors(document: Any) -> Iterator[tuple[str, object]]:
@@ -221,7 +221,7 @@ def _anchors(document: Any) -> Iterator[tuple[str, object]]:
         waiting += ((one, depth + 1) for one in inner)
 
 
-class _Unfolded:
+class _SchemaSize:
     """A schema with its references written out, each cycle once around."""
 
     def __init__(self, root: Any, anchors: Mapping[str, object]) -> None:
@@ -231,7 +231,7 @@ class _Unfolded:
         self._open: set[int] = set()
         self._whole = True
 
-    def measured(self) -> tuple[int, bool]:
+    def measure(self) -> tuple[int, bool]:
         """How many places it has, and whether those are all."""
         return self._size(self._root), self._whole
 
@@ -260,7 +260,7 @@ class _Unfolded:
         """The schemas a schema consists of, those it refers to included."""
         for word in REFERENCES:
             if isinstance(part.get(word), str):
-                yield self._referred(word, part[word])
+                yield self._resolve(word, part[word])
         yield from (part[name] for name in SINGLE if isinstance(part.get(name), Mapping))
         for name in LISTED:
             if isinstance(part.get(name), list):
@@ -269,11 +269,11 @@ class _Unfolded:
             if isinstance(part.get(name), Mapping):
                 yield from part[name].values()
 
-    def _referred(self, word: str, target: str) -> object:
+    def _resolve(self, word: str, target: str) -> object:
         if not target.startswith("#"):
             raise SchemaError(f"{word} {target!r:.80} leads outside; nothing is fetched, so put it under $defs")
         name = unquote(target[1:])
-        found = self._anchors.get(name) if name and name[0] != "/" else resolved(self._root, target)
+        found = self._anchors.get(name) if name and name[0] != "/" else resolve_reference(self._root, target)
         if found is None:
             raise SchemaError(f"{word} {target!r:.80} points to nothing")
         return found

@@ -161,7 +161,7 @@ SURROGATES: Final = dict.fromkeys(range(55296, 57344), "�")
 """For `str.translate`: halves of characters, which no such expression can look at, as something of the same length."""
 
 
-def linear(pattern: str) -> Callable[[str], bool]:
+def compile_linear(pattern: str) -> Callable[[str], bool]:
     """The question whether a text has this in it. A text with lone surrogates is never said to have it.
 
     Raises `pydantic_core.SchemaError` for a pattern that is none.
@@ -171,7 +171,7 @@ def linear(pattern: str) -> Callable[[str], bool]:
     return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
 
 
-def literally(text: str) -> str:
+def escape_literal(text: str) -> str:
     """The expression for exactly this text."""
     return "".join(f"\\x{{{ord(character):X}}}" for character in text)
 

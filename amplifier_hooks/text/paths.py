@@ -110,7 +110,7 @@ class UnknownFolder(Exception):
 
 
 @frozen
-class Forms:
+class PathForms:
     """A path as the caller wrote it, put in order, and as it really is, links followed."""
 
     text: str
@@ -127,7 +127,7 @@ class PathMatch:
 
 
 @define(eq=False)
-class Whereabouts:
+class CallPaths:
     """Where the paths in the arguments of one call lead, as far as that was found out so far."""
 
     arguments: Mapping[str, Any]
@@ -156,7 +156,7 @@ class Whereabouts:
         known = {"cwd": self.cwd, "home": self.home}
         return {name: (tidy(path), tidy(os.path.realpath(path))) for name, path in known.items() if path}
 
-    def resolved(self, text: str) -> Forms | None:
+    def resolve(self, text: str) -> PathForms | None:
         """What a path comes to; None if nobody can say."""
         if "\0" in text or len(text) > LONGEST_PATH or not text:
             return None
@@ -164,33 +164,33 @@ class Whereabouts:
             return None
         full = os.path.join(self.cwd, text)  # noqa: PTH118  # pathlib would tidy it before links are followed
         try:
-            return Forms(text, tidy(os.path.normpath(full)), tidy(os.path.realpath(full)))
+            return PathForms(text, tidy(os.path.normpath(full)), tidy(os.path.realpath(full)))
         except (OSError, ValueError):
             return None
 
-    def named(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
         """The arguments of these names."""
         return {name: self.arguments[name] for name in names if name in self.arguments}
 
     @cached_property
-    def possible_paths(self) -> list[Forms]:
+    def possible_paths(self) -> list[PathForms]:
         """All that may lead to a file in the arguments: texts, words of commands, patches. Raises `TooManyParts`."""
         given = texts_of([*self.arguments.values()])
         texts = {text: text for text in given}
-        for value in self.named(COMMAND_NAMES).values():
+        for value in self.arguments_named(COMMAND_NAMES).values():
             for command in texts_of(value):
                 parts = _parts_of(command)
                 for part, written in parts.items():
-                    for text in (part, *self._meant(part)):
+                    for text in (part, *self._expand_glob(part)):
                         texts.setdefault(text, written)
                 if len(texts) > MOST_TEXTS:
                     raise TooManyParts
         for text in given:
-            for name in patched_in(text):
+            for name in patched_files(text):
                 texts.setdefault(name, name)
-        return self.all_resolved(texts)
+        return self.resolve_all(texts)
 
-    def caught(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | None:
+    def find_match(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | None:
         """The first path in the arguments that one of these patterns covers; with names, only in those arguments.
 
         Raises `UnknownFolder`, `TooManyParts`, and `TimeoutError` for a pattern that takes longer than `TIME_LIMIT`.
@@ -199,12 +199,19 @@ class Whereabouts:
         if unknown is not None:
             raise UnknownFolder(unknown)
         if names:
-            texts = {text: text for value in self.named(names).values() for text in texts_of(value)}
-            candidates = self.all_resolved(texts)
+            texts = {text: text for value in self.arguments_named(names).values() for text in texts_of(value)}
+            candidates = self.resolve_all(texts)
         else:
             candidates = self.possible_paths
         covered = [
-            (one, [fold(below) for place in one.places(self, follow=True) for below in _covering(place)])
+            (
+                one,
+                [
+                    fold(below)
+                    for place in one.absolute_patterns(self, follow=True)
+                    for below in _with_descendants(place)
+                ],
+            )
             for one in patterns
         ]
         for forms in candidates:
@@ -214,7 +221,7 @@ class Whereabouts:
                     return PathMatch(forms.text, pattern)
         return None
 
-    def all_resolved(self, texts: Mapping[str, str]) -> list[Forms]:
+    def resolve_all(self, texts: Mapping[str, str]) -> list[PathForms]:
         """Each of these texts resolved, also without its scheme, its `~` and its percent signs. Raises `TooManyParts`.
 
         `texts` maps each to the caller's own text.
@@ -225,13 +232,13 @@ class Whereabouts:
         for text, written in texts.items():
             for one in _spellings(text):
                 spelt.setdefault(one, written)
-        found = ((self.resolved(one), written) for one, written in spelt.items())
-        return [Forms(written, forms.lexical, forms.real) for forms, written in found if forms is not None]
+        found = ((self.resolve(one), written) for one, written in spelt.items())
+        return [PathForms(written, forms.lexical, forms.real) for forms, written in found if forms is not None]
 
-    def _meant(self, word: str) -> list[str]:
+    def _expand_glob(self, word: str) -> list[str]:
         """The files a shell would put in the place of a word such as `.e*`; only its last part is looked at."""
         folder, _, last = word.rpartition("/")
-        where = self.resolved(f"{folder}/" if "/" in word else ".") if MAGIC.search(last) else None
+        where = self.resolve(f"{folder}/" if "/" in word else ".") if MAGIC.search(last) else None
         if where is None:
             return []
         try:
@@ -249,7 +256,7 @@ class PathPattern:
     root: str
     rest: str
 
-    def places(self, whereabouts: Whereabouts, *, follow: bool) -> tuple[str, ...]:
+    def absolute_patterns(self, whereabouts: CallPaths, *, follow: bool) -> tuple[str, ...]:
         """The patterns over whole paths that this one comes to; none where its root is not known.
 
         With `follow`, also that with the links in its fixed part followed.
@@ -264,7 +271,7 @@ class PathPattern:
         return tuple(glob.escape(base, unix=True).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found)
 
 
-def as_paths(given: object) -> tuple[PathPattern, ...]:
+def parse_patterns(given: object) -> tuple[PathPattern, ...]:
     """The patterns that a file names. Raises `ValueError`."""
     texts = given if isinstance(given, list) else [given]
     if not texts or not is_texts(texts):
@@ -280,14 +287,14 @@ def _pattern(text: str) -> PathPattern:
         raise ValueError(f"has {text[:40]!r}…; a pattern has at most {LONGEST} characters, no NUL and no backslash")
     if len(parts) == 1:
         raise ValueError(f"has {text!r}; write './{text}' for the one in the working directory, '**/{text}' for any")
-    root, rest = _rooted(text, parts[0])
+    root, rest = _split_root(text, parts[0])
     rest = re.sub(r"/(?:\.?/)+|/\.?$", "/", rest).rstrip("/") or "/"
-    if "(?!)" in _translated(rest):
+    if "(?!)" in _translate(rest):
         raise ValueError(f"has {text!r}, which nothing matches; turn the range in its brackets around")
     return PathPattern(text, root, rest)
 
 
-def _rooted(text: str, first: str) -> tuple[str, str]:
+def _split_root(text: str, first: str) -> tuple[str, str]:
     """What a pattern begins at, and what follows."""
     if first == "~":
         return "home", text[1:]
@@ -298,7 +305,7 @@ def _rooted(text: str, first: str) -> tuple[str, str]:
     return "cwd", f"/{text}"
 
 
-def _covering(pattern: str) -> tuple[str, ...]:
+def _with_descendants(pattern: str) -> tuple[str, ...]:
     """The pattern, and everything below what it matches; the folder itself, where it says `**`."""
     own = pattern.removesuffix("/**") or "/"
     return (own, f"{own.rstrip('/')}/**")
@@ -308,7 +315,7 @@ def matches(patterns: Iterable[str], paths: Iterable[str]) -> bool:
     """Whether any of these patterns over whole paths is any of these paths. Raises `TimeoutError`."""
     texts = tuple(paths)
     return any(
-        _compiled(pattern).fullmatch(text, timeout=TIME_LIMIT)
+        _compile(pattern).fullmatch(text, timeout=TIME_LIMIT)
         for pattern in patterns
         for text in texts
         if all(literal in text for literal in _literals(pattern))
@@ -323,18 +330,18 @@ def _literals(pattern: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1_024)
-def _compiled(pattern: str) -> regex.Pattern[str]:
+def _compile(pattern: str) -> regex.Pattern[str]:
     own = pattern.removesuffix("/**")
-    translated = _translated(pattern)
-    return regex.compile(f"{translated}|{_translated(own)}" if own not in ("", pattern) else translated)
+    translated = _translate(pattern)
+    return regex.compile(f"{translated}|{_translate(own)}" if own not in ("", pattern) else translated)
 
 
-def _translated(pattern: str) -> str:
+def _translate(pattern: str) -> str:
     [translated], _ = glob.translate(pattern, flags=FLAGS)
     return str(translated)
 
 
-def patched_in(text: str) -> list[str]:
+def patched_files(text: str) -> list[str]:
     """The files that a patch names, if the text is one."""
     if PATCH.search(text) is None:
         return []

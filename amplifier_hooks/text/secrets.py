@@ -28,7 +28,7 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from amplifier_hooks.text.matching import SURROGATES, is_text, linear, literally
+from amplifier_hooks.text.matching import SURROGATES, compile_linear, escape_literal, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -198,7 +198,7 @@ def names_a_secret(members: Mapping[Any, Any]) -> bool:
     )
 
 
-def _kept_in(environment: Mapping[str, str]) -> Iterator[str]:
+def _environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     """The values of an environment's secret names; the path of a file that is there is none."""
     for name, value in environment.items():
         if is_secret_name(name) and name not in _NO_SECRET:
@@ -214,7 +214,7 @@ Span = tuple[int, int, str]
 """Where a secret is in a text, from where to where, and of what kind it is. Plain, for there may be very many."""
 
 
-def exchanged(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str:
+def replace_spans(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str:
     """The text with these marks in the places of these spans."""
     pieces: list[str] = []
     place = 0
@@ -229,17 +229,17 @@ class _Finder:
 
     def __init__(self, shape: SecretShape) -> None:
         self.kind = shape.kind
-        self.suspects = linear(f"(?-u)(?:{shape.least})")
+        self.suspects = compile_linear(f"(?-u)(?:{shape.least})")
         self._whole = shape.whole
 
     @cached_property
-    def _where(self) -> re.Pattern[str]:
+    def _pattern(self) -> re.Pattern[str]:
         return re.compile(self._whole, re.ASCII)
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
         """Where they are between these places, in order."""
-        kind, found = self.kind, self._where.finditer(text, begin, end)
-        if CODE not in self._where.groupindex:
+        kind, found = self.kind, self._pattern.finditer(text, begin, end)
+        if CODE not in self._pattern.groupindex:
             return [(*match.span(match.lastindex), kind) for match in found if match.lastindex]
         return [
             (*match.span(match.lastindex), kind if match.lastgroup is None else CODE)
@@ -248,12 +248,12 @@ class _Finder:
         ]
 
 
-class _Known:
+class _KnownSecrets:
     """Secrets that are known by their value."""
 
     def __init__(self, values: list[str]) -> None:
         self._values = values
-        self.suspects: Callable[[str], bool] = linear("|".join(map(literally, values)))
+        self.suspects: Callable[[str], bool] = compile_linear("|".join(map(escape_literal, values)))
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
         """Where they are between these places, in order."""
@@ -264,7 +264,7 @@ class _Known:
                 after = place + len(value)
                 found.append((place, after, "known secret"))
                 place = text.find(value, after, end)
-        return _merged(found)
+        return _merge_spans(found)
 
 
 class Secrets:
@@ -276,16 +276,18 @@ class Secrets:
     """
 
     def __init__(self, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        values = {*known, *_kept_in(os.environ if environment is None else environment)}
+        values = {*known, *_environment_secrets(os.environ if environment is None else environment)}
         longest = sorted(
             (value for value in values if len(value) >= SHORTEST and is_text(value)), key=len, reverse=True
         )[:MOST_KNOWN]
         least = "|".join(shape.least for shape in (*SHAPES, PRIVATE_KEY))
         self._keys = _Finder(PRIVATE_KEY)
-        self._finders: tuple[_Finder | _Known, ...] = tuple(map(_Finder, SHAPES))
+        self._finders: tuple[_Finder | _KnownSecrets, ...] = tuple(map(_Finder, SHAPES))
         if longest:
-            self._finders += (_Known(longest),)
-        self.suspects: Callable[[str], bool] = linear("|".join([f"(?-u)(?:{least})", *map(literally, longest)]))
+            self._finders += (_KnownSecrets(longest),)
+        self.suspects: Callable[[str], bool] = compile_linear(
+            "|".join([f"(?-u)(?:{least})", *map(escape_literal, longest)])
+        )
         """Whether a text may have a secret in it: where not, it has none. The text must have no lone surrogates."""
 
     def spans(self, text: str) -> list[Span]:
@@ -294,7 +296,7 @@ class Secrets:
             text = text.translate(SURROGATES)
         if not self.suspects(text):
             return []
-        search = _Search(self.suspects, text)
+        search = _SecretSearch(self.suspects, text)
         found: list[Span] = []
         place = 0
         for key in self._keys.spans(text, 0, len(text)) if self._keys.suspects(text) else ():
@@ -305,14 +307,14 @@ class Secrets:
         return [span for span in found if span[2] != CODE]
 
 
-class _Search(NamedTuple):
+class _SecretSearch(NamedTuple):
     """The search through one text."""
 
     suspects: Callable[[str], bool]
     text: str
 
     def between(
-        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _Known, ...]
+        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _KnownSecrets, ...]
     ) -> tuple[list[Span], str]:
         """Where secrets are between these places, and what is code; and the text without them.
 
@@ -331,11 +333,11 @@ class _Search(NamedTuple):
                 return list(chain.from_iterable(spans for spans, _ in inner)), rest
         found = [span for finder in finders for span in finder.spans(self.text, begin, end)]
         if len(finders) > 1:
-            found = _merged(found)
-        rest = self._without(begin, end, found)
+            found = _merge_spans(found)
+        rest = self._blank_spans(begin, end, found)
         return ([(begin, end, "secret")], GONE) if self.suspects(rest) else (found, rest)
 
-    def _without(self, begin: int, end: int, spans: list[Span]) -> str:
+    def _blank_spans(self, begin: int, end: int, spans: list[Span]) -> str:
         """What is between these places, with `GONE` in the place of each span."""
         parts, text = [], self.text
         for first, last, _ in spans:
@@ -345,7 +347,7 @@ class _Search(NamedTuple):
         return GONE.join(parts)
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merge_spans(spans: list[Span]) -> list[Span]:
     """In order, and those that overlap as one: of the kind of the first, and code only if all of it is."""
     merged: list[Span] = []
     for span in sorted(spans, key=itemgetter(0)):

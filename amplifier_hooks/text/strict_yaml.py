@@ -48,7 +48,7 @@ class NotReadable(HookError, ValueError):
 
 
 @frozen
-class Marked:
+class ParsedDocument:
     """What a file says, and on which line each part of it stands. An empty file says None."""
 
     value: Any
@@ -78,24 +78,24 @@ for _tag, _pattern, _first in SCALARS:
     Loader.add_implicit_resolver(_tag, re.compile(f"(?:{_pattern.pattern})\\Z"), [*_first, ""])
 
 
-def parse_yaml(data: bytes) -> Marked:
+def parse_yaml(data: bytes) -> ParsedDocument:
     """What the YAML says. Raises `NotReadable`."""
     text = _text(data)
-    node = _composed(text)
+    node = _compose(text)
     if node is None:
-        return Marked(None)
+        return ParsedDocument(None)
     lines: dict[KeyPath, int] = {}
     try:
-        return Marked(_value(node, (), lines), lines)
+        return ParsedDocument(_value(node, (), lines), lines)
     except RecursionError:
         raise NotReadable(1, TOO_DEEP) from None
 
 
-def parse_json(data: bytes) -> Marked:
+def parse_json(data: bytes) -> ParsedDocument:
     """What the JSON says. Raises `NotReadable`."""
     text = _text(data)
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as problem:
         raise NotReadable(problem.lineno, f"this is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
     except RecursionError:
@@ -103,10 +103,10 @@ def parse_json(data: bytes) -> Marked:
     except ValueError as problem:
         raise NotReadable(1, f"this is not JSON: {problem}") from None
     # All JSON is YAML but for its tabs, which stand between the values only; the lines are found there.
-    node = _composed(text.replace("\t", " "))
+    node = _compose(text.replace("\t", " "))
     lines: dict[KeyPath, int] = {}
     _mark(node, (), lines)
-    return Marked(value, lines)
+    return ParsedDocument(value, lines)
 
 
 def _text(data: bytes) -> str:
@@ -117,7 +117,7 @@ def _text(data: bytes) -> str:
         raise NotReadable(line, "this is not UTF-8; save the file as that") from None
 
 
-def _composed(text: str) -> yaml.Node | None:
+def _compose(text: str) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as problem:
@@ -180,5 +180,5 @@ def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None
     return str(node.value)
 
 
-def _no_constant(word: str) -> NoReturn:
+def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")

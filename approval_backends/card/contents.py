@@ -46,7 +46,7 @@ class Headline:
 
 
 @frozen(kw_only=True)
-class View:
+class ActionView:
     """One way to look at the action. A diff has lines, everything else has text. `characters` as the agent wrote it.
 
     A line that is very long goes on in others, which have no number.
@@ -61,7 +61,7 @@ class View:
 
 
 @frozen(kw_only=True)
-class Asked:
+class HookQuestion:
     """Why somebody is asked: one hook's own words."""
 
     hook: str
@@ -70,7 +70,7 @@ class Asked:
 
 
 @frozen(kw_only=True)
-class Reach:
+class GrantReach:
     """What an "always" would answer from now on, in words."""
 
     covers: tuple[str, ...]
@@ -112,41 +112,41 @@ def headline(request: ApprovalRequest, escape: Escape) -> Headline:
     return Headline(kind="other", verb="Use", what=tool)
 
 
-def views(request: ApprovalRequest, escape: Escape) -> tuple[View, ...]:
+def views(request: ApprovalRequest, escape: Escape) -> tuple[ActionView, ...]:
     """Every way to look at the action, the most telling first; the last is always `Raw`: the exact arguments.
 
     Raw is ASCII, with everything else as JSON writes it, so what is odd is seen there in another way.
     """
     arguments: Any = thaw(freeze(dict(request.arguments)))
-    return (*_telling(arguments, escape), _json("Raw", arguments))
+    return (*_main_views(arguments, escape), _json("Raw", arguments))
 
 
-def _telling(arguments: Mapping[str, Any], escape: Escape) -> Iterator[View]:
+def _main_views(arguments: Mapping[str, Any], escape: Escape) -> Iterator[ActionView]:
     """What people read first, and the arguments it does not tell."""
     changed = change(arguments)
     if changed is not None:
         lines = tuple(piece for line in changed.lines for piece in _pieces(line, escape))
         size = sum(len(line.text) for line in changed.lines)
-        yield View(name="Diff", lines=lines, added=changed.added, removed=changed.removed, characters=size)
+        yield ActionView(name="Diff", lines=lines, added=changed.added, removed=changed.removed, characters=size)
         if not changed.whole:
-            yield View(name="Result", text=escape(changed.result), characters=len(changed.result))
+            yield ActionView(name="Result", text=escape(changed.result), characters=len(changed.result))
         used: Collection[str] = changed.used
     else:
         key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
         if key is None:
             text = json.dumps(arguments, ensure_ascii=False, indent=2)
-            yield View(name="Arguments", text=escape(text), characters=len(text))
+            yield ActionView(name="Arguments", text=escape(text), characters=len(text))
             return
-        yield View(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
+        yield ActionView(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
         used = (key,)
     besides = {key: value for key, value in arguments.items() if key not in used and key != CLAIM}
     if besides:
         yield _json("Besides", besides)
 
 
-def _json(name: str, value: object) -> View:
+def _json(name: str, value: object) -> ActionView:
     text = json.dumps(value, indent=2).replace("\x7f", "\\u007f")
-    return View(name=name, text=text, characters=len(text))
+    return ActionView(name=name, text=text, characters=len(text))
 
 
 def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
@@ -156,7 +156,7 @@ def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
         yield ChangeLine(line.kind, None, None, more)
 
 
-def claim(request: ApprovalRequest, escape: Escape) -> str | None:
+def agent_statement(request: ApprovalRequest, escape: Escape) -> str | None:
     """What the agent says about the action itself. Nobody has checked it, so it stands apart from the action."""
     said = request.arguments.get(CLAIM)
     return escape(said) if isinstance(said, str) and said else None
@@ -165,20 +165,20 @@ def claim(request: ApprovalRequest, escape: Escape) -> str | None:
 # -- why, and for how long ---------------------------------------------------------------------------------------------
 
 
-def asked(request: ApprovalRequest, escape: Escape) -> tuple[Asked, ...]:
+def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuestion, ...]:
     """Every hook that asks, in its own words."""
     return tuple(
-        Asked(hook=escape(question.hook), version=escape(question.version), prompt=escape(question.prompt))
+        HookQuestion(hook=escape(question.hook), version=escape(question.version), prompt=escape(question.prompt))
         for question in request.questions
     )
 
 
-def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> Reach:
+def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> GrantReach:
     """The reach of an "always" for this request: for each hook that asks, the sentence of the grant it would make."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)
-    return Reach(
+    return GrantReach(
         covers=tuple(reach_of(key, escape) for key in keys),
         leaves=f"Other agents, {others}; other questions; another version of a hook that asks.",
         ends=f"{ends}, or when it is revoked. A deny from any hook or rule still wins.",

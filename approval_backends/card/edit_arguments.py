@@ -29,20 +29,20 @@ class BadArguments(ValueError):
 
 
 @frozen
-class Edited:
+class EditedAction:
     """What would run instead: the digest of the action with these arguments, and how they differ from the old."""
 
     digest: str
     lines: tuple[ChangeLine, ...]
 
 
-def editable(arguments: Mapping[str, Any]) -> str | None:
+def editable_text(arguments: Mapping[str, Any]) -> str | None:
     """Arguments as JSON to be edited; what could not be seen in a field is spelt as JSON spells it.
 
     None if they are too large to be sent back.
     """
     text = json.dumps(dict(arguments), ensure_ascii=False, indent=2)
-    text = text.translate({ord(character): _spelt(character) for character in invisible(text)})
+    text = text.translate({ord(character): _escape_character(character) for character in invisible(text)})
     return text if len(text.encode()) <= LARGEST else None
 
 
@@ -52,7 +52,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     if size > LARGEST:
         raise BadArguments(f"This is {size:,} bytes long; at most {LARGEST:,} can be sent.")
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
         freeze(value)
     except json.JSONDecodeError as problem:
         raise BadArguments(f"Line {problem.lineno}, column {problem.colno}: {problem.msg}.") from None
@@ -67,22 +67,22 @@ def read_arguments(text: str) -> dict[str, Any]:
     return value
 
 
-def edited(request: ApprovalRequest, text: str) -> Edited:
+def edit_request(request: ApprovalRequest, text: str) -> EditedAction:
     """What this text would make of a request. Raises `BadArguments`, also for arguments that are the same."""
     arguments = read_arguments(text)
     frozen_input = freeze(arguments)
     if frozen_input == freeze(dict(request.arguments)):
         raise BadArguments("Nothing is changed yet.")
     action = Action(request.tenant, request.session, request.event, request.tool, frozen_input)
-    return Edited(action.digest, tuple(compare(_written(request.arguments), _written(arguments))))
+    return EditedAction(action.digest, tuple(compare(_comparable_text(request.arguments), _comparable_text(arguments))))
 
 
-def _spelt(character: str) -> str:
+def _escape_character(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def _written(arguments: Mapping[str, Any]) -> str:
+def _comparable_text(arguments: Mapping[str, Any]) -> str:
     """To be compared line by line: sorted by name, and a text of several lines in lines of its own."""
     lines: list[str] = []
     for name, value in sorted(arguments.items()):
@@ -93,7 +93,7 @@ def _written(arguments: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     named = dict(pairs)
     if len(named) < len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
@@ -101,5 +101,5 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return named
 
 
-def _no_constant(word: str) -> object:
+def _refuse_constant(word: str) -> object:
     raise BadArguments(f"{word} is no number in JSON.")

@@ -81,11 +81,11 @@ def change(arguments: Mapping[str, Any]) -> FileChange | None:
     if pair is not None:
         return FileChange(file, tuple(compare(arguments[pair[0]], arguments[pair[1]])), frozenset({path, *pair}))
     edits = arguments.get("edits")
-    if isinstance(edits, list) and edits and all(_told(edit) for edit in edits):
+    if isinstance(edits, list) and edits and all(_is_plain_edit(edit) for edit in edits):
         return FileChange(file, tuple(_edits(edits)), frozenset({path, "edits"}))
     content = next((name for name in CONTENTS if isinstance(arguments.get(name), str)), None)
     if content is not None:
-        return FileChange(file, tuple(_whole(arguments[content])), frozenset({path, content}), whole=True)
+        return FileChange(file, tuple(_added_lines(arguments[content])), frozenset({path, content}), whole=True)
     return None
 
 
@@ -97,7 +97,7 @@ def compare(old: str, new: str) -> Iterator[ChangeLine]:
         if kind == "equal":
             head = NEAR if number else 0
             tail = NEAR if number < len(codes) - 1 else 0
-            yield from _same(before[i:j], i, k, head, tail)
+            yield from _unchanged_lines(before[i:j], i, k, head, tail)
             continue
         for offset in range(i, j):
             yield ChangeLine("del", offset + 1, None, before[offset])
@@ -105,7 +105,7 @@ def compare(old: str, new: str) -> Iterator[ChangeLine]:
             yield ChangeLine("add", None, offset + 1, after[offset])
 
 
-def _same(lines: Sequence[str], old: int, new: int, head: int, tail: int) -> Iterator[ChangeLine]:
+def _unchanged_lines(lines: Sequence[str], old: int, new: int, head: int, tail: int) -> Iterator[ChangeLine]:
     """Lines without a change; of more than these at head and tail, how many there are."""
     hidden = len(lines) - head - tail
     for number, text in enumerate(lines):
@@ -115,7 +115,7 @@ def _same(lines: Sequence[str], old: int, new: int, head: int, tail: int) -> Ite
             yield ChangeLine("skip", None, None, f"{hidden:,} unchanged lines")
 
 
-def _whole(text: str) -> Iterator[ChangeLine]:
+def _added_lines(text: str) -> Iterator[ChangeLine]:
     lines = text.split("\n")
     for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
         yield ChangeLine("add", None, number, line)
@@ -125,8 +125,8 @@ def _whole(text: str) -> Iterator[ChangeLine]:
 
 def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
     """What both begin and end with is set aside first: comparing takes more than the square of what is left."""
-    head = _shared(before, after)
-    tail = _shared(before[head:][::-1], after[head:][::-1])
+    head = _common_line_count(before, after)
+    tail = _common_line_count(before[head:][::-1], after[head:][::-1])
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     codes = [("replace", 0, len(old), 0, len(new))] if old or new else []
     if len(old) * len(new) <= COMPARABLE:
@@ -137,7 +137,7 @@ def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, i
     return [*begin, *moved, *end]
 
 
-def _shared(some: Sequence[str], others: Sequence[str]) -> int:
+def _common_line_count(some: Sequence[str], others: Sequence[str]) -> int:
     """How many lines both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
 
@@ -146,7 +146,7 @@ def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
     return next((pair for pair in PAIRS if all(isinstance(arguments.get(name), str) for name in pair)), None)
 
 
-def _told(edit: object) -> bool:
+def _is_plain_edit(edit: object) -> bool:
     """Whether an edit is nothing but its old and its new text."""
     return isinstance(edit, dict) and (pair := _pair(edit)) is not None and set(edit) == set(pair)
 
@@ -163,7 +163,7 @@ ALIKE: Final = 0.3
 """Lines with less in common at both ends are two lines, not one that was changed."""
 
 
-def marked(lines: Sequence[ChangeLine]) -> dict[int, tuple[str, str, str]]:
+def word_changes(lines: Sequence[ChangeLine]) -> dict[int, tuple[str, str, str]]:
     """Lines by their index, as they are shown, in three pieces: the one in the middle differs. No escape is torn."""
     found: dict[int, tuple[str, str, str]] = {}
     for gone, come in _pairs(lines):

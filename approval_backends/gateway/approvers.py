@@ -44,7 +44,7 @@ class Approver:
     may_decide: bool = True
 
     @token.validator
-    def _unguessable(self, _attribute: Attribute[str], token: str) -> None:
+    def _check_token(self, _attribute: Attribute[str], token: str) -> None:
         if len(token) < SHORTEST:
             raise ValueError(f"the token of {self.name} is shorter than {SHORTEST} characters; use new_token()")
 
@@ -66,7 +66,7 @@ class Approvers:
     def __init__(self, approvers: Iterable[Approver]) -> None:
         self._known = [(_hash(approver.token), approver.decider) for approver in approvers]
 
-    def whose(self, token: str) -> Decider | None:
+    def decider_of(self, token: str) -> Decider | None:
         """Whose token this is. It takes as long for a wrong one as for a right one."""
         hashed, found = _hash(token), None
         for known, decider in self._known:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from attrs import frozen
 
 from amplifier_hooks.storage.database import StoreUnavailable
-from approval_backends.gateway.edge.message_rate_limit import Pace
-from approval_backends.gateway.gateway_record import seen
-from approval_backends.gateway.wire.frames import Call, Failure, Malformed, Note, Result, read, written
+from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
+from approval_backends.gateway.gateway_record import may_see_lines
+from approval_backends.gateway.wire.frames import Failure, GatewayCall, Malformed, Note, Result, read, write_frame
 from approval_backends.gateway.wire.messages import (
     ACP_VERSION,
     CALLS,
     OURS,
+    AnswerExtra,
     Authenticate,
     Initialize,
     PermissionAnswer,
     Revoked,
-    Said,
     Selected,
     SessionNamed,
     Tail,
@@ -37,13 +37,13 @@ from approval_backends.lifecycle import sees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from approval_backends.gateway.edge.limits import Bounds
-    from approval_backends.gateway.rpc_methods import Desk
+    from approval_backends.gateway.edge.limits import GatewayLimits
+    from approval_backends.gateway.rpc_methods import RpcMethods
     from approval_backends.gateway.wire.frames import Frame, Id
-    from approval_backends.lifecycle import Decider, Record
+    from approval_backends.lifecycle import Decider, RequestRecord
 
 
-class Outbox:
+class MessageOutbox:
     """Messages in order, at most so many and so large together; one that is alone may be of any size.
 
     `later` makes messages when there is nothing else to send: they are not made, and take no room, before.
@@ -82,7 +82,7 @@ class Outbox:
             self._wake.clear()
             await self._wake.wait()
 
-    def emptied(self) -> list[str]:
+    def take_all(self) -> list[str]:
         """All that waits, and then nothing does."""
         waits = list(self._texts)
         self._texts.clear()
@@ -102,25 +102,25 @@ NO_AGENT: Final = "this is an approval gateway: sessions begin, and prompts go, 
 log = logging.getLogger(__name__)
 
 
-class House(Protocol):
+class ClientHost(Protocol):
     """What a visitor needs of the gateway it visits."""
 
-    bounds: Bounds
-    desk: Desk
+    bounds: GatewayLimits
+    methods: RpcMethods
 
-    def whose(self, token: str) -> Decider | None:
+    def decider_of(self, token: str) -> Decider | None:
         """Whose token this is."""
         ...
 
-    def place(self, visitor: Visitor) -> bool:
+    def register_client(self, visitor: ClientSession) -> bool:
         """Take a place among those who are known; False if all are taken."""
         ...
 
-    async def waiting(self, by: Decider) -> list[Record]:
+    async def waiting(self, by: Decider) -> list[RequestRecord]:
         """What waits and may be seen, read from the store just now."""
         ...
 
-    def grants_changed(self) -> None:
+    def announce_grants(self) -> None:
         """A standing answer was made or ended."""
         ...
 
@@ -130,33 +130,33 @@ class House(Protocol):
 
 
 @frozen
-class Put:
+class SentQuestion:
     """A question as it was sent under an id of its own. What is answered is what was shown."""
 
     request_id: str
     digest: str
 
 
-class Visitor:
+class ClientSession:
     """Reads what one client sends, and holds what is sent to it.
 
     `dismiss` ends the connection, with a code and a reason. Who the client is, is said once, by its token.
     """
 
-    def __init__(self, house: House, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
+    def __init__(self, house: ClientHost, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
         self.decider = decider
         self.attached = False
         self.tailing: str | None = None
-        self._house = house
+        self._host = house
         self.dismiss = dismiss
         self._plain: bool | None = None
-        self._pace = Pace(house.bounds.rate, house.bounds.at_once)
-        self._patience = house.bounds.at_once
-        self._outbox = Outbox(house.bounds.queued, house.bounds.queued_bytes, self._ask_next)
+        self._pace = MessageRateLimit(house.bounds.rate, house.bounds.at_once)
+        self._tolerance = house.bounds.at_once
+        self._outbox = MessageOutbox(house.bounds.queued, house.bounds.queued_bytes, self._ask_next)
         self._nonce = secrets.token_hex(6)
         self._number = 0
-        self._to_ask: OrderedDict[str, Record] = OrderedDict()
-        self._put: OrderedDict[str, Put] = OrderedDict()
+        self._to_ask: OrderedDict[str, RequestRecord] = OrderedDict()
+        self._put: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
 
     # -- what goes out -------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Visitor:
 
     def last_words(self) -> list[str]:
         """What waits, if it is little: a client that has to go is still told why."""
-        waits = self._outbox.emptied()
+        waits = self._outbox.take_all()
         return waits if len(waits) <= LAST_WORDS else []
 
     def send(self, text: str) -> None:
@@ -175,7 +175,7 @@ class Visitor:
         if not self._outbox.put(text):
             self.dismiss(TOO_SLOW, "too slow; connect and attach again")
 
-    def added(self, record: Record, text: str) -> None:
+    def tell_added(self, record: RequestRecord, text: str) -> None:
         """A request is new."""
         if not self._sees(record):
             return
@@ -185,43 +185,43 @@ class Visitor:
             self._to_ask[record.id] = record
             self._outbox.wake()
 
-    def resolved(self, record: Record, text: str) -> None:
+    def tell_resolved(self, record: RequestRecord, text: str) -> None:
         """A request is not asked any more. One that was not put yet never is."""
         if not self._sees(record):
             return
         if self.attached:
             self.send(text)
         elif self._plain and self._to_ask.pop(record.id, None) is None and record.id in self._open:
-            self.send(written(Note("$/cancel_request", {"requestId": self._open.pop(record.id)})))
+            self.send(write_frame(Note("$/cancel_request", {"requestId": self._open.pop(record.id)})))
             self.send(text)
 
-    def changed(self, record: Record, text: str) -> None:
+    def tell_changed(self, record: RequestRecord, text: str) -> None:
         """An approved action went on."""
         if self.attached and self._sees(record):
             self.send(text)
 
-    def grants_changed(self, text: str) -> None:
+    def tell_grants_changed(self, text: str) -> None:
         """A standing answer was made or ended."""
         if self.attached:
             self.send(text)
 
-    def line(self, place: tuple[str, str], text: str) -> None:
+    def tell_line(self, place: tuple[str, str], text: str) -> None:
         """Something happened in a session."""
-        if self.tailing is not None and self.decider is not None and seen(self.decider, place, self.tailing):
+        if self.tailing is not None and self.decider is not None and may_see_lines(self.decider, place, self.tailing):
             self.send(text)
 
-    def _sees(self, record: Record) -> bool:
+    def _sees(self, record: RequestRecord) -> bool:
         return self.decider is not None and sees(self.decider, record.request)
 
     def _ask_next(self) -> str | None:
         """The next question to a client of the plain protocol, made when there is room to send it."""
         while self._to_ask:
             request_id, record = self._to_ask.popitem(last=False)
-            params = self._house.question(request_id)
+            params = self._host.question(request_id)
             if params is not None:
                 self._number += 1
                 number = f"p-{self._nonce}-{self._number}"
-                self._put[number] = Put(request_id, record.request.digest)
+                self._put[number] = SentQuestion(request_id, record.request.digest)
                 self._open[request_id] = number
                 if len(self._put) > REMEMBERED:
                     self._put.popitem(last=False)
@@ -230,20 +230,20 @@ class Visitor:
 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
-    async def received(self, text: str) -> None:
+    async def handle_message(self, text: str) -> None:
         """One message. Whatever it is, it is answered or passed over, and nothing is raised but cancellation."""
         if not self._pace.allows(asyncio.get_running_loop().time()):
-            self._too_much()
+            self._refuse_flood()
             return
         try:
             frame = read(text)
         except Malformed as refused:
-            self._say(refused.failure)
+            self._send_frame(refused.failure)
             return
-        number = frame.id if isinstance(frame, Call) else None
+        number = frame.id if isinstance(frame, GatewayCall) else None
         reply: Frame | None
         try:
-            value = await self._answered(frame)
+            value = await self._handle_frame(frame)
             reply = None if number is None else Result(number, value)
         except Malformed as refused:
             reply = Malformed(refused.code, refused.reason, number).failure
@@ -253,25 +253,25 @@ class Visitor:
             log.exception("gateway_failed")
             reply = Malformed(-32603, "the gateway's log has the details", number).failure
         if reply is not None:
-            self._say(reply)
+            self._send_frame(reply)
 
-    def _too_much(self) -> None:
-        self._patience -= 1
-        if self._patience < 0:
+    def _refuse_flood(self) -> None:
+        self._tolerance -= 1
+        if self._tolerance < 0:
             self.dismiss(TOO_MUCH, "too many messages")
         else:
-            self._say(Malformed(-32029, "this one was not read").failure)
+            self._send_frame(Malformed(-32029, "this one was not read").failure)
 
-    def _say(self, frame: Frame) -> None:
-        self.send(written(frame))
+    def _send_frame(self, frame: Frame) -> None:
+        self.send(write_frame(frame))
 
-    async def _answered(self, frame: Frame) -> Any:
+    async def _handle_frame(self, frame: Frame) -> Any:
         """What a message comes to. Raises what `received` turns into errors."""
         match frame:
-            case Call(_, method, params):
+            case GatewayCall(_, method, params):
                 return await self._call(method, params)
             case Result(number, value):
-                await self._permission(number, value)
+                await self._take_permission_answer(number, value)
             case Failure(number):
                 self._let_go(str(number))
             case Note():
@@ -286,11 +286,11 @@ class Visitor:
         if self.decider is None or self._plain is None:
             raise Malformed(-32000, "send initialize and authenticate first")
         if method in CALLS:
-            return await self._own(method, params, self.decider)
+            return await self._call_own_method(method, params, self.decider)
         if method == "session/list":
             return {"sessions": await self._sessions(self.decider)}
         if method in ("session/load", "session/resume"):
-            return await self._again(accept(SessionNamed, params).session_id, self.decider)
+            return await self._ask_again(accept(SessionNamed, params).session_id, self.decider)
         if method == "session/close":
             accept(SessionNamed, params)
             return {}
@@ -306,13 +306,13 @@ class Visitor:
         return GREETING
 
     async def _authenticate(self, wanted: Authenticate) -> Any:
-        decider = self._house.whose(wanted.meta.ours.token)
+        decider = self._host.decider_of(wanted.meta.ours.token)
         if decider is None:
             self.dismiss(UNKNOWN_TOKEN, "unknown token")
             raise Malformed(-32000, "unknown token")
         if self.decider is None:
             self.decider = decider
-            if not self._house.place(self):
+            if not self._host.register_client(self):
                 self.decider = None
                 self.dismiss(TOO_SLOW, "all places are taken")
                 raise Malformed(-32000, "all places are taken")
@@ -324,29 +324,29 @@ class Visitor:
     async def _begin(self) -> None:
         """Once it is known who it is and what it understands, a client of the plain protocol is asked."""
         if self._plain and self.decider is not None:
-            for record in await self._house.waiting(self.decider):
+            for record in await self._host.waiting(self.decider):
                 self._to_ask[record.id] = record
             self._outbox.wake()
 
     # -- ours ----------------------------------------------------------------------------------------------------------
 
-    async def _own(self, method: str, params: Mapping[str, Any], decider: Decider) -> Any:
+    async def _call_own_method(self, method: str, params: Mapping[str, Any], decider: Decider) -> Any:
         wanted = accept(CALLS[method][0], params)
         name = method.removeprefix(OURS)
         if name == "attach":
-            await self._house.waiting(decider)
-        answer = await getattr(self._house.desk, name)(decider, wanted)
+            await self._host.waiting(decider)
+        answer = await getattr(self._host.methods, name)(decider, wanted)
         if name == "attach":
             self.attached = True
         if isinstance(answer, Revoked) and answer.revoked:
-            self._house.grants_changed()
+            self._host.announce_grants()
         if isinstance(wanted, Tail):
             self.tailing = wanted.session_id if wanted.on else None
         return fields(answer)
 
     # -- the plain protocol --------------------------------------------------------------------------------------------
 
-    async def _permission(self, number: Id, value: Any) -> None:
+    async def _take_permission_answer(self, number: Id, value: Any) -> None:
         """An answer to a question of ours. One to a question that never was is passed over."""
         put = self._put.get(str(number))
         if put is None or self.decider is None:
@@ -355,8 +355,8 @@ class Visitor:
         answer = accept(PermissionAnswer, value)
         if not isinstance(answer.outcome, Selected):
             return
-        said = answer.meta.ours if answer.meta else Said()
-        decided = await self._house.desk.answer(
+        said = answer.meta.ours if answer.meta else AnswerExtra()
+        decided = await self._host.methods.answer(
             self.decider,
             put.request_id,
             put.digest,
@@ -366,7 +366,7 @@ class Visitor:
             arguments=said.arguments,
         )
         if not decided.accepted:
-            self._say(Note(f"{OURS}refused", fields(decided)))
+            self._send_frame(Note(f"{OURS}refused", fields(decided)))
 
     def _let_go(self, number: str) -> None:
         """This client will not answer it; whoever else is asked may."""
@@ -375,17 +375,17 @@ class Visitor:
             self._open.pop(put.request_id, None)
 
     async def _sessions(self, decider: Decider) -> list[dict[str, Any]]:
-        found = {record.request.session: record.request for record in await self._house.waiting(decider)}
+        found = {record.request.session: record.request for record in await self._host.waiting(decider)}
         return [{"sessionId": name, "cwd": request.cwd or "/"} for name, request in found.items()]
 
-    async def _again(self, session: str, decider: Decider) -> dict[str, Any]:
+    async def _ask_again(self, session: str, decider: Decider) -> dict[str, Any]:
         """Put the questions of a session once more; a client may have let go of those that came before it."""
-        records = [one for one in await self._house.waiting(decider) if one.request.session == session]
+        records = [one for one in await self._host.waiting(decider) if one.request.session == session]
         if not records:
             raise Malformed(-32002, "nothing waits in such a session")
         for record in records if self._plain else ():
             if record.id in self._open:
-                self._say(Note("$/cancel_request", {"requestId": self._open.pop(record.id)}))
+                self._send_frame(Note("$/cancel_request", {"requestId": self._open.pop(record.id)}))
             self._to_ask[record.id] = record
         self._outbox.wake()
         return {}

@@ -28,16 +28,16 @@ from websockets.http11 import Request, Response
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
 from approval_backends.gateway.approvers import Approver, Approvers
-from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, Visitor
+from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, ClientSession
 from approval_backends.gateway.edge.connection import BoundedConnection, QuietLog
-from approval_backends.gateway.edge.limits import Bounds
-from approval_backends.gateway.edge.origin_check import SOCKET, Admitted, Gate, Turned
-from approval_backends.gateway.gateway_record import Tails, Watched, Witness
+from approval_backends.gateway.edge.limits import GatewayLimits
+from approval_backends.gateway.edge.origin_check import SOCKET, Admitted, Gate, TurnedAway
+from approval_backends.gateway.gateway_record import GatewayRecord, Tails, WatchedSink
 from approval_backends.gateway.page_files import HEADERS, Assets
-from approval_backends.gateway.rpc_methods import Desk
-from approval_backends.gateway.waiting_requests import News, Waiting
-from approval_backends.gateway.wire.frames import MAX_MESSAGE, Note, encoded, written
-from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, told
+from approval_backends.gateway.rpc_methods import RpcMethods
+from approval_backends.gateway.waiting_requests import RequestChange, WaitingRequests
+from approval_backends.gateway.wire.frames import MAX_MESSAGE, Note, encode_json, write_frame
+from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, notification_text
 from approval_backends.gateway.wire.record_messages import ending, permission, row
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink
     from approval_backends.broker import Broker
-    from approval_backends.gateway.wire.messages import TailLine, Wire
-    from approval_backends.lifecycle import Decider, Record
+    from approval_backends.gateway.wire.messages import TailLine, WireMessage
+    from approval_backends.lifecycle import Decider, RequestRecord
 
 
 RESTARTS: Final = 1012
@@ -80,12 +80,12 @@ class Gateway:
         host: str = "127.0.0.1",
         port: int = 0,
         names: Iterable[str] = (),
-        bounds: Bounds | None = None,
+        bounds: GatewayLimits | None = None,
         audit: AuditSink | None = None,
         tails: Tails | None = None,
         assets: Assets | None = None,
     ) -> None:
-        self.bounds = bounds or Bounds()
+        self.bounds = bounds or GatewayLimits()
         self.approvers = tuple(approvers) or (Approver(name="web user"),)
         self._names = tuple(names)
         if not self._names and not _is_loopback(host):
@@ -94,12 +94,12 @@ class Gateway:
         self._broker = broker
         self._known = Approvers(self.approvers)
         self._gate = Gate(self._known, ())
-        self._waiting = Waiting(broker.store)
+        self._waiting = WaitingRequests(broker.store)
         self._tails = tails or Tails()
-        self._tails.told = self._line
-        self.desk = Desk(broker, self._waiting, Witness(audit, lambda: self._waiting.now), self._tails)
+        self._tails.on_line = self._line
+        self.methods = RpcMethods(broker, self._waiting, GatewayRecord(audit, lambda: self._waiting.now), self._tails)
         self._assets = assets or Assets()
-        self._visitors: dict[Visitor, _Seat] = {}
+        self._clients: dict[ClientSession, _ClientConnection] = {}
         self._questions: dict[str, tuple[float, str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._connections: WeakSet[BoundedConnection] = WeakSet()
@@ -140,7 +140,7 @@ class Gateway:
             return self
         await self._waiting.refresh()
         host, port = self._address
-        listening = _listening(host, port)
+        listening = _bound_socket(host, port)
         self._address = (host, listening.getsockname()[1])
         self._gate = Gate(self._known, self._own_names())
         try:
@@ -148,7 +148,7 @@ class Gateway:
                 self._handle,
                 sock=listening,
                 process_request=self._request,
-                create_connection=self._connected,  # type: ignore[arg-type]  # what it is called for is all it is
+                create_connection=self._new_connection,  # type: ignore[arg-type]  # what it is called for is all it is
                 compression=None,
                 max_size=MAX_MESSAGE,
                 max_queue=4,
@@ -171,7 +171,7 @@ class Gateway:
         if server is None:
             return
         server.close(close_connections=False)
-        for visitor in list(self._visitors):
+        for visitor in list(self._clients):
             self._dismiss(visitor, RESTARTS, "the gateway stops")
         gone = asyncio.ensure_future(server.wait_closed())
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
@@ -184,25 +184,25 @@ class Gateway:
         await asyncio.wait(own)
         self._watching = None
 
-    def watched(self, sink: AuditSink) -> Watched:
+    def watched_sink(self, sink: AuditSink) -> WatchedSink:
         """The same record, with what is written to it shown to those who look at its session."""
-        return Watched(sink, self._tails)
+        return WatchedSink(sink, self._tails)
 
     # -- for visitors --------------------------------------------------------------------------------------------------
 
-    def whose(self, token: str) -> Decider | None:
+    def decider_of(self, token: str) -> Decider | None:
         """Whose token this is."""
-        return self._gate.whose(token)
+        return self._gate.decider_of(token)
 
-    def place(self, visitor: Visitor) -> bool:
+    def register_client(self, visitor: ClientSession) -> bool:
         """Take a place among those who are known; False if all are taken."""
-        others = sum(one.decider is not None for one in self._visitors if one is not visitor)
+        others = sum(one.decider is not None for one in self._clients if one is not visitor)
         return others < self.bounds.clients
 
-    async def waiting(self, by: Decider) -> list[Record]:
+    async def waiting(self, by: Decider) -> list[RequestRecord]:
         """What waits and may be seen, read from the store just now. Raises `StoreUnavailable`."""
         self._tell(await self._waiting.refresh())
-        return list(self._waiting.seen_by(by))
+        return list(self._waiting.visible_to(by))
 
     def question(self, request_id: str) -> str | None:
         """The parameters of `session/request_permission`; those of this second are made once for all."""
@@ -211,15 +211,15 @@ class Gateway:
             return None
         made, text = self._questions.get(request_id, (0.0, ""))
         if time.monotonic() - made > QUESTION_AGE:
-            text = encoded(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
+            text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
             self._questions[request_id] = (time.monotonic(), text)
         return text
 
-    def grants_changed(self) -> None:
+    def announce_grants(self) -> None:
         """A standing answer was made or ended."""
-        text = written(Note(f"{OURS}grants_changed"))
-        for visitor in list(self._visitors):
-            visitor.grants_changed(text)
+        text = write_frame(Note(f"{OURS}grants_changed"))
+        for visitor in list(self._clients):
+            visitor.tell_grants_changed(text)
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
@@ -240,23 +240,23 @@ class Gateway:
                     log.exception("gateway_failed")
                 await watch.wait(pause)
 
-    def _tell(self, news: Iterable[News]) -> None:
+    def _tell(self, news: Iterable[RequestChange]) -> None:
         for one in news:
             try:
                 text = self._note(one)
             except Exception:  # what one odd request cannot be told of must not silence the others
                 log.exception("gateway_failed")
                 continue
-            for visitor in list(self._visitors):
+            for visitor in list(self._clients):
                 getattr(visitor, one.kind)(one.record, text)
             if one.kind == "resolved":
                 self._questions.pop(one.record.id, None)
-                if _is_standing(one.record):
-                    self.grants_changed()
+                if _makes_grant(one.record):
+                    self.announce_grants()
 
-    def _note(self, one: News) -> str:
+    def _note(self, one: RequestChange) -> str:
         record, now = one.record, self._waiting.now
-        message: Wire
+        message: WireMessage
         if one.kind == "added":
             message = Added(row=row(record), server_time=now)
         elif one.kind == "changed":
@@ -265,19 +265,19 @@ class Gateway:
             message = Resolved(
                 request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
             )
-        return told(f"{OURS}{one.kind}", message)
+        return notification_text(f"{OURS}{one.kind}", message)
 
     def _line(self, place: tuple[str, str], line: TailLine) -> None:
-        if self._server is None or all(visitor.tailing is None for visitor in self._visitors):
+        if self._server is None or all(visitor.tailing is None for visitor in self._clients):
             return
         note = TailNote(session_id=place[1], line=line, server_time=self._waiting.now)
-        text = told(f"{OURS}line", note)
-        for visitor in list(self._visitors):
-            visitor.line(place, text)
+        text = notification_text(f"{OURS}line", note)
+        for visitor in list(self._clients):
+            visitor.tell_line(place, text)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _connected(self, *arguments: Any, **options: Any) -> BoundedConnection:
+    def _new_connection(self, *arguments: Any, **options: Any) -> BoundedConnection:
         """A connection, before its first word."""
         connection = BoundedConnection(*arguments, **options)
         self._connections.add(connection)
@@ -288,54 +288,54 @@ class Gateway:
         loop = asyncio.get_running_loop()
         admitted = self._admit(connection.request)
         decider = admitted.decider if isinstance(admitted, Admitted) else None
-        visitor = Visitor(self, lambda code, reason: self._dismiss(visitor, code, reason), decider)
+        visitor = ClientSession(self, lambda code, reason: self._dismiss(visitor, code, reason), decider)
         sender = asyncio.create_task(self._send(visitor, connection))
-        self._visitors[visitor] = _Seat(connection, sender)
-        if decider is not None and not self.place(visitor):
+        self._clients[visitor] = _ClientConnection(connection, sender)
+        if decider is not None and not self.register_client(visitor):
             visitor.dismiss(TOO_SLOW, "all places are taken")
         self._make_room()
         timers = [
-            loop.call_later(self.bounds.authenticate_within, self._unknown, visitor),
+            loop.call_later(self.bounds.authenticate_within, self._dismiss_unknown, visitor),
             loop.call_later(self.bounds.lifetime, visitor.dismiss, UNKNOWN_TOKEN, "send your token again"),
         ]
         try:
             async for message in connection:
                 if isinstance(message, str):
-                    await visitor.received(message)
+                    await visitor.handle_message(message)
         except ConnectionClosed:
             pass
         finally:
             for timer in timers:
                 timer.cancel()
             sender.cancel()
-            del self._visitors[visitor]
+            del self._clients[visitor]
 
-    async def _send(self, visitor: Visitor, connection: ServerConnection) -> None:
+    async def _send(self, visitor: ClientSession, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
             while True:
                 await connection.send(await visitor.next())
 
-    def _unknown(self, visitor: Visitor) -> None:
+    def _dismiss_unknown(self, visitor: ClientSession) -> None:
         if visitor.decider is None:
             visitor.dismiss(UNKNOWN_TOKEN, "no token came in time")
 
     def _make_room(self) -> None:
         """Of those nobody knows, the one that came first has to go."""
-        strangers = [one for one, seat in self._visitors.items() if one.decider is None and not seat.leaving]
+        strangers = [one for one, seat in self._clients.items() if one.decider is None and not seat.leaving]
         if len(strangers) > self.bounds.strangers:
             strangers[0].dismiss(TOO_SLOW, "too many connections that nobody knows")
 
-    def _dismiss(self, visitor: Visitor, code: int, reason: str) -> None:
+    def _dismiss(self, visitor: ClientSession, code: int, reason: str) -> None:
         """Close a connection. Its sender may be stuck, and would keep the closing frame back."""
-        seat = self._visitors.get(visitor)
+        seat = self._clients.get(visitor)
         if seat is not None and not seat.leaving:
             seat.leaving = True
             seat.sender.cancel()
-            task = asyncio.create_task(self._goodbye(seat.connection, visitor, code, reason))
+            task = asyncio.create_task(self._say_goodbye(seat.connection, visitor, code, reason))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _goodbye(self, connection: ServerConnection, visitor: Visitor, code: int, reason: str) -> None:
+    async def _say_goodbye(self, connection: ServerConnection, visitor: ClientSession, code: int, reason: str) -> None:
         try:
             async with asyncio.timeout(GOODBYE):
                 for text in visitor.last_words():
@@ -346,9 +346,9 @@ class Gateway:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _admit(self, request: Request | None) -> Admitted | Turned:
+    def _admit(self, request: Request | None) -> Admitted | TurnedAway:
         if request is None:
-            return Turned(400, "No request.")
+            return TurnedAway(400, "No request.")
         names = ("Host", "Origin", "Authorization")
         hosts, origins, authorizations = (request.headers.get_all(name) for name in names)
         return self._gate.admit(_path(request), hosts, origins, authorizations, time.monotonic())
@@ -356,7 +356,7 @@ class Gateway:
     def _request(self, _connection: ServerConnection, request: Request) -> Response | None:
         """Whoever gets past the gate gets the page, a part of it, or the socket."""
         admitted, path = self._admit(request), _path(request)
-        if isinstance(admitted, Turned):
+        if isinstance(admitted, TurnedAway):
             return _response(admitted.status, admitted.reason)
         method = getattr(request, "method", "GET")  # before websockets 17 there is no other
         if method not in (("GET",) if path == SOCKET else ("GET", "HEAD")):
@@ -367,7 +367,7 @@ class Gateway:
         if asset is None:
             return _response(404, "There is nothing here.")
         known = asset.tag in request.headers.get_all("If-None-Match")
-        body, headers = asset.sent(",".join(request.headers.get_all("Accept-Encoding")))
+        body, headers = asset.content_for(",".join(request.headers.get_all("Accept-Encoding")))
         content = b"" if known or method == "HEAD" else body
         return _response(304 if known else 200, content, headers, length=None if known else len(body))
 
@@ -379,7 +379,7 @@ class Gateway:
 
 
 @define
-class _Seat:
+class _ClientConnection:
     """A visitor's connection, the task that sends to it, and whether it was told to go."""
 
     connection: ServerConnection
@@ -387,7 +387,7 @@ class _Seat:
     leaving: bool = False
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bound_socket(host: str, port: int) -> socket.socket:
     """A bound socket, so that the port is known before anybody can connect.
 
     Its protocol is named, because asyncio only then sends small messages at once.
@@ -411,7 +411,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _is_standing(record: Record) -> bool:
+def _makes_grant(record: RequestRecord) -> bool:
     decision = record.decision
     chosen = (option for option in record.request.options if decision is not None and option.id == decision.option)
     return any(option.kind in ("allow_always", "reject_always") for option in chosen)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Witness:
+class GatewayRecord:
     """Writes to the gateway's own record, if it has one."""
 
     def __init__(self, sink: AuditSink | None, now: Callable[[], datetime]) -> None:
         self._sink = sink
         self._now = now
 
-    async def refused(self, by: Decider, request_id: str, option: str, refusal: Refusal) -> None:
+    async def record_refusal(self, by: Decider, request_id: str, option: str, refusal: Refusal) -> None:
         """An answer that came late, or from somebody who may not give it, or for what is not there."""
         late = refusal.code in LATE
         facts: dict[str, Any] = {"request": request_id, "option": option, "code": refusal.code}
@@ -44,7 +44,7 @@ class Witness:
             facts |= {"session": request.session, "tenant": request.tenant, "digest": request.digest}
         await self._write("approval.late_decision" if late else "approval.refused", by, facts)
 
-    async def revoked(self, by: Decider, grant_id: str) -> None:
+    async def record_revocation(self, by: Decider, grant_id: str) -> None:
         """A standing answer was ended."""
         await self._write("grant.revoked", by, {"grant": grant_id})
 
@@ -65,7 +65,7 @@ SESSIONS: Final = 64
 LONGEST: Final = 300
 """Bytes of what a line says."""
 
-TOLD: Final = ("hook", "hooks", "tool", "action", "status", "by", "reason", "error")
+SHOWN_FACTS: Final = ("hook", "hooks", "tool", "action", "status", "by", "reason", "error")
 """Facts that a line tells, in this order. Arguments and results are not among them."""
 
 
@@ -74,13 +74,13 @@ class Tails:
 
     def __init__(self) -> None:
         self.kept = False
-        self.told: Callable[[tuple[str, str], TailLine], None] | None = None
+        self.on_line: Callable[[tuple[str, str], TailLine], None] | None = None
         self._lines: OrderedDict[tuple[str, str], deque[TailLine]] = OrderedDict()
         self._number = 0
 
     def last(self, by: Decider, session: str) -> list[TailLine]:
         """What happened last in a session, oldest first; nothing in one that may not be seen."""
-        return [line for place, lines in self._lines.items() if seen(by, place, session) for line in lines]
+        return [line for place, lines in self._lines.items() if may_see_lines(by, place, session) for line in lines]
 
     def add(self, kind: str, facts: Mapping[str, Any]) -> None:
         """One more thing that happened. Facts without a session are nobody's."""
@@ -93,11 +93,11 @@ class Tails:
         self._lines.move_to_end(place)
         if len(self._lines) > SESSIONS:
             self._lines.popitem(last=False)
-        if self.told is not None:
-            self.told(place, line)
+        if self.on_line is not None:
+            self.on_line(place, line)
 
 
-class Watched:
+class WatchedSink:
     """A record that is looked at while it is written. What could not be written is not shown."""
 
     def __init__(self, sink: AuditSink, tails: Tails) -> None:
@@ -111,7 +111,7 @@ class Watched:
         self._tails.add(kind, facts)
 
 
-def seen(by: Decider, place: tuple[str, str], session: str) -> bool:
+def may_see_lines(by: Decider, place: tuple[str, str], session: str) -> bool:
     """Whether somebody may see these lines, and wants them."""
     return place[1] == session and by.tenant in (None, place[0]) and (by.sessions is None or session in by.sessions)
 
@@ -124,6 +124,6 @@ def _time(facts: Mapping[str, Any]) -> datetime:
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    said = (facts[name] for name in TOLD if facts.get(name))
+    said = (facts[name] for name in SHOWN_FACTS if facts.get(name))
     words = (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value) for value in said)
     return clip(" · ".join(for_page(word) for word in words), LONGEST)

@@ -61,7 +61,7 @@ class Asset:
     kind: str
     tag: str
 
-    def sent(self, accepted: str) -> tuple[bytes, dict[str, str]]:
+    def content_for(self, accepted: str) -> tuple[bytes, dict[str, str]]:
         """The bytes for a browser that accepts these encodings, and the headers that go with them.
 
         Whoever listens in between learns how long they are, and nothing from that: none of it is a secret.

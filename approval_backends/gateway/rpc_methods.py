@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from approval_backends.card.edit_arguments import BadArguments
-from approval_backends.gateway.wire.frames import Malformed, parsed
+from approval_backends.gateway.wire.frames import Malformed, parse_json
 from approval_backends.gateway.wire.messages import (
     Attached,
     CardView,
@@ -34,19 +34,19 @@ from approval_backends.gateway.wire.record_messages import (
     grant_row,
     history_row,
     part,
-    previewed,
-    refused,
+    preview_message,
+    refusal_message,
     rights,
     row,
 )
-from approval_backends.lifecycle import Record, sees
+from approval_backends.lifecycle import RequestRecord, sees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from approval_backends.broker import Broker, Resolution
-    from approval_backends.gateway.gateway_record import Tails, Witness
-    from approval_backends.gateway.waiting_requests import Waiting
+    from approval_backends.gateway.gateway_record import GatewayRecord, Tails
+    from approval_backends.gateway.waiting_requests import WaitingRequests
     from approval_backends.lifecycle import Decider
 
 
@@ -54,13 +54,13 @@ RECENT: Final = 10
 """Ended requests that come with the queue."""
 
 
-class Desk:
+class RpcMethods:
     """Answers calls. It knows who asks from the caller, and never from the message.
 
     Raises `Malformed` for what cannot be answered, and `StoreUnavailable`.
     """
 
-    def __init__(self, broker: Broker, waiting: Waiting, witness: Witness, tails: Tails) -> None:
+    def __init__(self, broker: Broker, waiting: WaitingRequests, witness: GatewayRecord, tails: Tails) -> None:
         self._broker = broker
         self._waiting = waiting
         self._witness = witness
@@ -71,7 +71,7 @@ class Desk:
         recent = await self._broker.history(by, RECENT)
         return Attached(
             you=rights(by),
-            queue=[row(record) for record in self._waiting.seen_by(by)],
+            queue=[row(record) for record in self._waiting.visible_to(by)],
             recent=[history_row(record) for record in recent],
             features=Features(tail=self._tails.kept),
             server_time=self._waiting.now,
@@ -94,7 +94,7 @@ class Desk:
         if wanted.digest != record.request.digest:
             raise Malformed(-32602, "digest: this is another action")
         try:
-            return previewed(record, wanted.arguments, self._waiting.now)
+            return preview_message(record, wanted.arguments, self._waiting.now)
         except BadArguments as problem:
             raise Malformed(-32602, str(problem)) from None
 
@@ -128,14 +128,14 @@ class Desk:
             option,
             by,
             message=message,
-            arguments=None if arguments is None else _object(arguments),
+            arguments=None if arguments is None else _parse_arguments(arguments),
             decision_id=decision_id,
         )
         if resolution.accepted:
             await asyncio.sleep(0)  # whoever waits for this decision goes first
         if resolution.refusal is not None:
-            await self._witness.refused(by, request_id, option, resolution.refusal)
-        return self._decided(request_id, resolution)
+            await self._witness.record_refusal(by, request_id, option, resolution.refusal)
+        return self._decision_result(request_id, resolution)
 
     async def history(self, by: Decider, wanted: HistoryWanted) -> History:
         """What is not asked any more, newest first."""
@@ -153,7 +153,7 @@ class Desk:
             raise Malformed(-32001, f"{by.name} may look, but not decide")
         revoked = await self._broker.revoke(wanted.grant_id, by)
         if revoked:
-            await self._witness.revoked(by, wanted.grant_id)
+            await self._witness.record_revocation(by, wanted.grant_id)
         return Revoked(revoked=revoked, server_time=self._waiting.now)
 
     async def tail(self, by: Decider, wanted: Tail) -> Tailed:
@@ -164,27 +164,27 @@ class Desk:
         """The store's time."""
         return Pong(server_time=self._waiting.now)
 
-    async def _record(self, by: Decider, request_id: str) -> Record:
+    async def _record(self, by: Decider, request_id: str) -> RequestRecord:
         record = self._waiting.get(request_id) or await self._broker.store.get(request_id)
         if record is None or not sees(by, record.request):
             raise Malformed(-32002, "there is no such request")
         return record
 
-    def _decided(self, request_id: str, resolution: Resolution) -> Decided:
+    def _decision_result(self, request_id: str, resolution: Resolution) -> Decided:
         record, refusal = resolution.record, resolution.refusal
         over = record is not None and record.status != "pending"
         return Decided(
             request_id=request_id,
             accepted=resolution.accepted,
             ending=ending(record) if record is not None and over else None,
-            refusal=None if refusal is None else refused(refusal),
+            refusal=None if refusal is None else refusal_message(refusal),
             server_time=self._waiting.now,
         )
 
 
-def _object(text: str) -> Mapping[str, Any]:
+def _parse_arguments(text: str) -> Mapping[str, Any]:
     """The arguments somebody wrote instead of those shown."""
-    value = parsed(text)
+    value = parse_json(text)
     if not isinstance(value, dict):
         raise Malformed(-32602, "arguments: a JSON object")
     return value

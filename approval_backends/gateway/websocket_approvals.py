@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from amplifier_hooks.storage.database import Opened
+from amplifier_hooks.storage.database import Openable
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable
 from approval_backends.race import RacingApprovals
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, AuditSink, Decision
     from approval_backends.gateway.approvers import Approver
-    from approval_backends.gateway.gateway_record import Watched
+    from approval_backends.gateway.gateway_record import WatchedSink
     from approval_backends.stores.approval_store import ApprovalStore
 
 
-class WebSocketApprovals(Opened, RacingApprovals):
+class WebSocketApprovals(Openable, RacingApprovals):
     """Asks everybody who is connected to its gateway; the first valid answer wins.
 
         async with WebSocketApprovals() as web:
@@ -76,6 +76,6 @@ class WebSocketApprovals(Opened, RacingApprovals):
             raise BackendUnavailable("the gateway is not open; use it as: async with WebSocketApprovals() as web")
         return await super().request(request)
 
-    def watched(self, sink: AuditSink) -> Watched:
+    def watched_sink(self, sink: AuditSink) -> WatchedSink:
         """A session's record, shown to those who look at that session while it is written."""
-        return self.gateway.watched(sink)
+        return self.gateway.watched_sink(sink)

@@ -38,9 +38,9 @@ from amplifier_hooks.text.paths import (
     COMMAND_NAMES,
     PATH_NAMES,
     TIME_LIMIT,
+    CallPaths,
     TooManyParts,
     UnknownFolder,
-    Whereabouts,
     is_texts,
     leaves_of,
     matches,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Finding:
+class ConditionFinding:
     """Whether a condition is met, None if nobody can say, and why."""
 
     met: bool | None
@@ -69,13 +69,13 @@ class Subject:
     facts: ActionFacts
 
     @cached_property
-    def paths(self) -> Whereabouts:
+    def paths(self) -> CallPaths:
         """Where the paths in its arguments lead."""
-        return Whereabouts(self.facts.arguments, self.facts.cwd)
+        return CallPaths(self.facts.arguments, self.facts.cwd)
 
-    def named(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
         """The arguments of these names."""
-        return self.paths.named(names)
+        return self.paths.arguments_named(names)
 
 
 LONGEST: Final = 4_096
@@ -115,7 +115,7 @@ class CommandPattern:
 
 
 @frozen
-class Commands:
+class CommandCondition:
     """A condition on the command of a call."""
 
     patterns: tuple[CommandPattern, ...]
@@ -127,38 +127,40 @@ class Commands:
         """As it is written."""
         return " or ".join(repr(pattern.spec) for pattern in self.patterns)
 
-    def check(self, subject: Subject) -> Finding:
+    def check(self, subject: Subject) -> ConditionFinding:
         """Whether the command of a call is one of these."""
-        return self._allowed(subject) if self.strict else self._caught(subject)
+        return self._check_strictly(subject) if self.strict else self._check_loosely(subject)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments in which an allow looks for it."""
         return (self.argument,) if self.argument else COMMAND_NAMES
 
-    def _allowed(self, subject: Subject) -> Finding:
-        found = subject.named(self.names)
+    def _check_strictly(self, subject: Subject) -> ConditionFinding:
+        found = subject.arguments_named(self.names)
         if len(found) != 1:
-            return Finding(met=False, why=f"there is not one argument {' or '.join(self.names)} with the command")
+            return ConditionFinding(
+                met=False, why=f"there is not one argument {' or '.join(self.names)} with the command"
+            )
         [command] = found.values()
         words = simple_words(command)
         if words is None:
-            return Finding(met=None, why="the command is more than one simple command")
+            return ConditionFinding(met=None, why="the command is more than one simple command")
         if any(pattern.covers(words) for pattern in self.patterns):
-            return Finding(met=True, why=f"the command is {self.spec}")
-        return Finding(met=False, why=f"the command is not {self.spec}")
+            return ConditionFinding(met=True, why=f"the command is {self.spec}")
+        return ConditionFinding(met=False, why=f"the command is not {self.spec}")
 
-    def _caught(self, subject: Subject) -> Finding:
-        arguments = subject.named(self.names) if self.argument else subject.facts.arguments
+    def _check_loosely(self, subject: Subject) -> ConditionFinding:
+        arguments = subject.arguments_named(self.names) if self.argument else subject.facts.arguments
         try:
             texts = texts_of([*arguments.values()])
         except TooManyParts:
-            return Finding(met=None, why="there is too much in the arguments to look through")
+            return ConditionFinding(met=None, why="there is too much in the arguments to look through")
         # A list is one command: its items are words already, and each may be a whole script.
         words = [word for text in texts for word in words_in(text)]
         if any(pattern.occurs(words) for pattern in self.patterns):
-            return Finding(met=True, why=f"{self.spec} stands in it")
-        return Finding(met=False, why=f"{self.spec} does not stand in it")
+            return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+        return ConditionFinding(met=False, why=f"{self.spec} does not stand in it")
 
 
 def as_patterns(given: object) -> tuple[CommandPattern, ...]:
@@ -198,7 +200,7 @@ EXPANDED: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
 
 
 @frozen
-class Paths:
+class PathCondition:
     """A condition on the paths of a call."""
 
     patterns: tuple[PathPattern, ...]
@@ -215,42 +217,46 @@ class Paths:
         """As it is written."""
         return " or ".join(repr(pattern.spec) for pattern in self.patterns)
 
-    def check(self, subject: Subject) -> Finding:
+    def check(self, subject: Subject) -> ConditionFinding:
         """Whether the paths of a call are these."""
         try:
-            return self._allowed(subject) if self.strict else self._caught(subject)
+            return self._check_strictly(subject) if self.strict else self._check_loosely(subject)
         except TooManyParts:
-            return Finding(met=None, why="there is too much in the arguments to look through")
+            return ConditionFinding(met=None, why="there is too much in the arguments to look through")
         except TimeoutError:
-            return Finding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
+            return ConditionFinding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
 
-    def _allowed(self, subject: Subject) -> Finding:
-        found = subject.named(self.names)
+    def _check_strictly(self, subject: Subject) -> ConditionFinding:
+        found = subject.arguments_named(self.names)
         if not found:
-            return Finding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
-        places = [place for one in self.patterns for place in one.places(subject.paths, follow=False)]
+            return ConditionFinding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
+        places = [place for one in self.patterns for place in one.absolute_patterns(subject.paths, follow=False)]
         for name, value in found.items():
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list | tuple) or not texts:
-                return Finding(met=None, why=f"argument {name!r} is no path")
+                return ConditionFinding(met=None, why=f"argument {name!r} is no path")
             for text in texts:
-                forms = subject.paths.resolved(text) if isinstance(text, str) and not EXPANDED.search(text) else None
+                forms = subject.paths.resolve(text) if isinstance(text, str) and not EXPANDED.search(text) else None
                 if forms is None:
-                    return Finding(met=None, why=f"nobody can say where the path in {name!r} leads")
+                    return ConditionFinding(met=None, why=f"nobody can say where the path in {name!r} leads")
                 if not matches(places, (forms.lexical,)):
-                    return Finding(met=False, why=f"the path in {name!r} is {forms.lexical!r}, not {self.spec}")
+                    return ConditionFinding(
+                        met=False, why=f"the path in {name!r} is {forms.lexical!r}, not {self.spec}"
+                    )
                 if not matches(places, (forms.real,)):
-                    return Finding(met=False, why=f"the path in {name!r} leads to {forms.real!r}, not {self.spec}")
-        return Finding(met=True, why=f"its paths are {self.spec}")
+                    return ConditionFinding(
+                        met=False, why=f"the path in {name!r} leads to {forms.real!r}, not {self.spec}"
+                    )
+        return ConditionFinding(met=True, why=f"its paths are {self.spec}")
 
-    def _caught(self, subject: Subject) -> Finding:
+    def _check_loosely(self, subject: Subject) -> ConditionFinding:
         try:
-            caught = subject.paths.caught(self.patterns, self.named)
+            caught = subject.paths.find_match(self.patterns, self.named)
         except UnknownFolder as unknown:
-            return Finding(met=None, why=str(unknown))
+            return ConditionFinding(met=None, why=str(unknown))
         if caught is None:
-            return Finding(met=False, why=f"no path in it is {self.spec}")
-        return Finding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
+            return ConditionFinding(met=False, why=f"no path in it is {self.spec}")
+        return ConditionFinding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
 
 
 PATTERNS: Final = ("glob", "regex")
@@ -282,7 +288,7 @@ class Value:
 
 
 @frozen
-class Arguments:
+class ArgumentCondition:
     """Conditions on several arguments, all of which have to hold.
 
     With `strict`, as in an allow, a value has to be plain, and there may be no other arguments unless `others`, but for
@@ -294,23 +300,25 @@ class Arguments:
     others: bool = False
     elsewhere: frozenset[str] = frozenset()
 
-    def check(self, subject: Subject) -> Finding:
+    def check(self, subject: Subject) -> ConditionFinding:
         """Whether the arguments of a call are these."""
         arguments = subject.facts.arguments
         doubtful = ""
         for name, value in self.values.items():
             if name not in arguments:
-                return Finding(met=False, why=f"there is no argument {name!r}")
-            met = value.matches(arguments[name]) if self.strict else _anywhere(value, arguments[name])
+                return ConditionFinding(met=False, why=f"there is no argument {name!r}")
+            met = value.matches(arguments[name]) if self.strict else _matches_anywhere(value, arguments[name])
             if met is False:
-                return Finding(met=False, why=f"argument {name!r} is not {value.spec}")
+                return ConditionFinding(met=False, why=f"argument {name!r} is not {value.spec}")
             if met is None:
                 doubtful = f"nobody can say whether argument {name!r} is {value.spec}"
         unnamed = sorted(arguments.keys() - self.values.keys() - self.elsewhere)
         if self.strict and not self.others and unnamed:
-            return Finding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
+            return ConditionFinding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
         return (
-            Finding(met=None, why=doubtful) if doubtful else Finding(met=True, why="the arguments are those it names")
+            ConditionFinding(met=None, why=doubtful)
+            if doubtful
+            else ConditionFinding(met=True, why="the arguments are those it names")
         )
 
 
@@ -345,13 +353,13 @@ def _argument_matcher(given: Any) -> Matcher:
         raise ValueError(f"needs a text as its {kind}")
     try:
         # A dot is any character, so that a new line hides nothing.
-        matcher = compile_matcher(f"re:{_of_glob(pattern) if kind == 'glob' else '(?s)' + pattern}")
+        matcher = compile_matcher(f"re:{_glob_regex(pattern) if kind == 'glob' else '(?s)' + pattern}")
     except InvalidRegistration as problem:
         raise ValueError(f"has a pattern that cannot be used: {problem}") from None
     return evolve(matcher, spec=f"the {kind} {pattern!r}")
 
 
-def _of_glob(pattern: str) -> str:
+def _glob_regex(pattern: str) -> str:
     """The same as a regular expression."""
     from wcmatch import fnmatch
 
@@ -361,7 +369,7 @@ def _of_glob(pattern: str) -> str:
     return str(translated)
 
 
-def _anywhere(value: Value, given: object) -> bool | None:
+def _matches_anywhere(value: Value, given: object) -> bool | None:
     """Whether this value, or anything in it, is what is meant; None if that is too much to look at."""
     doubt = False
     try:

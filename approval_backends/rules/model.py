@@ -17,15 +17,15 @@ from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.ports import RuleEffect
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
-from amplifier_hooks.text.paths import PathPattern, as_paths
-from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, Marked, NotReadable, parse_yaml
+from amplifier_hooks.text.paths import PathPattern, parse_patterns
+from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
-    Arguments,
+    ArgumentCondition,
+    CommandCondition,
     CommandPattern,
-    Commands,
-    Finding,
-    Paths,
+    ConditionFinding,
+    PathCondition,
     Subject,
     Value,
     as_patterns,
@@ -106,13 +106,13 @@ def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
     return PlainValidator(reader)
 
 
-class Strict(BaseModel):
+class StrictRulesModel(BaseModel):
     """Nothing in a file is guessed: an unknown key or a value of another kind is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
-class RuleModel(Strict):
+class RuleModel(StrictRulesModel):
     """One rule of a file. All conditions it names have to hold."""
 
     id: Annotated[str, _from_file(_id)]
@@ -124,7 +124,7 @@ class RuleModel(Strict):
     other_arguments: Literal["none", "any"] | None = None
     command: Annotated[tuple[CommandPattern, ...] | None, _from_file(as_patterns)] = None
     command_argument: Annotated[str | None, BeforeValidator(_text)] = None
-    path: Annotated[tuple[PathPattern, ...] | None, _from_file(as_paths)] = None
+    path: Annotated[tuple[PathPattern, ...] | None, _from_file(parse_patterns)] = None
     path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
     hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
     reason: Annotated[str, _from_file(_reason)] = ""
@@ -162,17 +162,17 @@ class RuleModel(Strict):
             ),
         ]
 
-    def compiled(self, line: int) -> Rule:
+    def to_rule(self, line: int) -> Rule:
         """Ready to be held against calls."""
         strict = self.effect == "allow"
-        looks: list[Commands | Paths] = []
+        looks: list[CommandCondition | PathCondition] = []
         if self.command is not None:
-            looks.append(Commands(self.command, strict, self.command_argument))
+            looks.append(CommandCondition(self.command, strict, self.command_argument))
         if self.path is not None:
-            looks.append(Paths(self.path, strict, self.path_arguments))
+            looks.append(PathCondition(self.path, strict, self.path_arguments))
         elsewhere = frozenset(name for condition in looks for name in condition.names)
         others = self.other_arguments == "any"
-        values = [] if self.arguments is None else [Arguments(self.arguments, strict, others, elsewhere)]
+        values = [] if self.arguments is None else [ArgumentCondition(self.arguments, strict, others, elsewhere)]
         return Rule(
             id=self.id,
             effect=self.effect,
@@ -188,7 +188,7 @@ class RuleModel(Strict):
         )
 
 
-class RulesModel(Strict):
+class RulesModel(StrictRulesModel):
     """A whole file."""
 
     version: Annotated[Literal[1], _from_file(_version)]
@@ -206,16 +206,16 @@ class Rule:
     event: Matcher
     tool: Matcher
     risk: frozenset[Risk] | None
-    conditions: tuple[Arguments | Commands | Paths, ...]
+    conditions: tuple[ArgumentCondition | CommandCondition | PathCondition, ...]
     hooks: tuple[str, ...]
     reason: str
     with_risk: Risk | None
     risk_reason: str
 
-    def check(self, subject: Subject) -> Finding:
+    def check(self, subject: Subject) -> ConditionFinding:
         """Whether all its conditions are met; the first that is not, and else one that cannot be decided, says why."""
-        doubtful: Finding | None = None
-        last = Finding(met=True, why="")
+        doubtful: ConditionFinding | None = None
+        last = ConditionFinding(met=True, why="")
         for last in self._findings(subject):
             if last.met is False:
                 return last
@@ -223,13 +223,15 @@ class Rule:
                 doubtful = doubtful or last
         return doubtful or last
 
-    def _findings(self, subject: Subject) -> Iterator[Finding]:
+    def _findings(self, subject: Subject) -> Iterator[ConditionFinding]:
         facts = subject.facts
-        yield _named(self.event, facts.event, "the event")
-        yield _named(self.tool, facts.tool, "the tool")
+        yield _name_finding(self.event, facts.event, "the event")
+        yield _name_finding(self.tool, facts.tool, "the tool")
         if self.risk is not None:
             met = facts.risk in self.risk
-            yield Finding(met, f"the risk is {facts.risk}" if met else f"the risk is {facts.risk}, not {self._risks}")
+            yield ConditionFinding(
+                met, f"the risk is {facts.risk}" if met else f"the risk is {facts.risk}, not {self._risks}"
+            )
         for condition in self.conditions:
             yield condition.check(subject)
 
@@ -238,12 +240,14 @@ class Rule:
         return " or ".join(risk for risk in RISKS if self.risk and risk in self.risk)
 
 
-def _named(matcher: Matcher, name: str, what: str) -> Finding:
+def _name_finding(matcher: Matcher, name: str, what: str) -> ConditionFinding:
     try:
         met = matcher.matches(name)
     except MatchTimedOut as problem:
-        return Finding(met=None, why=str(problem))
-    return Finding(met, f"{what} is {matcher.spec!r}" if met else f"{what} is {name[:80]!r}, not {matcher.spec!r}")
+        return ConditionFinding(met=None, why=str(problem))
+    return ConditionFinding(
+        met, f"{what} is {matcher.spec!r}" if met else f"{what} is {name[:80]!r}, not {matcher.spec!r}"
+    )
 
 
 LARGEST: Final = 1_048_576
@@ -285,7 +289,7 @@ def parse_rules(data: bytes, name: str) -> tuple[RulesModel, dict[KeyPath, int]]
     return model, lines
 
 
-def _load(data: bytes, name: str) -> Marked:
+def _load(data: bytes, name: str) -> ParsedDocument:
     try:
         marked = parse_yaml(data)
     except NotReadable as problem:
@@ -306,7 +310,7 @@ def _mistake(error: ErrorDetails, lines: dict[KeyPath, int]) -> tuple[int, str]:
         return lines[known], SHAPES[min(len(at), 2)]
     key = str(at[-1])
     if error["type"] == "extra_forbidden":
-        said = f"unknown key {key[:40]!r}; {_meant(key, [*_known_keys(at)])}"
+        said = f"unknown key {key[:40]!r}; {_suggestion(key, [*_known_keys(at)])}"
     elif error["type"] == "missing":
         said = f"{key!r} is missing; add {key}: {WANTED[key]}"
     elif error["type"] == "literal_error":
@@ -336,6 +340,6 @@ def _known_keys(at: KeyPath) -> Iterable[str]:
     return RuleModel.model_fields if at[0] == "rules" and len(at) > 1 else RulesModel.model_fields
 
 
-def _meant(key: str, names: list[str]) -> str:
+def _suggestion(key: str, names: list[str]) -> str:
     likely = get_close_matches(key, names, 1)
     return f"did you mean {likely[0]!r}?" if likely else f"known are {', '.join(names)}"

@@ -21,7 +21,7 @@ STRICTEST_FIRST: Final[tuple[RuleEffect, ...]] = ("deny", "ask", "allow")
 
 
 @frozen(kw_only=True)
-class Considered:
+class ConsideredRule:
     """One rule, whether it matched a call, and why. `met` None: nobody can say, which counts against the call."""
 
     rule: str
@@ -44,26 +44,26 @@ class RulesExplanation:
     """What the rules say to a call, and what each of them has to do with it."""
 
     verdict: RuleVerdict | None
-    considered: tuple[Considered, ...]
+    considered: tuple[ConsideredRule, ...]
 
     @property
-    def deciding(self) -> tuple[Considered, ...]:
+    def deciding(self) -> tuple[ConsideredRule, ...]:
         """The rules that the verdict is by."""
         effect = self.verdict.effect if self.verdict else None
         return tuple(one for one in self.considered if one.matched and one.effect == effect)
 
     @property
-    def outdone(self) -> tuple[Considered, ...]:
+    def outdone(self) -> tuple[ConsideredRule, ...]:
         """Rules that matched as well, and lose to a stricter one."""
         return tuple(one for one in self.considered if one.matched and one not in self.deciding)
 
     @property
-    def others(self) -> tuple[Considered, ...]:
+    def others(self) -> tuple[ConsideredRule, ...]:
         """Rules that did not match."""
         return tuple(one for one in self.considered if not one.matched)
 
     def __str__(self) -> str:
-        lines = [_said(self.verdict)]
+        lines = [_verdict_text(self.verdict)]
         for title, rules in (("decides", self.deciding), ("matches", self.outdone), ("no match", self.others)):
             lines += [f"  {title}: {one}" for one in rules]
         return "\n".join(lines)
@@ -103,7 +103,7 @@ class Rules:
 
     def _take(self, data: bytes) -> None:
         model, lines = parse_rules(data, self._name)
-        rules = tuple(rule.compiled(lines["rules", number]) for number, rule in enumerate(model.rules))
+        rules = tuple(rule.to_rule(lines["rules", number]) for number, rule in enumerate(model.rules))
         self._rules, self._otherwise = rules, model.otherwise
         self.digest = hashlib.sha256(data).hexdigest()
         """Of the file's bytes: which rules these are."""
@@ -128,7 +128,7 @@ class Rules:
         for rule in self._rules:
             finding = rule.check(subject)
             considered.append(
-                Considered(rule=rule.id, effect=rule.effect, line=rule.line, met=finding.met, why=finding.why)
+                ConsideredRule(rule=rule.id, effect=rule.effect, line=rule.line, met=finding.met, why=finding.why)
             )
         matched = {one.rule for one in considered if one.matched}
         return RulesExplanation(verdict=self._verdict(matched), considered=tuple(considered))
@@ -153,7 +153,7 @@ class Rules:
         return RuleVerdict(effect=self._otherwise, rule=OTHERWISE, reason="No rule allows this.")
 
 
-def _said(verdict: RuleVerdict | None) -> str:
+def _verdict_text(verdict: RuleVerdict | None) -> str:
     if verdict is None:
         return "no rule speaks: the hooks decide"
     if verdict.effect == "allow":

@@ -34,8 +34,8 @@ def store_at(address: str | None = None) -> DatabaseStore:
 
     Raises `UnknownStore` for what is neither a path nor a server.
     """
-    place = _place(address)
-    if isinstance(place, Server):
+    place = _parse_address(address)
+    if isinstance(place, ServerAddress):
         from approval_backends.stores.postgres import PostgresStore
 
         return PostgresStore(place.dsn, **place.options)
@@ -49,8 +49,8 @@ def database_at(address: str | None, file: str, *migrations: Migrations) -> Data
 
     Raises `UnknownStore` as `store_at` does.
     """
-    place = _place(address)
-    if isinstance(place, Server):
+    place = _parse_address(address)
+    if isinstance(place, ServerAddress):
         from amplifier_hooks.storage.postgres import PostgresDatabase
 
         return PostgresDatabase(place.dsn, *migrations, **place.options)
@@ -59,14 +59,14 @@ def database_at(address: str | None, file: str, *migrations: Migrations) -> Data
     return SqliteDatabase(place or state_folder() / file, *migrations)
 
 
-class Server(NamedTuple):
+class ServerAddress(NamedTuple):
     """A database server, and which schema of it."""
 
     dsn: str
     options: dict[str, Any]
 
 
-def _place(address: str | None) -> Path | Server | None:
+def _parse_address(address: str | None) -> Path | ServerAddress | None:
     """A file or a server; None where nobody named one. Raises `UnknownStore`."""
     if address is None:
         return None
@@ -77,7 +77,7 @@ def _place(address: str | None) -> Path | Server | None:
     if not SERVER.match(address):
         raise UnknownStore(f"{without_secrets(address)} is neither a file nor postgresql://…; name one of them")
     dsn, _, schema = address.partition("#")
-    return Server(dsn, {"schema": schema} if schema else {})
+    return ServerAddress(dsn, {"schema": schema} if schema else {})
 
 
 def without_secrets(address: str) -> str:

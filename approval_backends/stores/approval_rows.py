@@ -15,10 +15,10 @@ import msgspec
 from attrs import evolve
 from attrs import fields as fields_of
 
-from amplifier_hooks.ports import ApprovalRequest, Decision, GrantKey
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey
 from amplifier_hooks.storage.database import CorruptStore
-from approval_backends.lifecycle import Grant, Moment, Record
-from approval_backends.stores.approval_store import Event
+from approval_backends.lifecycle import Moment, RequestRecord
+from approval_backends.stores.approval_store import RequestEvent
 
 if TYPE_CHECKING:
     from amplifier_hooks.storage.database import Row
@@ -44,7 +44,7 @@ _decision: Final = msgspec.json.Decoder(Decision)
 # -- single values -----------------------------------------------------------------------------------------------------
 
 
-def plain(text: str) -> str:
+def to_stored_text(text: str) -> str:
     r"""Text as every database can keep it: NUL and halves of characters are spelt out.
 
     What is spelt out begins with a backslash, and what has a backslash is spelt out, so no two texts become one.
@@ -52,20 +52,20 @@ def plain(text: str) -> str:
     return text if text.isprintable() and "\\" not in text else f"\\{json.dumps(text)}"
 
 
-def whole(text: str) -> str:
+def from_stored_text(text: str) -> str:
     """The text again."""
     return cast("str", json.loads(text[1:])) if text.startswith("\\") else text
 
 
 def topic(request_id: str) -> str:
     """What is called out when this request changes; short enough for a notification."""
-    kept = plain(request_id)
+    kept = to_stored_text(request_id)
     return kept if len(kept) <= LONGEST_TOPIC else hashlib.sha256(kept.encode()).hexdigest()
 
 
 def session_value(session: str | None) -> str:
     """A grant's session; every session is a word that no session's value can be."""
-    return "*" if session is None else f"={plain(session)}"
+    return "*" if session is None else f"={to_stored_text(session)}"
 
 
 def micros(at: datetime) -> int:
@@ -73,7 +73,7 @@ def micros(at: datetime) -> int:
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
-def _at(value: int) -> datetime:
+def _time_of(value: int) -> datetime:
     return EPOCH + timedelta(0, 0, value)
 
 
@@ -94,7 +94,7 @@ def _fields(value: object) -> object:
     raise TypeError(f"{type(value).__name__} cannot be kept")
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], text: str) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
     """What was kept. The quick reader refuses halves of characters and huge numbers; then the patient one reads."""
     try:
         return decoder.decode(text)
@@ -108,7 +108,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], text: str) -> T:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def record_values(record: Record) -> tuple[Any, ...]:
+def record_values(record: RequestRecord) -> tuple[Any, ...]:
     """The values of `COLUMNS`."""
     return (
         request_value(record.request),
@@ -129,7 +129,7 @@ def request_value(request: ApprovalRequest) -> str:
     return _json(request)
 
 
-def end_values(record: Record) -> tuple[Any, ...]:
+def end_values(record: RequestRecord) -> tuple[Any, ...]:
     """The values of the last of `COLUMNS`, from `decision` on: what became of a request."""
     decided = record.decided
     return (
@@ -137,7 +137,7 @@ def end_values(record: Record) -> tuple[Any, ...]:
         None if decided is None else micros(decided.wall),
         None if decided is None else decided.boot,
         None if decided is None else round(decided.reading * 1e6),
-        plain(record.reason),
+        to_stored_text(record.reason),
         None if record.ended is None else micros(record.ended),
     )
 
@@ -147,7 +147,7 @@ def decision_value(decision: Decision) -> str:
     return _json(decision if decision.at is None else evolve(decision, at=None))
 
 
-def load_record(row: Row) -> Record:
+def load_record(row: Row) -> RequestRecord:
     """A record from the values of `COLUMNS`."""
     (
         request,
@@ -166,33 +166,33 @@ def load_record(row: Row) -> Record:
         reason,
         ended,
     ) = row
-    return Record(
-        request=_decoded(_request, request),
-        created=Moment(_at(created), boot, reading / 1e6),
+    return RequestRecord(
+        request=_decode(_request, request),
+        created=Moment(_time_of(created), boot, reading / 1e6),
         lifetime=lifetime / 1e6,
         digest=digest,
         status=status,
         epoch=epoch,
         version=version,
-        decision=None if decision is None else evolve(_decoded(_decision, decision), at=_at(decided)),
-        decided=None if decided is None else Moment(_at(decided), decided_boot, decided_reading / 1e6),
-        reason=whole(reason),
-        ended=None if ended is None else _at(ended),
+        decision=None if decision is None else evolve(_decode(_decision, decision), at=_time_of(decided)),
+        decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),
+        reason=from_stored_text(reason),
+        ended=None if ended is None else _time_of(ended),
     )
 
 
-def load_event(row: Row) -> Event:
+def load_event(row: Row) -> RequestEvent:
     """An event from the values of `EVENT_COLUMNS`."""
     number, request, kind, at, version, by, channel, note, recorded = row
-    return Event(
+    return RequestEvent(
         number=number,
-        request=whole(request),
+        request=from_stored_text(request),
         kind=kind,
-        at=_at(at),
+        at=_time_of(at),
         version=version,
-        by=whole(by),
-        channel=whole(channel),
-        note=whole(note),
+        by=from_stored_text(by),
+        channel=from_stored_text(channel),
+        note=from_stored_text(note),
         recorded=bool(recorded),
     )
 
@@ -200,46 +200,46 @@ def load_event(row: Row) -> Event:
 def key_values(key: GrantKey) -> tuple[str, ...]:
     """A grant's key as columns."""
     return (
-        plain(key.tenant),
+        to_stored_text(key.tenant),
         session_value(key.session),
-        *(plain(text) for text in (key.agent, key.hook, key.version, key.tool, key.cwd, key.scope)),
+        *(to_stored_text(text) for text in (key.agent, key.hook, key.version, key.tool, key.cwd, key.scope)),
     )
 
 
 def grant_values(grant: Grant) -> tuple[Any, ...]:
     """The values of `GRANT_COLUMNS`."""
     return (
-        plain(grant.id),
+        to_stored_text(grant.id),
         *key_values(grant.key),
         int(grant.allows),
-        plain(grant.by),
-        plain(grant.channel),
-        plain(grant.request),
+        to_stored_text(grant.by),
+        to_stored_text(grant.channel),
+        to_stored_text(grant.request),
         micros(grant.created),
         None if grant.expires is None else micros(grant.expires),
     )
 
 
-def grant_from(row: Row) -> Grant:
+def load_grant(row: Row) -> Grant:
     """A grant from the values of `GRANT_COLUMNS`."""
     name, tenant, session, agent, hook, version, tool, cwd, scope, allows, by, channel, request, created, expires = row
     key = GrantKey(
-        tenant=whole(tenant),
-        session=None if session == "*" else whole(session[1:]),
-        agent=whole(agent),
-        hook=whole(hook),
-        version=whole(version),
-        tool=whole(tool),
-        cwd=whole(cwd),
-        scope=whole(scope),
+        tenant=from_stored_text(tenant),
+        session=None if session == "*" else from_stored_text(session[1:]),
+        agent=from_stored_text(agent),
+        hook=from_stored_text(hook),
+        version=from_stored_text(version),
+        tool=from_stored_text(tool),
+        cwd=from_stored_text(cwd),
+        scope=from_stored_text(scope),
     )
     return Grant(
-        id=whole(name),
+        id=from_stored_text(name),
         key=key,
         allows=bool(allows),
-        by=whole(by),
-        channel=whole(channel),
-        request=whole(request),
-        created=_at(created),
-        expires=None if expires is None else _at(expires),
+        by=from_stored_text(by),
+        channel=from_stored_text(channel),
+        request=from_stored_text(request),
+        created=_time_of(created),
+        expires=None if expires is None else _time_of(expires),
     )

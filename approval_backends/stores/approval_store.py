@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest
+    from amplifier_hooks.ports import ApprovalRequest, Grant
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import Answer, Change, Grant, Record, Refusal
+    from approval_backends.lifecycle import ApprovalAnswer, Change, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -52,7 +52,7 @@ EventKind = Literal[
 
 
 @frozen(kw_only=True)
-class Limits:
+class OpenRequestLimits:
     """How many requests may wait for an answer at the same time."""
 
     per_session: int = PER_SESSION
@@ -60,7 +60,7 @@ class Limits:
 
 
 @frozen(kw_only=True)
-class Event:
+class RequestEvent:
     """One thing that happened to a request.
 
     `number` counts the events of one request, `version` is the record's after it, and `recorded` says that the audit
@@ -79,24 +79,24 @@ class Event:
 
 
 @frozen(kw_only=True)
-class TakenOver:
+class SessionTakeover:
     """A session as its new owner finds it: still to be answered, approved but not begun, and begun without a result."""
 
     epoch: int
-    pending: tuple[Record, ...] = ()
-    approved: tuple[Record, ...] = ()
-    unknown: tuple[Record, ...] = ()
+    pending: tuple[RequestRecord, ...] = ()
+    approved: tuple[RequestRecord, ...] = ()
+    unknown: tuple[RequestRecord, ...] = ()
 
 
 @frozen
-class Place:
+class RequestCursor:
     """Where a page of a list ends; the next one begins after it. Those of one instant are in the order of their ids."""
 
     created: datetime
     id: str
 
     @classmethod
-    def of(cls, record: Record) -> Place:
+    def of(cls, record: RequestRecord) -> RequestCursor:
         """The place of a record, in either list."""
         return cls(record.created.wall, record.id)
 
@@ -127,7 +127,7 @@ class ApprovalStore(Protocol):
         """The time by which everything here is judged."""
         ...
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request, pending from now on for as long as it says.
 
         A request with its id and the same digest that is there already is returned as it stands. Raises
@@ -136,15 +136,17 @@ class ApprovalStore(Protocol):
         """
         ...
 
-    async def get(self, request_id: str) -> Record | None:
+    async def get(self, request_id: str) -> RequestRecord | None:
         """The record, or None."""
         ...
 
-    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """The record, or None, and the store's time when it was read."""
         ...
 
-    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+    async def answer(
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+    ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
         An "always" adds its grants in the same transaction, kept so many seconds if wanted. An answer that does not
@@ -154,14 +156,14 @@ class ApprovalStore(Protocol):
 
     async def change(
         self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
-    ) -> Record | Refusal:
+    ) -> RequestRecord | Refusal:
         """Make one other change of the table, if `lifecycle.move` allows it; sets status, reason, ended.
 
         A claim says that the audit has everything up to the decision, because it has to be there before.
         """
         ...
 
-    async def expire_due(self, limit: int = 1_000) -> list[Record]:
+    async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire what is over, whoever asked for it, and return that."""
         ...
 
@@ -171,8 +173,8 @@ class ApprovalStore(Protocol):
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 10_000,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What waits for an answer, oldest first; of one tenant or all, of these sessions or all, after a place."""
         ...
 
@@ -182,12 +184,12 @@ class ApprovalStore(Protocol):
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 100,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What does not wait for an answer any more, newest first; after a place."""
         ...
 
-    async def take_over(self, tenant: str, session: str) -> TakenOver:
+    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session: the previous one can neither submit nor claim from here on.
 
         What was claimed and never settled becomes unknown, for nobody can say whether it ran. Raises nothing of its
@@ -195,7 +197,7 @@ class ApprovalStore(Protocol):
         """
         ...
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
         """Withdraw what is pending or approved, end the session's grants, and return what was withdrawn."""
         ...
 
@@ -211,20 +213,20 @@ class ApprovalStore(Protocol):
         """End a grant; whether there was one in force. Of another tenant there is none."""
         ...
 
-    async def events(self, request_id: str) -> list[Event]:
+    async def events(self, request_id: str) -> list[RequestEvent]:
         """What happened to a request, in order."""
         ...
 
-    async def unrecorded(
+    async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
-    ) -> list[Event]:
+    ) -> list[RequestEvent]:
         """What the audit may not have yet, oldest first: after a crash it is completed from here.
 
         Of one tenant or all, of one session or all.
         """
         ...
 
-    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
         """The audit has every change of a request up to this version, and every event up to this number.
 
         An answer that did not count is no change, so that it is still to be recorded when a change is.
@@ -263,6 +265,6 @@ def _boot() -> str:
         return ""
 
 
-def only(records: Sequence[Record], *statuses: str) -> tuple[Record, ...]:
+def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:
     """Those of these statuses."""
     return tuple(record for record in records if record.status in statuses)

@@ -9,31 +9,31 @@ from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import grant_keys, kept_keys
-from amplifier_hooks.storage.change_signal import Bells, Watch
+from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Grant, Moment, Record, Refusal, grants_of, is_over, judge, move, opened
+from approval_backends.lifecycle import Moment, Refusal, RequestRecord, grants_of, is_over, judge, move, new_record
 from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
     NEW,
     RETENTION,
-    Event,
     EventKind,
-    Limits,
-    Place,
-    TakenOver,
-    only,
+    OpenRequestLimits,
+    RequestCursor,
+    RequestEvent,
+    SessionTakeover,
     system_moment,
+    with_status,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest
-    from approval_backends.lifecycle import Answer, Change
+    from amplifier_hooks.ports import ApprovalRequest, Grant
+    from approval_backends.lifecycle import ApprovalAnswer, Change
 
 
 class MemoryStore:
@@ -41,15 +41,15 @@ class MemoryStore:
 
     durable = False
 
-    def __init__(self, limits: Limits | None = None, clock: Callable[[], Moment] = system_moment) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: OpenRequestLimits | None = None, clock: Callable[[], Moment] = system_moment) -> None:
+        self._limits = limits or OpenRequestLimits()
         self._clock = clock
-        self._bells = Bells()
+        self._signals = ChangeSignals()
         self._open = True
-        self._records: dict[str, Record] = {}
-        self._pending: dict[str, Record] = {}
+        self._records: dict[str, RequestRecord] = {}
+        self._pending: dict[str, RequestRecord] = {}
         self._waiting: Counter[tuple[str, str | None]] = Counter()
-        self._events: dict[str, list[Event]] = {}
+        self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
         self._epochs: dict[tuple[str, str], int] = {}
 
@@ -61,13 +61,13 @@ class MemoryStore:
     async def close(self) -> None:
         """Refuse everything from here on, and wake who waits."""
         self._open = False
-        self._bells.ring_all()
+        self._signals.notify_all()
 
     async def now(self) -> Moment:
         """The clock's time."""
         return self._clock()
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a copy of the request; one that is there already is returned as it stands."""
         known = self._find(request.id)
         if known is not None:
@@ -79,21 +79,23 @@ class MemoryStore:
         now = self._clock()
         self._within_limits(request, now)
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
-        record = opened(evolve(request, arguments=own), now, epoch)
+        record = new_record(evolve(request, arguments=own), now, epoch)
         self._put(record)
         self._note(record, "submitted", now)
-        self._bells.ring(NEW)
+        self._signals.notify(NEW)
         return record
 
-    async def get(self, request_id: str) -> Record | None:
+    async def get(self, request_id: str) -> RequestRecord | None:
         """The record, or None."""
         return self._find(request_id)
 
-    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """The record, or None, and the time."""
         return self._find(request_id), self._clock()
 
-    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+    async def answer(
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+    ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         record, now = self._find(answer.request), self._clock()
         after = judge(record, answer, now, four_eyes=four_eyes)
@@ -104,24 +106,24 @@ class MemoryStore:
             self._note(after, "deny" if after.status == "denied" else "approve", now)
             for grant in grants_of(after, keep):
                 self._grants[grant.id] = grant
-            self._bells.ring(after.id)
+            self._signals.notify(after.id)
         return after
 
     async def change(
         self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
-    ) -> Record | Refusal:
+    ) -> RequestRecord | Refusal:
         """Make one other change, if the table allows it."""
         now = self._clock()
         after = move(self._find(request_id), change, now, reason=reason, digest=digest, epoch=epoch)
-        if isinstance(after, Record):
-            self._changed(after, change, now)
+        if isinstance(after, RequestRecord):
+            self._store_change(after, change, now)
         return after
 
-    async def expire_due(self, limit: int = 1_000) -> list[Record]:
+    async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire what is over."""
         now = self._clock()
         over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
-        return [after for record in over[:limit] if (after := self._moved(record, "expire", now))]
+        return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
 
     async def pending(
         self,
@@ -129,11 +131,11 @@ class MemoryStore:
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 10_000,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What waits for an answer, oldest first."""
         self._find("")
-        found = _among(self._pending.values(), tenant, sessions)
+        found = _filter_records(self._pending.values(), tenant, sessions)
         if after is not None:
             found = (r for r in found if (r.created.wall, r.id) > (after.created, after.id))
         return sorted(found, key=lambda r: (r.created.wall, r.id))[:limit]
@@ -144,41 +146,43 @@ class MemoryStore:
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 100,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What does not wait any more, newest first."""
-        found = sorted((r for r in self._seen(tenant, sessions) if r.status != "pending"), key=lambda r: r.id)
+        found = sorted(
+            (r for r in self._visible_records(tenant, sessions) if r.status != "pending"), key=lambda r: r.id
+        )
         if after is not None:
             found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
         return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
 
-    async def take_over(self, tenant: str, session: str) -> TakenOver:
+    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session."""
         epoch = self._epochs.get((tenant, session), 0) + 1
         self._epochs[tenant, session] = epoch
         now = self._clock()
-        found: list[Record] = []
-        for record in list(self._seen(tenant, [session])):
+        found: list[RequestRecord] = []
+        for record in list(self._visible_records(tenant, [session])):
             if record.status == "claimed":
-                self._moved(record, "lose", now, "its owner is gone")
+                self._try_move(record, "lose", now, "its owner is gone")
             if record.ended is None:
                 self._put(evolve(self._records[record.id], epoch=epoch))
                 found.append(self._records[record.id])
-        return TakenOver(
+        return SessionTakeover(
             epoch=epoch,
-            pending=only(found, "pending"),
-            approved=only(found, "approved"),
-            unknown=only(found, "unknown"),
+            pending=with_status(found, "pending"),
+            approved=with_status(found, "approved"),
+            unknown=with_status(found, "unknown"),
         )
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
         """Withdraw what is open, and end the session's grants."""
         now = self._clock()
         for grant in self._grants.values():
             if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
                 self._grants[grant.id] = evolve(grant, revoked=now.wall)
-        found = only(list(self._seen(tenant, [session])), "pending", "approved")
-        return [after for record in found if (after := self._moved(record, "withdraw", now, reason))]
+        found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
+        return [after for record in found if (after := self._try_move(record, "withdraw", now, reason))]
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Grants in force that speak for any hook of this request."""
@@ -203,23 +207,23 @@ class MemoryStore:
         there = [grant for grant in await self.grants(tenant=tenant) if grant.id == grant_id]
         for grant in there:
             self._grants[grant.id] = evolve(grant, revoked=self._clock().wall)
-            self._bells.ring(grant.request)
+            self._signals.notify(grant.request)
         return bool(there)
 
-    async def events(self, request_id: str) -> list[Event]:
+    async def events(self, request_id: str) -> list[RequestEvent]:
         """What happened to a request, in order."""
         self._find(request_id)
         return list(self._events.get(request_id, ()))
 
-    async def unrecorded(
+    async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
-    ) -> list[Event]:
+    ) -> list[RequestEvent]:
         """What the audit may not have yet."""
-        seen = self._seen(tenant, None if session is None else [session])
+        seen = self._visible_records(tenant, None if session is None else [session])
         found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
-    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
         """The audit has every change of a request up to this version, and every event up to this number."""
         if self._find(request_id) is not None:
             self._mark(request_id, version, number)
@@ -244,21 +248,21 @@ class MemoryStore:
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
         """Be woken when this request, or any, changes."""
-        return self._bells.watch(request_id)
+        return self._signals.watch(request_id)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _find(self, request_id: str) -> Record | None:
+    def _find(self, request_id: str) -> RequestRecord | None:
         if not self._open:
             raise StoreClosed("the store is closed")
         return self._records.get(request_id)
 
-    def _all(self) -> list[Record]:
+    def _all(self) -> list[RequestRecord]:
         self._find("")
         return list(self._records.values())
 
-    def _seen(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[Record]:
-        return _among(self._all(), tenant, sessions)
+    def _visible_records(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[RequestRecord]:
+        return _filter_records(self._all(), tenant, sessions)
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
         """Count those that wait; what is over is expired first, so that it takes nobody's place."""
@@ -269,13 +273,13 @@ class MemoryStore:
         )
         for whose, place, limit in rows:
             if self._waiting[place] >= limit:
-                for record in list(self._seen(tenant, None)):
+                for record in list(self._visible_records(tenant, None)):
                     if record.status == "pending" and is_over(record, now):
-                        self._moved(record, "expire", now)
+                        self._try_move(record, "expire", now)
                 if self._waiting[place] >= limit:
                     raise TooManyRequests(whose, limit)
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: RequestRecord) -> None:
         before = self._records.get(record.id)
         change = (record.status == "pending") - (before is not None and before.status == "pending")
         for place in ((record.request.tenant, record.request.session), (record.request.tenant, None)):
@@ -288,19 +292,19 @@ class MemoryStore:
         else:
             self._pending.pop(record.id, None)
 
-    def _moved(self, record: Record, change: Change, now: Moment, reason: str = "") -> Record | None:
+    def _try_move(self, record: RequestRecord, change: Change, now: Moment, reason: str = "") -> RequestRecord | None:
         after = move(record, change, now, reason=reason)
         if isinstance(after, Refusal):
             return None
-        self._changed(after, change, now)
+        self._store_change(after, change, now)
         return after
 
-    def _changed(self, after: Record, change: Change, now: Moment) -> None:
+    def _store_change(self, after: RequestRecord, change: Change, now: Moment) -> None:
         self._put(after)
         if change == "claim":
             self._mark(after.id, after.version - 1)
         self._note(after, change, now)
-        self._bells.ring(after.id)
+        self._signals.notify(after.id)
 
     def _mark(self, request_id: str, version: int, number: int = 0) -> None:
         """Say of these events that they are on record."""
@@ -308,13 +312,13 @@ class MemoryStore:
             if event.number <= number or (event.version <= version and event.kind not in ANSWERS):
                 self._events[request_id][place] = evolve(event, recorded=True)
 
-    def _note(self, record: Record, kind: EventKind, now: Moment) -> None:
+    def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> None:
         by, channel = "", ""
         if kind in ("approve", "deny") and record.decision:
             by, channel = record.decision.by, record.decision.channel
         self._add(record, kind, now, (by, channel, record.reason))
 
-    def _note_refused(self, refusal: Refusal, answer: Answer, now: Moment) -> None:
+    def _note_refused(self, refusal: Refusal, answer: ApprovalAnswer, now: Moment) -> None:
         record = refusal.record
         if record is None:
             return
@@ -322,10 +326,10 @@ class MemoryStore:
         if sum(event.kind in ANSWERS for event in self._events[record.id]) < LATE_KEPT:
             self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
 
-    def _add(self, record: Record, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
+    def _add(self, record: RequestRecord, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
         by, channel, note = facts
         events = self._events.setdefault(record.id, [])
-        event = Event(
+        event = RequestEvent(
             number=len(events) + 1,
             request=record.id,
             kind=kind,
@@ -338,7 +342,9 @@ class MemoryStore:
         events.append(event)
 
 
-def _among(records: Iterable[Record], tenant: str | None, sessions: Iterable[str] | None) -> Iterator[Record]:
+def _filter_records(
+    records: Iterable[RequestRecord], tenant: str | None, sessions: Iterable[str] | None
+) -> Iterator[RequestRecord]:
     wanted = None if sessions is None else frozenset(sessions)
     for record in records:
         if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):

@@ -12,8 +12,15 @@ from attrs import evolve
 
 from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from approval_backends.lifecycle import Moment, Record, decision_of, opened, outcomes
-from approval_backends.stores.approval_rows import COLUMNS, decision_value, load_record, plain, request_value, topic
+from approval_backends.lifecycle import Moment, RequestRecord, decision_of, new_record, outcomes
+from approval_backends.stores.approval_rows import (
+    COLUMNS,
+    decision_value,
+    load_record,
+    request_value,
+    to_stored_text,
+    topic,
+)
 from approval_backends.stores.approval_store import NEW
 from approval_backends.stores.transactions import DatabaseStore
 
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amplifier_hooks.ports import ApprovalRequest
-    from approval_backends.lifecycle import Answer, Refusal, Status
-    from approval_backends.stores.approval_store import Limits
+    from approval_backends.lifecycle import ApprovalAnswer, Refusal, Status
+    from approval_backends.stores.approval_store import OpenRequestLimits
     from approval_backends.stores.transactions import Steps
 
 
@@ -175,7 +182,7 @@ class PostgresStore(DatabaseStore):
 
     HOLD = " FOR UPDATE"
 
-    def __init__(self, dsn: str, limits: Limits | None = None, **options: Any) -> None:
+    def __init__(self, dsn: str, limits: OpenRequestLimits | None = None, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, POSTGRES_TABLES, **options)
         super().__init__(self._postgres, limits)
 
@@ -184,19 +191,19 @@ class PostgresStore(DatabaseStore):
         ((now,),) = await self.database.fetch("SELECT {schema}.approval_now()")
         return _moment(now)
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request; one that is there already is returned as it stands."""
-        draft = opened(request, NEVER, epoch)
+        draft = new_record(request, NEVER, epoch)
         ((created,),) = await self.database.fetch(
             SUBMIT,
-            plain(request.id),
-            plain(request.tenant),
-            plain(request.session),
+            to_stored_text(request.id),
+            to_stored_text(request.tenant),
+            to_stored_text(request.session),
             round(draft.lifetime * 1e6),
             request_value(request),
             request.digest,
-            plain(request.agent),
-            _kept(outcomes(request)),
+            to_stored_text(request.agent),
+            _outcomes_value(outcomes(request)),
             epoch,
             self._limits.per_session,
             self._limits.per_tenant,
@@ -205,62 +212,64 @@ class PostgresStore(DatabaseStore):
         )
         if created is None:
             return await super().submit(request, epoch=epoch)
-        self._postgres.ring(NEW)
+        self._postgres.notify(NEW)
         return evolve(draft, created=_moment(created))
 
-    async def get(self, request_id: str) -> Record | None:
+    async def get(self, request_id: str) -> RequestRecord | None:
         """The record, or None."""
         record, _now = await self.look(request_id)
         return record
 
-    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """The record, or None, and the database's time."""
-        ((now, *row),) = await self.database.fetch(LOOK, plain(request_id))
+        ((now, *row),) = await self.database.fetch(LOOK, to_stored_text(request_id))
         if row[0] is None:
             return None, _moment(now)
         return load_record(row), _moment(now)
 
-    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+    async def answer(
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+    ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by, name = answer.by, topic(answer.request)
         special = not by.may_decide or answer.arguments is not None
-        if special or not _ordinary(answer.digest) or not _ordinary(answer.option):
+        if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
             return await super().answer(answer, four_eyes=four_eyes, keep=keep)
         rows = await self.database.fetch(
             DECIDE,
-            plain(answer.request),
+            to_stored_text(answer.request),
             answer.digest,
             answer.option,
             decision_value(decision_of(answer)),
-            None if by.tenant is None else plain(by.tenant),
-            None if by.sessions is None else [plain(session) for session in by.sessions],
-            plain(by.name) if four_eyes else None,
-            plain(by.name),
-            plain(by.channel),
+            None if by.tenant is None else to_stored_text(by.tenant),
+            None if by.sessions is None else [to_stored_text(session) for session in by.sessions],
+            to_stored_text(by.name) if four_eyes else None,
+            to_stored_text(by.name),
+            to_stored_text(by.channel),
             self._postgres.schema,
             name,
         )
         if not rows:
             return await super().answer(answer, four_eyes=four_eyes, keep=keep)
         record = load_record(rows[0])
-        self._postgres.ring(name, record)
+        self._postgres.notify(name, record)
         return record
 
     def _now(self) -> Steps[Moment]:
         ((now,),) = yield Statement("SELECT {schema}.approval_now()")
         return _moment(now)
 
-    def _alone(self, tenant: str) -> Steps[None]:
+    def _lock_tenant(self, tenant: str) -> Steps[None]:
         yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))
 
 
-def _ordinary(text: str) -> bool:
+def _is_ordinary(text: str) -> bool:
     """Whether the database keeps this text as it is, also inside a document."""
-    return text.isascii() and plain(text) == text
+    return text.isascii() and to_stored_text(text) == text
 
 
-def _kept(found: Mapping[str, Status]) -> str:
-    return json.dumps({option: status for option, status in found.items() if _ordinary(option)})
+def _outcomes_value(found: Mapping[str, Status]) -> str:
+    return json.dumps({option: status for option, status in found.items() if _is_ordinary(option)})
 
 
 def _moment(now: int) -> Moment:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from approval_backends.lifecycle import Record
-    from approval_backends.stores.approval_store import Limits
+    from approval_backends.lifecycle import RequestRecord
+    from approval_backends.stores.approval_store import OpenRequestLimits
     from approval_backends.stores.transactions import Steps
 
 
@@ -93,7 +93,7 @@ class SqliteStore(DatabaseStore):
     def __init__(
         self,
         path: str | Path,
-        limits: Limits | None = None,
+        limits: OpenRequestLimits | None = None,
         clock: Callable[[], Moment] = system_moment,
         *,
         limit: float = LIMIT,
@@ -105,7 +105,7 @@ class SqliteStore(DatabaseStore):
         """The clock's time; nobody's file is needed for it."""
         return self._clock()
 
-    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """The record, or None, and the time."""
         return await self.get(request_id), self._clock()
 
@@ -115,6 +115,6 @@ class SqliteStore(DatabaseStore):
         now = self._clock()
         return Moment(now.wall, now.boot, round(now.reading * 1e6) / 1e6)
 
-    def _alone(self, tenant: str) -> Steps[None]:  # noqa: ARG002  # the base's
+    def _lock_tenant(self, tenant: str) -> Steps[None]:  # noqa: ARG002  # the base's
         """Nothing to do: a transaction here has the whole file to itself."""
         yield from ()

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from amplifier_hooks.approvals import grant_keys, kept_keys
-from amplifier_hooks.storage.database import Opened, Script, Statement, Wake
+from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Record, Refusal, grants_of, is_over, judge, move, opened
+from approval_backends.lifecycle import Refusal, RequestRecord, grants_of, is_over, judge, move, new_record
 from approval_backends.stores.approval_rows import (
     COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
     end_values,
-    grant_from,
     grant_values,
     key_values,
     load_event,
+    load_grant,
     load_record,
     micros,
-    plain,
     record_values,
     session_value,
+    to_stored_text,
     topic,
 )
 from approval_backends.stores.approval_store import (
@@ -36,22 +36,22 @@ from approval_backends.stores.approval_store import (
     LATE_KEPT,
     NEW,
     RETENTION,
-    Event,
     EventKind,
-    Limits,
-    Place,
-    TakenOver,
-    only,
+    OpenRequestLimits,
+    RequestCursor,
+    RequestEvent,
+    SessionTakeover,
+    with_status,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, GrantKey
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantKey
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
-    from approval_backends.lifecycle import Answer, Change, Grant, Moment
+    from approval_backends.lifecycle import ApprovalAnswer, Change, Moment
 
 
 T = TypeVar("T")
@@ -61,22 +61,22 @@ CHUNK: Final = 1_000
 """Requests that one transaction purges."""
 
 
-class DatabaseStore(Opened):
+class DatabaseStore(Openable):
     """A store over a database. Subclasses say how the time is told and how a row is held."""
 
     durable = True
     HOLD = ""
     """What holds a row that was read until the transaction ends."""
 
-    def __init__(self, database: Database, limits: Limits | None = None) -> None:
+    def __init__(self, database: Database, limits: OpenRequestLimits | None = None) -> None:
         self.database = database
-        self._limits = limits or Limits()
+        self._limits = limits or OpenRequestLimits()
 
     def _now(self) -> Steps[Moment]:
         """The store's time."""
         raise NotImplementedError
 
-    def _alone(self, tenant: str) -> Steps[None]:
+    def _lock_tenant(self, tenant: str) -> Steps[None]:
         """Keep other requests of this tenant from being counted at the same time."""
         raise NotImplementedError
 
@@ -95,30 +95,32 @@ class DatabaseStore(Opened):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request; one that is there already is returned as it stands."""
         return await self.database.run(self._submit(request, epoch))
 
-    async def look(self, request_id: str) -> tuple[Record | None, Moment]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """The record, or None, and the store's time when it was read."""
         raise NotImplementedError
 
-    async def get(self, request_id: str) -> Record | None:
+    async def get(self, request_id: str) -> RequestRecord | None:
         """The record, or None."""
-        rows = await self.database.fetch(GET, plain(request_id))
+        rows = await self.database.fetch(GET, to_stored_text(request_id))
         return load_record(rows[0]) if rows else None
 
-    async def answer(self, answer: Answer, *, four_eyes: bool = False, keep: float | None = None) -> Record | Refusal:
+    async def answer(
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+    ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         return await self.database.run(self._answer(answer, four_eyes=four_eyes, keep=keep))
 
     async def change(
         self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
-    ) -> Record | Refusal:
+    ) -> RequestRecord | Refusal:
         """Make one other change, if the table allows it."""
         return await self.database.run(self._change(request_id, change, reason, digest, epoch))
 
-    async def expire_due(self, limit: int = 1_000) -> list[Record]:
+    async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire what is over."""
         return await self.database.run(self._expire_due(limit))
 
@@ -128,8 +130,8 @@ class DatabaseStore(Opened):
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 10_000,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What waits for an answer, oldest first."""
         return await self._select(PENDING, tenant, sessions, limit, after)
 
@@ -139,16 +141,16 @@ class DatabaseStore(Opened):
         tenant: str | None = None,
         sessions: Iterable[str] | None = None,
         limit: int = 100,
-        after: Place | None = None,
-    ) -> list[Record]:
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
         """What does not wait any more, newest first."""
         return await self._select(HISTORY, tenant, sessions, limit, after)
 
-    async def take_over(self, tenant: str, session: str) -> TakenOver:
+    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session."""
         return await self.database.run(self._take_over(tenant, session))
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[Record]:
+    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
         """Withdraw what is open, and end the session's grants."""
         return await self.database.run(self._end_session(tenant, session, reason))
 
@@ -171,20 +173,20 @@ class DatabaseStore(Opened):
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    async def events(self, request_id: str) -> list[Event]:
+    async def events(self, request_id: str) -> list[RequestEvent]:
         """What happened to a request, in order."""
-        return [load_event(row) for row in await self.database.fetch(EVENTS, plain(request_id))]
+        return [load_event(row) for row in await self.database.fetch(EVENTS, to_stored_text(request_id))]
 
-    async def unrecorded(
+    async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
-    ) -> list[Event]:
+    ) -> list[RequestEvent]:
         """What the audit may not have yet."""
-        whose = (None if one is None else plain(one) for one in (tenant, session))
+        whose = (None if one is None else to_stored_text(one) for one in (tenant, session))
         return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
 
-    async def recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+    async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
         """The audit has every change of a request up to this version, and every event up to this number."""
-        await self.database.fetch(RECORDED, plain(request_id), version, number)
+        await self.database.fetch(RECORDED, to_stored_text(request_id), version, number)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove what ended so long ago."""
@@ -199,9 +201,9 @@ class DatabaseStore(Opened):
 
     # -- the transactions ----------------------------------------------------------------------------------------------
 
-    def _submit(self, request: ApprovalRequest, epoch: int) -> Steps[Record]:
-        tenant, session = plain(request.tenant), plain(request.session)
-        yield from self._alone(tenant)
+    def _submit(self, request: ApprovalRequest, epoch: int) -> Steps[RequestRecord]:
+        tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
+        yield from self._lock_tenant(tenant)
         known = yield from self._hold(request.id)
         if known is not None:
             own = known.request
@@ -217,23 +219,23 @@ class DatabaseStore(Opened):
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
             raise TooManyRequests("tenant", self._limits.per_tenant)
-        record = opened(request, now, epoch)
+        record = new_record(request, now, epoch)
         values = record_values(record)
         expires = micros(record.expires)
-        rows = yield Statement(INSERT, (plain(request.id), tenant, session, expires, *values))
+        rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, expires, *values))
         if not rows:  # another tenant's, at the same instant
             raise RequestMismatch(request.id)
         yield from self._note(record, "submitted", now)
         return record
 
-    def _answer(self, answer: Answer, *, four_eyes: bool, keep: float | None) -> Steps[Record | Refusal]:
+    def _answer(self, answer: ApprovalAnswer, *, four_eyes: bool, keep: float | None) -> Steps[RequestRecord | Refusal]:
         record = yield from self._hold(answer.request)
         now = yield from self._now()
         after = judge(record, answer, now, four_eyes=four_eyes)
         if isinstance(after, Refusal):
             if after.record is not None:
                 kind: EventKind = "late_decision" if after.code in LATE else "refused"
-                note = (plain(answer.by.name), plain(answer.by.channel), after.code)
+                note = (to_stored_text(answer.by.name), to_stored_text(answer.by.channel), after.code)
                 yield Statement(LATE_EVENT, (*_event(after.record, kind, now), *note, LATE_KEPT))
         elif record is not None and after is not record:
             yield from self._set(record, after)
@@ -244,83 +246,87 @@ class DatabaseStore(Opened):
 
     def _change(
         self, request_id: str, change: Change, reason: str, digest: str | None, epoch: int | None
-    ) -> Steps[Record | Refusal]:
+    ) -> Steps[RequestRecord | Refusal]:
         record = yield from self._hold(request_id)
         now = yield from self._now()
         after = move(record, change, now, reason=reason, digest=digest, epoch=epoch)
-        if record is not None and isinstance(after, Record):
-            yield from self._changed(record, after, change, now)
+        if record is not None and isinstance(after, RequestRecord):
+            yield from self._store_change(record, after, change, now)
         return after
 
-    def _changed(self, record: Record, after: Record, change: Change, now: Moment) -> Steps[None]:
+    def _store_change(self, record: RequestRecord, after: RequestRecord, change: Change, now: Moment) -> Steps[None]:
         yield from self._set(record, after)
         if change == "claim":
-            yield Statement(RECORDED, (plain(record.id), record.version, 0))
+            yield Statement(RECORDED, (to_stored_text(record.id), record.version, 0))
         yield from self._note(after, change, now)
 
-    def _expire_due(self, limit: int) -> Steps[list[Record]]:
+    def _expire_due(self, limit: int) -> Steps[list[RequestRecord]]:
         rows = yield Statement(f"{OPEN} ORDER BY expires LIMIT {int(limit)}{self.HOLD}")
         now = yield from self._now()
-        found: list[Record] = []
+        found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
             after = move(record, "expire", now) if is_over(record, now) else None
-            if isinstance(after, Record):
-                yield from self._changed(record, after, "expire", now)
+            if isinstance(after, RequestRecord):
+                yield from self._store_change(record, after, "expire", now)
                 found.append(after)
         return found
 
-    def _take_over(self, tenant: str, session: str) -> Steps[TakenOver]:
-        ((epoch,),) = yield Statement(NEXT_EPOCH, (plain(tenant), plain(session)))
-        yield Statement(OWN, (plain(tenant), plain(session), epoch))
-        rows = yield Statement(f"{OF_SESSION} ORDER BY created{self.HOLD}", (plain(tenant), plain(session)))
+    def _take_over(self, tenant: str, session: str) -> Steps[SessionTakeover]:
+        ((epoch,),) = yield Statement(NEXT_EPOCH, (to_stored_text(tenant), to_stored_text(session)))
+        yield Statement(OWN, (to_stored_text(tenant), to_stored_text(session), epoch))
+        rows = yield Statement(
+            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
+        )
         now = yield from self._now()
-        found: list[Record] = []
+        found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
             after = move(record, "lose", now, reason="its owner is gone")
-            if isinstance(after, Record):
-                yield from self._changed(record, after, "lose", now)
+            if isinstance(after, RequestRecord):
+                yield from self._store_change(record, after, "lose", now)
                 record = after
             found.append(record)
-        return TakenOver(
+        return SessionTakeover(
             epoch=epoch,
-            pending=only(found, "pending"),
-            approved=only(found, "approved"),
-            unknown=only(found, "unknown"),
+            pending=with_status(found, "pending"),
+            approved=with_status(found, "approved"),
+            unknown=with_status(found, "unknown"),
         )
 
-    def _end_session(self, tenant: str, session: str, reason: str) -> Steps[list[Record]]:
-        rows = yield Statement(f"{OF_SESSION} ORDER BY created{self.HOLD}", (plain(tenant), plain(session)))
+    def _end_session(self, tenant: str, session: str, reason: str) -> Steps[list[RequestRecord]]:
+        rows = yield Statement(
+            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
+        )
         now = yield from self._now()
-        found: list[Record] = []
+        found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
             after = move(record, "withdraw", now, reason=reason)
-            if isinstance(after, Record):
-                yield from self._changed(record, after, "withdraw", now)
+            if isinstance(after, RequestRecord):
+                yield from self._store_change(record, after, "withdraw", now)
                 found.append(after)
-        yield Statement(END_GRANTS, (plain(tenant), session_value(session), micros(now.wall)))
+        yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros(now.wall)))
         return found
 
     def _grants_for(self, keys: Iterable[tuple[GrantKey, GrantKey]]) -> Steps[list[Grant]]:
         now = yield from self._now()
         found: list[Grant] = []
         for key, kept in keys:
-            rows = yield Statement(GRANTS_FOR, (*key_values(key), plain(kept.scope), micros(now.wall)))
-            found += [grant_from(row) for row in rows]
+            rows = yield Statement(GRANTS_FOR, (*key_values(key), to_stored_text(kept.scope), micros(now.wall)))
+            found += [load_grant(row) for row in rows]
         return found
 
     def _grants(self, tenant: str | None) -> Steps[list[Grant]]:
         now = yield from self._now()
-        whose = None if tenant is None else plain(tenant)
+        whose = None if tenant is None else to_stored_text(tenant)
         rows = yield Statement(GRANTS, (micros(now.wall), whose))
-        return [grant_from(row) for row in rows]
+        return [load_grant(row) for row in rows]
 
     def _revoke(self, grant_id: str, tenant: str | None) -> Steps[bool]:
         now = yield from self._now()
-        whose = None if tenant is None else plain(tenant)
-        rows = yield Statement(REVOKE, (plain(grant_id), micros(now.wall), whose))
+        whose = None if tenant is None else to_stored_text(tenant)
+        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), whose))
         for (request,) in rows:
             yield Wake(request)
         return bool(rows)
@@ -336,22 +342,22 @@ class DatabaseStore(Opened):
 
     # -- their steps ---------------------------------------------------------------------------------------------------
 
-    def _hold(self, request_id: str) -> Steps[Record | None]:
-        rows = yield Statement(GET + self.HOLD, (plain(request_id),))
+    def _hold(self, request_id: str) -> Steps[RequestRecord | None]:
+        rows = yield Statement(GET + self.HOLD, (to_stored_text(request_id),))
         return load_record(rows[0]) if rows else None
 
-    def _set(self, before: Record, after: Record) -> Steps[None]:
+    def _set(self, before: RequestRecord, after: RequestRecord) -> Steps[None]:
         """Compare and set. The row is held, so it can only fail if somebody else writes to our tables."""
-        held = (plain(after.id), before.status, before.version)
+        held = (to_stored_text(after.id), before.status, before.version)
         rows = yield Statement(SET, (*held, after.digest, after.status, after.version, *end_values(after)))
         if not rows:
             raise AssertionError(f"request {after.id!r} changed while it was held")
 
-    def _note(self, record: Record, kind: EventKind, now: Moment) -> Steps[None]:
+    def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> Steps[None]:
         by, channel = "", ""
         if kind in ("approve", "deny") and record.decision:
-            by, channel = plain(record.decision.by), plain(record.decision.channel)
-        yield Statement(EVENT, (*_event(record, kind, now), by, channel, plain(record.reason)))
+            by, channel = to_stored_text(record.decision.by), to_stored_text(record.decision.channel)
+        yield Statement(EVENT, (*_event(record, kind, now), by, channel, to_stored_text(record.reason)))
         yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
     async def _select(
@@ -360,29 +366,29 @@ class DatabaseStore(Opened):
         tenant: str | None,
         sessions: Iterable[str] | None,
         limit: int,
-        after: Place | None,
-    ) -> list[Record]:
+        after: RequestCursor | None,
+    ) -> list[RequestRecord]:
         """Records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
         order, later = ORDERS[sql]
         if after is not None:
-            values += micros(after.created), plain(after.id)
+            values += micros(after.created), to_stored_text(after.id)
             sql += f" AND (created {later} $2 OR (created = $2 AND id > $3))"
         if tenant is not None:
-            values.append(plain(tenant))
+            values.append(to_stored_text(tenant))
             sql += f" AND tenant = ${len(values)}"
         if sessions is not None:
             places = []
             for session in dict.fromkeys(sessions):
-                values.append(plain(session))
+                values.append(to_stored_text(session))
                 places.append(f"${len(values)}")
             sql += f" AND session IN ({', '.join(places)})" if places else " AND 1 = 0"
         sql += f" ORDER BY {order}, id LIMIT $1"
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
 
 
-def _event(record: Record, kind: EventKind, now: Moment) -> tuple[Any, ...]:
-    return plain(record.id), kind, micros(now.wall), record.version
+def _event(record: RequestRecord, kind: EventKind, now: Moment) -> tuple[Any, ...]:
+    return to_stored_text(record.id), kind, micros(now.wall), record.version
 
 
 # -- statements --------------------------------------------------------------------------------------------------------

@@ -28,11 +28,22 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from approval_backends.errors import BackendUnavailable, RequestSkipped
-from approval_backends.terminal.card_pages import NotUsable, read_back, typed, writable
+from approval_backends.terminal.card_pages import NotUsable, arguments_text, field_text, read_back
 from approval_backends.terminal.cells import Line, Script
-from approval_backends.terminal.device import signals_told
-from approval_backends.terminal.draw_card import STYLES, Pages, Scene, Sheet, draw
-from approval_backends.terminal.form import MESSAGE, Chosen, Form, Later, begin, changed, kept, press, rearmed, said
+from approval_backends.terminal.device import redirect_signals
+from approval_backends.terminal.draw_card import STYLES, CardPages, Scene, Sheet, draw
+from approval_backends.terminal.form import (
+    MESSAGE,
+    Chosen,
+    Form,
+    Later,
+    begin,
+    change_arguments,
+    keep_message,
+    press,
+    rearm,
+    refuse_with,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +132,7 @@ class CardApplication:
         self._script = Script(ascii=not terminal.utf8)
         self._may_wait = may_wait
         self._form: Form = begin(request, 0.0, may_wait=may_wait)
-        self._pages = Pages()
+        self._pages = CardPages()
         self._sheet = Sheet((), 0, ())
         self._seen: object = None
         self._size: tuple[int, int] | None = None
@@ -143,19 +154,19 @@ class CardApplication:
             screen = Screen(file, lambda: self.end(BackendUnavailable("the terminal is gone")))
             source = Vt100Input(self._terminal.stdin)
             self._stack = stack
-            self._as_before = self._terminal.modes()
+            self._as_before = self._terminal.save_modes()
             stack.callback(self._as_before)
             self._screen = screen
             stack.enter_context(create_app_session(input=source, output=screen))
             self._app = self._application(source, screen)
             stack.enter_context(
-                signals_told(
+                redirect_signals(
                     loop,
                     {
                         signal.SIGHUP: lambda: self.end(BackendUnavailable("the terminal hung up")),
-                        signal.SIGTERM: self._terminated,
-                        signal.SIGTSTP: self._stopped,
-                        signal.SIGCONT: self._continued,
+                        signal.SIGTERM: self._terminate,
+                        signal.SIGTSTP: self._suspend,
+                        signal.SIGCONT: self._resume,
                     },
                 )
             )
@@ -200,7 +211,7 @@ class CardApplication:
             full_screen=True,
             erase_when_done=True,
             include_default_pygments_style=False,
-            before_render=lambda _: self._carefully(self._draw),
+            before_render=lambda _: self._end_on_error(self._draw),
             input=source,
             output=screen,
         )
@@ -208,7 +219,7 @@ class CardApplication:
         app.timeoutlen = LONE
         return app
 
-    def _carefully(self, do: Callable[[], object]) -> None:
+    def _end_on_error(self, do: Callable[[], object]) -> None:
         """Whatever goes wrong on the card ends it: one that stands still would still take an answer."""
         try:
             do()
@@ -223,7 +234,7 @@ class CardApplication:
         size = self._screen.get_size()
         shape = (size.columns, size.rows)
         if self._size not in (None, shape):
-            self._form = rearmed(self._form, now)
+            self._form = rearm(self._form, now)
         self._size = shape
         scene = Scene(
             width=size.columns,
@@ -232,8 +243,8 @@ class CardApplication:
             left=(self._until - self._clock()).total_seconds(),
             until=self._until.astimezone(),
             more=self._more(),
-            armed=self._form.armed(now),
-            ready=self._form.ready(now),
+            armed=self._form.is_armed(now),
+            ready=self._form.is_ready(now),
         )
         self._form, self._sheet = draw(self._form, scene, self._pages)
         self._app.layout.focus(self._field if self._sheet.field else self._above)
@@ -244,14 +255,14 @@ class CardApplication:
     async def _tick(self) -> None:
         """Look at the clock again and again."""
         while True:
-            self._carefully(self._look)
+            self._end_on_error(self._look)
             await asyncio.sleep(FRAME)
 
     def _look(self) -> None:
         """Draw again when time has changed something."""
         now = self._loop.time()
         left = (self._until - self._clock()).total_seconds()
-        seen = (int(left), int(now), self._form.armed(now), self._form.ready(now), self._more())
+        seen = (int(left), int(now), self._form.is_armed(now), self._form.is_ready(now), self._more())
         if seen != self._seen:
             self._seen = seen
             self._app.invalidate()
@@ -282,15 +293,15 @@ class CardApplication:
         lost = self._escape is not None  # what a terminal reports begins with the same character
         self._forget_escape()
         if not lost:
-            self._carefully(lambda: self._go_on(press(self._form, key, self._loop.time())))
+            self._end_on_error(lambda: self._go_on(press(self._form, key, self._loop.time())))
 
     def _lone_escape(self) -> None:
         self._forget_escape()
-        self._escape = self._loop.call_later(LONE, self._escaped)
+        self._escape = self._loop.call_later(LONE, self._press_escape)
 
-    def _escaped(self) -> None:
+    def _press_escape(self) -> None:
         self._escape = None
-        self._carefully(lambda: self._go_on(press(self._form, "escape", self._loop.time())))
+        self._end_on_error(lambda: self._go_on(press(self._form, "escape", self._loop.time())))
 
     def _forget_escape(self) -> None:
         if self._escape is not None:
@@ -308,7 +319,9 @@ class CardApplication:
             return
         if result.page != self._form.page and result.page in ("message", "edit"):
             text = (
-                result.message if result.page == "message" else writable(result.arguments or result.request.arguments)
+                result.message
+                if result.page == "message"
+                else arguments_text(result.arguments or result.request.arguments)
             )
             self._buffer.text = text
             self._buffer.cursor_position = len(text) if result.page == "message" else 0
@@ -319,7 +332,7 @@ class CardApplication:
 
     def _write(self, text: str) -> None:
         """Into the field, so that nothing in it is invisible; a message is one line."""
-        text = typed(text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = field_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         if self._form.page == "message":
             text = text.replace("\n", " ")[: max(0, MESSAGE - len(self._buffer.text))]
         self._buffer.insert_text(text)
@@ -327,8 +340,8 @@ class CardApplication:
     def _enter(self) -> None:
         if self._form.page == "edit":
             self._buffer.newline()
-        elif self._form.ready(self._loop.time()):
-            self._go_on(said(self._form, self._buffer.text))
+        elif self._form.is_ready(self._loop.time()):
+            self._go_on(refuse_with(self._form, self._buffer.text))
 
     def _check(self) -> None:
         if self._form.page == "edit":
@@ -337,20 +350,20 @@ class CardApplication:
             except NotUsable as problem:
                 self._go_on(evolve(self._form, note=self._script.inline(str(problem))))
             else:
-                self._go_on(changed(self._form, arguments, self._loop.time()))
+                self._go_on(change_arguments(self._form, arguments, self._loop.time()))
 
     def _leave_field(self) -> None:
         message = self._buffer.text if self._form.page == "message" else self._form.message
-        self._go_on(kept(self._form, message, self._loop.time()))
+        self._go_on(keep_message(self._form, message, self._loop.time()))
 
     # -- signals -------------------------------------------------------------------------------------------------------
 
-    def _terminated(self) -> None:
+    def _terminate(self) -> None:
         """The program is to end: first the terminal, then the program."""
         self.fatal = signal.SIGTERM
         self.end(BackendUnavailable("the program was told to end"))
 
-    def _stopped(self) -> None:
+    def _suspend(self) -> None:
         """The program is to stop: with the terminal as it was, until it goes on."""
 
         def stop() -> None:
@@ -359,11 +372,11 @@ class CardApplication:
 
         run_in_terminal(stop)
 
-    def _continued(self) -> None:
+    def _resume(self) -> None:
         """Whoever had the terminal meanwhile may have changed it, and what was typed was not for us."""
         self._stack.enter_context(self._app.input.raw_mode())
         self._terminal.forget_typed()
-        self._form = rearmed(self._form, self._loop.time())
+        self._form = rearm(self._form, self._loop.time())
         self._app.invalidate()
 
 

@@ -142,7 +142,7 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
     }
     text = json.dumps(thaw(freeze(dict(request.arguments))), indent=2).replace("\x7f", "\\u007f")
     return (
-        *_table(Entry(name, [script.inline(fact)]) for name, fact in facts.items() if fact),
+        *_table(TableEntry(name, [script.inline(fact)]) for name, fact in facts.items() if fact),
         Strip(""),
         *(Strip(line, lead=" │ ", follow=" ┊ ") for line in text.split("\n")),
     )
@@ -157,21 +157,21 @@ def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
     """The argument that stands beside the tool's name, if it always does as a whole."""
     name = subject_name(request)
     value = request.arguments[name] if name else ""
-    whole = script.lines(value) == [value] == [_covered(value, script)] and not _reads_as_json(value)
+    whole = script.lines(value) == [value] == [_cover_secrets(value, script)] and not _reads_as_json(value)
     if name and whole and width_of(script.inline(request.tool)) + width_of(value) <= HEADLINE:
         yield name
 
 
-def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
+def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
     """What is too long to stand above as a whole."""
     facts = {"tool": (request.tool, HEADLINE), "agent": (request.agent, WIDE), "directory": (request.cwd, WIDE)}
     for name, (fact, room) in facts.items():
         if width_of(script.inline(fact)) > room:
-            yield Entry(name, script.lines(fact))
+            yield TableEntry(name, script.lines(fact))
 
 
 @frozen
-class Entry:
+class TableEntry:
     """A name and what stands beside it, line by line; both can be shown as they are."""
 
     label: str
@@ -187,7 +187,7 @@ class Entry:
         return "\n".join((self.label, *self.lines))
 
 
-def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
+def _table(entries: Iterable[TableEntry]) -> Iterator[Strip]:
     """Names on the left, the rest beside them; whatever follows on further lines stands behind a mark."""
     entries = list(entries)
     widths = [width_of(entry.label) for entry in entries if not entry.block]
@@ -204,43 +204,43 @@ def _table(entries: Iterable[Entry]) -> Iterator[Strip]:
         yield from (Strip(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
 
 
-def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[Entry]:
+def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[TableEntry]:
     """A line for everything that does not look like what it is, as the page names it."""
     for odd in oddities(arguments, script.inline):
-        yield Entry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
+        yield TableEntry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
 
 
-def _questions(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
+def _questions(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
     for question in request.questions:
         prompt = script.lines(question.prompt or "Allow this operation?")
-        yield Entry(script.inline(question.hook or "a hook"), prompt, words=True)
+        yield TableEntry(script.inline(question.hook or "a hook"), prompt, words=True)
 
 
-def _risks(request: ApprovalRequest, script: Script) -> Iterator[Entry]:
+def _risks(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
     for one in request.risk_reasons:
         *lines, last = script.lines(one.reason)
-        yield Entry(f"{one.risk} risk", [*lines, f"{last} ({script.inline(one.by)})"], words=True)
+        yield TableEntry(f"{one.risk} risk", [*lines, f"{last} ({script.inline(one.by)})"], words=True)
 
 
-def _claim(claim: str, script: Script) -> Entry:
+def _claim(claim: str, script: Script) -> TableEntry:
     *lines, last = script.lines(claim)
-    return Entry("the agent says", [*lines, f"{last} (not checked)"], words=True)
+    return TableEntry("the agent says", [*lines, f"{last} (not checked)"], words=True)
 
 
-def _argument(name: str, value: object, script: Script) -> Entry:
+def _argument(name: str, value: object, script: Script) -> TableEntry:
     if not isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         text = text if len(text) <= SHORT else json.dumps(value, ensure_ascii=False, indent=2)
     else:
         text = json.dumps(value, ensure_ascii=False) if _reads_as_json(value) else value
     whole = isinstance(value, str) and names_secret(name, value)
-    lines = [script.cover(text)] if whole else [_covered(line, script) for line in script.lines(text)]
+    lines = [script.cover(text)] if whole else [_cover_secrets(line, script) for line in script.lines(text)]
     block = len(lines) > 1
     label = f"{script.inline(name)}  {len(lines):,} lines" if block else script.inline(name)
-    return Entry(label, lines, style="class:strong", block=block)
+    return TableEntry(label, lines, style="class:strong", block=block)
 
 
-def _covered(line: str, script: Script) -> str:
+def _cover_secrets(line: str, script: Script) -> str:
     """A line that can be shown, with a cover of ours, which no text can imitate, over each secret."""
     return "".join(script.cover(piece) if secret else piece for piece, secret in pieces(line))
 
@@ -283,7 +283,7 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
     for line in lines:
         sign, style = SIGNS[line.kind]
         for text in script.lines(line.text):
-            yield Strip(_covered(text, script), style, f" {sign} │ ", f" {sign} ┊ ", lead_style=style)
+            yield Strip(_cover_secrets(text, script), style, f" {sign} │ ", f" {sign} ┊ ", lead_style=style)
     added, removed = (sum(line.kind == kind for line in lines) for kind in ("add", "del"))
     yield Strip(f"{added:,} {'line' if added == 1 else 'lines'} added, {removed:,} removed", style="class:dim")
 
@@ -307,20 +307,20 @@ class NotUsable(ValueError):
     """What was written cannot be arguments; the text says where and why."""
 
 
-def writable(arguments: Mapping[str, Any]) -> str:
+def arguments_text(arguments: Mapping[str, Any]) -> str:
     """The arguments as JSON to be edited. Reading it back unchanged gives the same arguments."""
-    return typed(json.dumps(thaw(freeze(dict(arguments))), indent=2, ensure_ascii=False))
+    return field_text(json.dumps(thaw(freeze(dict(arguments))), indent=2, ensure_ascii=False))
 
 
-def typed(text: str) -> str:
+def field_text(text: str) -> str:
     r"""A text as it may stand in the field: what cannot be seen as JSON writes it. Newlines stay."""
-    return "".join(sign if sign == "\n" or _seen(sign) else _escaped(sign) for sign in text)
+    return "".join(sign if sign == "\n" or _is_visible(sign) else _escape_sign(sign) for sign in text)
 
 
 def read_back(text: str) -> dict[str, Any]:
     """The arguments that were written. Raises `NotUsable`, with the line."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=_unique_object)
     except json.JSONDecodeError as problem:
         raise NotUsable(f"line {problem.lineno}: {problem.msg}") from problem
     except RecursionError as problem:
@@ -334,7 +334,7 @@ def read_back(text: str) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -343,9 +343,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _seen(sign: str) -> bool:
+def _is_visible(sign: str) -> bool:
     return for_terminal(sign) == sign != "\t"
 
 
-def _escaped(sign: str) -> str:
+def _escape_sign(sign: str) -> str:
     return json.dumps(sign)[1:-1] if sign != "\t" else "  "

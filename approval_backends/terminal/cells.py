@@ -77,17 +77,17 @@ class Strip:
     words: bool = False
 
 
-def lay(rows: tuple[Strip, ...], width: int) -> tuple[Line, ...]:
+def lay_out(rows: tuple[Strip, ...], width: int) -> tuple[Line, ...]:
     """Rows as lines of at most `width` cells. Nothing is left out."""
     return tuple(
         ((row.lead_style, lead), (row.style, piece))
         for row in rows
-        for number, piece in enumerate(wrapped(row.text, width - width_of(row.lead), words=row.words))
+        for number, piece in enumerate(wrap_text(row.text, width - width_of(row.lead), words=row.words))
         for lead in (row.follow if number else row.lead,)
     )
 
 
-def wrapped(text: str, width: int, *, words: bool = False) -> list[str]:
+def wrap_text(text: str, width: int, *, words: bool = False) -> list[str]:
     """Pieces of at most `width` cells that together are the text; cut between words where that is asked for."""
     if text.isascii() and (len(text) <= width or not words):
         return [text[start : start + width] for start in range(0, len(text) or 1, width)]
@@ -105,7 +105,7 @@ def wrapped(text: str, width: int, *, words: bool = False) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def clipped(text: str, width: int) -> str:
+def clip_text(text: str, width: int) -> str:
     """At most `width` cells; a cut says how many characters are missing."""
     if width_of(text) <= width:
         return text

@@ -49,7 +49,7 @@ def device_of(stream: TextIO) -> int | None:
 
 
 @contextmanager
-def held_back(terminal: int) -> Iterator[None]:
+def hold_back_output(terminal: int) -> Iterator[None]:
     """Hold back what goes to this terminal (its device number) through standard output and standard error."""
     ours = [stream for stream in STREAMS if _leads_to(stream, terminal)]
     if not ours:
@@ -171,7 +171,7 @@ class Terminal:
             with contextlib.suppress(OSError):  # what could not be written to a terminal that is gone
                 file.close()
 
-    def modes(self) -> Callable[[], None]:
+    def save_modes(self) -> Callable[[], None]:
         """What it takes to set the terminal's modes to what they are now."""
         import termios
 
@@ -191,7 +191,7 @@ class Terminal:
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """One line that stays on the screen, whatever the program does with its standard output."""
         with contextlib.suppress(OSError, ValueError):
             os.write(self.stdout.fileno(), f"{line}\n".encode(self.stdout.encoding or "utf-8", "backslashreplace"))
@@ -219,7 +219,7 @@ def terminal_of(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Te
 
 
 @contextmanager
-def signals_told(loop: AbstractEventLoop, tell: Mapping[int, Callable[[], object]]) -> Iterator[None]:
+def redirect_signals(loop: AbstractEventLoop, tell: Mapping[int, Callable[[], object]]) -> Iterator[None]:
     """Have these signals told instead of ending or stopping the program with the terminal as it is.
 
     Only those nobody else handles, and only where handlers can be set: in the main thread.

@@ -12,7 +12,7 @@ from attrs import frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
-from approval_backends.terminal.cells import PLAIN, Line, Script, clipped, lay
+from approval_backends.terminal.cells import PLAIN, Line, Script, clip_text, lay_out
 from approval_backends.terminal.form import code_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Sheet:
         return (*self.above, *self.below)
 
 
-class Pages:
+class CardPages:
     """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
 
     def __init__(self) -> None:
@@ -108,27 +108,27 @@ class Pages:
         if key not in self._laid:
             if len(self._laid) >= KEPT:
                 self._laid.clear()
-            self._laid[key] = lay(page_of(form, scene.script), scene.width)
+            self._laid[key] = lay_out(page_of(form, scene.script), scene.width)
         return self._laid[key]
 
 
-def draw(form: Form, scene: Scene, pages: Pages) -> tuple[Form, Sheet]:
+def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
     """The sheet, and the form as it is once that has been on screen."""
     fits = scene.width >= MIN_WIDTH and scene.height >= MIN_HEIGHT
     if not fits:
-        form = form.drawn(width=form.width, rows=1, length=1, fits=False)
-        return form, _finished((), 0, _small(form, scene), scene)
+        form = form.after_drawing(width=form.width, rows=1, length=1, fits=False)
+        return form, _make_sheet((), 0, _small(form, scene), scene)
     head = _head(form, scene)
     room = scene.height - len(head) - len(_foot(form, scene, 0))
     field = min(FIELD.get(form.page, 0), room)
     rows = room - field
     lines = pages.lines(form, scene) if rows else ()
     if form.page not in FIELD:
-        form = form.drawn(width=scene.width, rows=rows, length=len(lines), fits=True)
+        form = form.after_drawing(width=scene.width, rows=rows, length=len(lines), fits=True)
     top = 0 if form.page in FIELD else form.top
     body = lines[top : top + rows]
     air: tuple[Line, ...] = ((),) * (rows - len(body))
-    return form, _finished((*head, *body, *air), field, _foot(form, scene, len(lines)), scene)
+    return form, _make_sheet((*head, *body, *air), field, _foot(form, scene, len(lines)), scene)
 
 
 def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
@@ -165,19 +165,19 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
     risk = f" {sign} {risk}"
     who: tuple[Line, ...] = (
-        ((style, risk), ("", clipped(f": {why}" if why else "", width - width_of(risk)))),
-        (("", clipped(f" {agent} wants to run{place}", width)),),
+        ((style, risk), ("", clip_text(f": {why}" if why else "", width - width_of(risk)))),
+        (("", clip_text(f" {agent} wants to run{place}", width)),),
     )
     if scene.height < ROOMY:
-        who = (((style, risk), ("", clipped(f" · {agent}{place}", width - width_of(risk)))),)
+        who = (((style, risk), ("", clip_text(f" · {agent}{place}", width - width_of(risk)))),)
     more = f"{scene.more:,} more waiting" if scene.more else ""
     title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
-    verb = clipped(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
+    verb = clip_text(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
     return (
         _rule(("class:strong", f" {title} "), (hurry, f" {time_left(scene.left)} left "), width),
         *who,
-        (("class:accent", verb), ("class:strong", clipped(f"  {what}" if what else "", width - width_of(verb)))),
+        (("class:accent", verb), ("class:strong", clip_text(f"  {what}" if what else "", width - width_of(verb)))),
         *([()] if scene.height >= ROOMY else []),
     )
 
@@ -191,7 +191,7 @@ def _foot(form: Form, scene: Scene, length: int) -> tuple[Line, ...]:
         _status(form, scene, length),
         (("class:mid" if scene.left < MINUTE else "", nobody), said),
         *_bar(form, scene),
-        (("class:dim", clipped(f" {_hint(form, scene)}", scene.width)),),
+        (("class:dim", clip_text(f" {_hint(form, scene)}", scene.width)),),
     )
 
 
@@ -212,7 +212,7 @@ def _status(form: Form, scene: Scene, length: int) -> Line:
 def _rule(left: tuple[str, str], right: tuple[str, str], width: int) -> Line:
     """A line across the screen with something near both ends; the right end is never cut."""
     room = width - 2 * EDGE - width_of(right[1])
-    said = clipped(left[1], room)
+    said = clip_text(left[1], room)
     rest = "─" * (room - width_of(said))
     return (("class:dim", "─" * EDGE), (left[0], said), ("class:dim", rest), right, ("class:dim", "─" * EDGE))
 
@@ -225,24 +225,24 @@ def _bar(form: Form, scene: Scene) -> list[Line]:
     for index, verb in enumerate(form.verbs):
         selected = index == form.selected
         text = f" {'▸' if selected else ' '} {verb.letter} {_label(verb, form, scene)} "
-        style = "class:selected" if selected else "" if _awake(verb, form) else "class:dim"
+        style = "class:selected" if selected else "" if _is_awake(verb, form) else "class:dim"
         if line and used + width_of(text) > scene.width:
             bar.append(line)
             line, used = (), 0
         used += width_of(text)
-        line = (*line, (style, clipped(text, scene.width)))
+        line = (*line, (style, clip_text(text, scene.width)))
     return [*bar, line]
 
 
 def _label(verb: Verb, form: Form, scene: Scene) -> str:
     short = "Message" if scene.narrow and verb.does == "message" else scene.script.inline(verb.label)
-    label = clipped(short, MIN_WIDTH // 2)
-    if not _awake(verb, form):
+    label = clip_text(short, MIN_WIDTH // 2)
+    if not _is_awake(verb, form):
         return "(read on)" if scene.narrow else f"{label} (read on)"
-    return f"{label}…" if verb.stands else label
+    return f"{label}…" if verb.lasts else label
 
 
-def _awake(verb: Verb, form: Form) -> bool:
+def _is_awake(verb: Verb, form: Form) -> bool:
     return not verb.allows or ("changes" if form.page == "changes" else "action") in form.whole
 
 
@@ -286,10 +286,10 @@ def _small(form: Form, scene: Scene) -> tuple[Line, ...]:
         f" nobody: {allowed}",
         f" ▸ d Deny, {enter}",
     )
-    return tuple((("", clipped(line, width)),) for line in lines[-scene.height :])
+    return tuple((("", clip_text(line, width)),) for line in lines[-scene.height :])
 
 
-def _finished(above: tuple[Line, ...], field: int, below: tuple[Line, ...], scene: Scene) -> Sheet:
+def _make_sheet(above: tuple[Line, ...], field: int, below: tuple[Line, ...], scene: Scene) -> Sheet:
     if not scene.script.ascii:
         return Sheet(above, field, below)
     return Sheet(_plain(above), field, _plain(below))

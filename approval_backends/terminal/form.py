@@ -78,7 +78,7 @@ class Verb:
         return self.option is not None and self.option.allows
 
     @property
-    def stands(self) -> bool:
+    def lasts(self) -> bool:
         """Whether it answers more than this one request."""
         return self.option is not None and self.option.kind.endswith("always")
 
@@ -112,7 +112,7 @@ class Form:
         """What can be done from where the person is."""
         if self.page != "changes":
             return self.offered
-        allow = next(verb.option for verb in self.offered if verb.allows and not verb.stands)
+        allow = next(verb.option for verb in self.offered if verb.allows and not verb.lasts)
         return (self.offered[0], Verb("a", "Allow edited", option=allow), Verb("e", "Edit again", "edit"))
 
     @property
@@ -134,7 +134,7 @@ class Form:
         """The pages that belong to the selected answer."""
         if self.page == "changes":
             return ("changes",)
-        return ("action", "reach") if self.verb.stands and self.verb.allows else ("action",)
+        return ("action", "reach") if self.verb.lasts and self.verb.allows else ("action",)
 
     @property
     def unread(self) -> bool:
@@ -147,7 +147,7 @@ class Form:
         if not self.verb.allows or not self.fits:
             return False
         high = self.request.risk == "high"
-        return high if not self.unread else not high and not self.verb.stands and self.page != "changes"
+        return high if not self.unread else not high and not self.verb.lasts and self.page != "changes"
 
     @property
     def asleep(self) -> str:
@@ -162,7 +162,7 @@ class Form:
             return "read on first: PgDn"
         return ""
 
-    def drawn(self, *, width: int, rows: int, length: int, fits: bool) -> Form:
+    def after_drawing(self, *, width: int, rows: int, length: int, fits: bool) -> Form:
         """What has been on screen now: so many lines of the page, from its top on.
 
         Another width makes other lines of the same text, so reading begins again, but for pages that were read whole.
@@ -174,11 +174,11 @@ class Form:
         whole = self.whole | {self.page} if fits and read.get(self.page, 0) >= length else self.whole
         return evolve(self, width=width, rows=rows, read=read, whole=whole, top=top, fits=fits)
 
-    def armed(self, now: float) -> bool:
+    def is_armed(self, now: float) -> bool:
         """Whether keys count."""
         return now >= self.opens
 
-    def ready(self, now: float) -> bool:
+    def is_ready(self, now: float) -> bool:
         """Whether Enter counts."""
         return now >= max(self.opens, self.enters)
 
@@ -189,7 +189,7 @@ def begin(request: ApprovalRequest, now: float, *, may_wait: bool = False) -> Fo
     return Form(request=request, offered=offered, opens=now + ARMING, enters=now + ARMING)
 
 
-def rearmed(form: Form, now: float) -> Form:
+def rearm(form: Form, now: float) -> Form:
     """As after something came in between: a refusal is selected again, and nothing counts for a moment."""
     page: Page = "changes" if form.page == "changes" else "action"
     return evolve(form, selected=0, code="", page=page, opens=now + ARMING, enters=now + ARMING)
@@ -204,7 +204,7 @@ def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
     refusals = [verb for verb in found if not verb.allows]
     allowing = [verb for verb in found if verb.allows]
     message = [Verb("m", "Deny with message", "message")] if refusals else []
-    edit = [Verb("e", "Edit", "edit")] if any(not verb.stands for verb in allowing) else []
+    edit = [Verb("e", "Edit", "edit")] if any(not verb.lasts for verb in allowing) else []
     return (*refusals[:1], *message, *refusals[1:], *allowing, *edit)
 
 
@@ -228,17 +228,17 @@ def _label(option: Option) -> str:
 # -- what is written ---------------------------------------------------------------------------------------------------
 
 
-def said(form: Form, message: str) -> Chosen:
+def refuse_with(form: Form, message: str) -> Chosen:
     """A refusal with words for the model; without words, a refusal."""
     return _refuse(evolve(form, message=message))
 
 
-def kept(form: Form, message: str, now: float) -> Form:
+def keep_message(form: Form, message: str, now: float) -> Form:
     """Back from the message, which is kept."""
     return evolve(_back(form, now), message=message)
 
 
-def changed(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
+def change_arguments(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
     """On to what the person's own arguments change; back to the card if that is nothing."""
     back = evolve(_back(form, now), whole=form.whole - {"changes"}, read={**form.read, "changes": 0})
     if freeze(dict(arguments)) == freeze(dict(form.request.arguments)):
@@ -253,10 +253,10 @@ def press(form: Form, key: str, now: float) -> Form | Chosen | Later:
     """What a key does. Keys have names (`enter`, `left`, `pagedown`) or are the character they write."""
     if key == "interrupt":
         return _refuse(form)
-    if not form.armed(now):
-        return rearmed(form, now)
-    if key == "paste" or (key == "enter" and not form.ready(now)):
-        return evolve(rearmed(form, now), note="too quick" if key == "enter" else "pasted text is no answer")
+    if not form.is_armed(now):
+        return rearm(form, now)
+    if key == "paste" or (key == "enter" and not form.is_ready(now)):
+        return evolve(rearm(form, now), note="too quick" if key == "enter" else "pasted text is no answer")
     form = evolve(form, note="")
     if key == "enter":
         return _confirm(form, now) if form.fits else _refuse(form)
@@ -297,7 +297,7 @@ def _select(form: Form, index: int, now: float) -> Form:
     form = evolve(form, selected=index % len(form.verbs), code="")
     if form.page == "changes":
         return form
-    return _to(form, "reach" if form.verb.stands else "action", now)
+    return _to(form, "reach" if form.verb.lasts else "action", now)
 
 
 def _step(by: int) -> Callable[[Form, float], Form]:
@@ -307,11 +307,11 @@ def _step(by: int) -> Callable[[Form, float], Form]:
 def _scroll(pages: int, lines: int = 0) -> Callable[[Form, float], Form]:
     """Never past what comes next after the lines that have been on screen: nothing is skipped."""
 
-    def scrolled(form: Form, _now: float) -> Form:
+    def scroll(form: Form, _now: float) -> Form:
         top = form.top + pages * max(1, form.rows - 1) + lines
         return evolve(form, top=max(0, min(top, form.read.get(form.page, 0))))
 
-    return scrolled
+    return scroll
 
 
 def _back(form: Form, now: float) -> Form:

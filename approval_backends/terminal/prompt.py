@@ -23,7 +23,7 @@ from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip, for_log
 from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
 from approval_backends.in_process import InProcessBackend
-from approval_backends.terminal.device import held_back, terminal_of
+from approval_backends.terminal.device import hold_back_output, terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,7 +69,7 @@ class Turns:
         return len(self._row)
 
     @asynccontextmanager
-    async def mine(self) -> AsyncIterator[None]:
+    async def take_turn(self) -> AsyncIterator[None]:
         """Wait for the turn, and keep it for the body."""
         with self._lock:
             turn = asyncio.get_running_loop().create_future()
@@ -177,16 +177,16 @@ class TerminalPrompt:
                 await asyncio.wait(both, timeout=min(left, LOOK), return_when=asyncio.FIRST_COMPLETED)
             over = self._clock() >= until or (gone.done() and gone.result() == EXPIRED)
             if showing.done() and not over:
-                return self._answered(request, terminal, showing)
-            await _taken_away(showing)
-            terminal.say(spoken(request, expired(request, until) if over else gone.result()))
+                return self._finish_answer(request, terminal, showing)
+            await _take_away(showing)
+            terminal.print_line(outcome_line(request, expiry_line(request, until) if over else gone.result()))
             if over:
                 raise ApprovalTimeout("nobody answered in time")
             raise RequestWithdrawn(gone.result())
         except asyncio.CancelledError as cancelled:
             why = str(cancelled.args[0]) if cancelled.args and cancelled.args[0] else "it is not asked any more"
-            await _taken_away(showing)
-            terminal.say(spoken(request, expired(request, until) if self._clock() >= until else why))
+            await _take_away(showing)
+            terminal.print_line(outcome_line(request, expiry_line(request, until) if self._clock() >= until else why))
             raise
         finally:
             self._asked.pop(request.id, None)
@@ -213,7 +213,7 @@ class TerminalPrompt:
         may_wait: bool,
     ) -> Chosen:
         turns = turns_at(terminal.number)
-        async with turns.mine(), _free_terminal():
+        async with turns.take_turn(), _free_terminal():
             from approval_backends.terminal.application import CardApplication
 
             card = CardApplication(
@@ -225,34 +225,34 @@ class TerminalPrompt:
                 may_wait=may_wait,
             )
             try:
-                with terminal.screen() as screen, held_back(terminal.number):
+                with terminal.screen() as screen, hold_back_output(terminal.number):
                     return await card.run(screen)
             finally:
                 if card.fatal is not None:
                     signal.raise_signal(card.fatal)
 
-    def _answered(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Chosen]) -> Chosen:
+    def _finish_answer(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Chosen]) -> Chosen:
         """The answer, and a line about it."""
         try:
             choice = showing.result()
         except RequestSkipped as skipped:
-            terminal.say(spoken(request, str(skipped)))
+            terminal.print_line(outcome_line(request, str(skipped)))
             raise
         except BackendUnavailable as problem:
-            terminal.say(spoken(request, f"denied; {problem}"))
+            terminal.print_line(outcome_line(request, f"denied; {problem}"))
             raise
         with_what = ", with a message" if choice.message else ", with other arguments" if choice.arguments else ""
-        terminal.say(spoken(request, f"{choice.option.label}{with_what}"))
+        terminal.print_line(outcome_line(request, f"{choice.option.label}{with_what}"))
         return choice
 
 
-def spoken(request: ApprovalRequest, what: str) -> str:
+def outcome_line(request: ApprovalRequest, what: str) -> str:
     """One line about what became of a request."""
     tool, said = (clip(for_log(text), WORDS) for text in (request.tool, what))
     return f"Approval of {tool} (digest {request.digest[:4]} {request.digest[4:8]}): {said}"
 
 
-def expired(request: ApprovalRequest, at: datetime) -> str:
+def expiry_line(request: ApprovalRequest, at: datetime) -> str:
     """What happens when nobody answers; nobody is said to have denied it."""
     became = "it is allowed by default" if request.default == "allow" else "it is denied and nothing runs"
     return f"expired at {at.astimezone():%H:%M:%S}; nobody answered, so {became}"
@@ -268,7 +268,7 @@ async def _free_terminal() -> AsyncIterator[None]:
         yield
 
 
-async def _taken_away(showing: asyncio.Task[Chosen]) -> None:
+async def _take_away(showing: asyncio.Task[Chosen]) -> None:
     """Until the terminal is as it was."""
     showing.cancel()
     await asyncio.wait({showing})

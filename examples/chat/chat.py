@@ -51,7 +51,7 @@ async def proofread(_event: str, data: Mapping[str, Any]) -> HookResult | None:
 class Lines(Silence):
     """A line for each tool; everything else is left out."""
 
-    def came(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
         """Say what became of it."""
         print(f"  {name}: {outcome.status}")
 

@@ -25,7 +25,7 @@ from typing import Any
 import httpx2
 
 from amplifier_hooks import HookRegistry, NoRecord
-from amplifier_hooks.server.build_api import API_TABLES, Managed, managed
+from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from approval_backends import Broker, MemoryStore
 
@@ -39,7 +39,7 @@ def hook(name: str, handler: str, priority: int) -> dict[str, Any]:
     return {"name": name, "event_type": "tool:pre", "handler_ref": f"tenant_hooks:{handler}", "priority": priority}
 
 
-async def bearer(api: Managed, name: str, tenant: str, *scopes: str) -> httpx2.AsyncClient:
+async def bearer(api: ManagedApi, name: str, tenant: str, *scopes: str) -> httpx2.AsyncClient:
     """A client with a token, as `amplifier-hooks token create` makes one."""
     _, secret = await api.tokens.create(name, scopes=scopes, tenant=tenant)
     headers = {"authorization": f"Bearer {secret}"}
@@ -51,7 +51,7 @@ async def names(client: httpx2.AsyncClient) -> str:
     return ", ".join(one["name"] for one in (await client.get("/v1/hooks")).json()["hooks"])
 
 
-async def story(api: Managed, registry: HookRegistry) -> None:
+async def story(api: ManagedApi, registry: HookRegistry) -> None:
     """Make hooks, and let both tenants use a tool."""
     operator = await bearer(api, "ops", "", "hooks:admin")
     acme = await bearer(api, "acme's admin", "acme", "hooks:manage")
@@ -91,7 +91,7 @@ async def main() -> None:
     registry, broker = HookRegistry(), Broker(MemoryStore())
     async with (
         MemoryDatabase(*API_TABLES) as database,
-        managed(database, registry=registry, broker=broker, record=NoRecord(), tenant_handlers=ALLOWED) as api,
+        open_api(database, registry=registry, broker=broker, record=NoRecord(), tenant_handlers=ALLOWED) as api,
     ):
         await story(api, registry)
 

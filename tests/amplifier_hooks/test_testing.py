@@ -70,7 +70,7 @@ async def test_approver_claims() -> None:
     claims = [("r1", "digest-1"), ("r2", "digest-2"), ("r2", "digest-2"), ("r3", "digest-2"), ("r4", "digest-4")]
     assert [await approver.claim(*one) for one in claims] == [False, True, False, False, False]
     await approver.settle("r2", "done")
-    assert approver.did[4:] == ["withdraw", *["claim"] * 5, "settle"]
+    assert approver.step_names[4:] == ["withdraw", *["claim"] * 5, "settle"]
 
 
 @pytest.mark.parametrize("error", [ApprovalTimeout(), RuntimeError("x")])

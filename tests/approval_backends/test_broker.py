@@ -15,7 +15,7 @@ from amplifier_hooks.ports import Question
 from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Answer, Decider, Record, Refusal
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, RequestRecord
 from approval_backends.stores.approval_store import system_moment
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
@@ -57,9 +57,9 @@ async def test_whole_way(subject: StoreSubject) -> None:
     assert (record.status, record.decision and record.decision.message) == ("approved", "fine")
     assert await broker.wait(request.id) == record
     claims = [await broker.claim(request.id, request.digest) for _ in range(2)]
-    assert [isinstance(claim, Record) for claim in claims] == [True, False]
+    assert [isinstance(claim, RequestRecord) for claim in claims] == [True, False]
     assert isinstance(await broker.claim("nothing", request.digest), Refusal)
-    assert isinstance(await broker.settle(request.id, "done"), Record)
+    assert isinstance(await broker.settle(request.id, "done"), RequestRecord)
     assert isinstance(await broker.settle(request.id, "done"), Refusal)
     assert [event.kind for event in await broker.events(request.id, ROBIN)] == [
         "submitted",
@@ -87,7 +87,7 @@ async def test_waiting_has_an_end(subject: StoreSubject) -> None:
 @pytest.mark.fault("F-APR-04")
 async def test_late_answer(subject: StoreSubject) -> None:
     """An approval after the end is politely refused, whether anybody noticed the end before or not, and recorded."""
-    told: list[tuple[Answer, Refusal]] = []
+    told: list[tuple[ApprovalAnswer, Refusal]] = []
     broker, request = Broker(subject.store, refused=lambda answer, why: told.append((answer, why))), a_request()
     await broker.submit(request)
     await subject.advance(LIFETIME)
@@ -112,13 +112,13 @@ async def test_given_up(subject: StoreSubject) -> None:
         await broker.submit(request)
     assert await decided(broker, answered)
     record = await broker.give_up(silent.id)
-    assert isinstance(record, Record)
+    assert isinstance(record, RequestRecord)
     assert (record.status, record.reason) == ("expired", "nobody answered in time")
     assert isinstance(await broker.claim(silent.id, silent.digest), Refusal)
     refusal = await broker.give_up(answered.id)
     assert isinstance(refusal, Refusal)
     assert refusal.record == await broker.show(answered.id, ROBIN)
-    assert isinstance(await broker.claim(answered.id, answered.digest), Record)
+    assert isinstance(await broker.claim(answered.id, answered.digest), RequestRecord)
 
 
 @pytest.mark.rule("APR-6")
@@ -155,9 +155,9 @@ async def test_same_words(subject: StoreSubject) -> None:
     for request in (first, second):
         await broker.submit(request)
     assert await decided(broker, first)
-    assert not isinstance(await broker.claim(second.id, second.digest), Record)
-    assert not isinstance(await broker.claim(first.id, second.digest), Record)
-    assert isinstance(await broker.claim(first.id, first.digest), Record)
+    assert not isinstance(await broker.claim(second.id, second.digest), RequestRecord)
+    assert not isinstance(await broker.claim(first.id, second.digest), RequestRecord)
+    assert isinstance(await broker.claim(first.id, first.digest), RequestRecord)
 
 
 @pytest.mark.fault("F-APR-20")
@@ -236,21 +236,21 @@ async def test_flood(subject: StoreSubject) -> None:
 async def test_grants(subject: StoreSubject) -> None:
     """A standing answer is found, listed and revoked by those who may, and by nobody else."""
     broker, request = Broker(subject.store), a_request()
-    assert await broker.standing(request) is None
+    assert await broker.match_grants(request) is None
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
-    found = await broker.standing(request)
+    found = await broker.match_grants(request)
     assert found is not None
     said, (grant,) = found
     assert (said, grant.by, grant.request) == ("allow", "Robin", request.id)
-    assert await broker.standing(a_request(session="session-2")) is None
+    assert await broker.match_grants(a_request(session="session-2")) is None
     assert await broker.grants(evolve(KIM, tenant="other")) == []
     assert not await broker.revoke(grant.id, evolve(KIM, tenant="other"))
     assert not await broker.revoke(grant.id, evolve(KIM, sessions=frozenset({"session-2"})))
     assert not await broker.revoke(grant.id, evolve(KIM, may_decide=False))
     assert await broker.revoke(grant.id, KIM)
     assert not await broker.revoke(grant.id, KIM)
-    assert await broker.standing(request) is None
+    assert await broker.match_grants(request) is None
 
 
 @pytest.mark.rule("APR-5")
@@ -264,9 +264,9 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     assert await decided(broker, request, ALWAYS)
     await broker.end_session("acme", "session-1")
     later = evolve(request, session="session-2")
-    assert await broker.standing(later) is not None
+    assert await broker.match_grants(later) is not None
     await subject.advance(100)
-    assert await broker.standing(later) is None
+    assert await broker.match_grants(later) is None
 
 
 @pytest.mark.rule("APR-4")
@@ -284,7 +284,7 @@ async def test_end_of_a_session(subject: StoreSubject) -> None:
     assert {record.status for record in await asyncio.gather(*waiting)} <= {"approved", "cancelled"}
     stored = [await subject.store.get(request.id) for request in requests]
     assert {(record.status, record.reason) for record in stored if record} == {("cancelled", "closed")}
-    assert not isinstance(await broker.claim(requests[0].id, requests[0].digest), Record)
+    assert not isinstance(await broker.claim(requests[0].id, requests[0].digest), RequestRecord)
 
 
 @pytest.mark.rule("BCK-5", "BCK-8")
@@ -297,7 +297,7 @@ async def test_resume(subject: StoreSubject) -> None:
         await old.submit(request)
     for request in (approved, running):
         assert await decided(old, request)
-    assert isinstance(await old.claim(running.id, running.digest), Record)
+    assert isinstance(await old.claim(running.id, running.digest), RequestRecord)
     new = Broker(subject.store)
     for turn in range(1, 4):
         new = Broker(subject.store)
@@ -305,14 +305,14 @@ async def test_resume(subject: StoreSubject) -> None:
         found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
         assert found == [[pending.id], [approved.id], [running.id]]
         assert taken.epoch == turn
-        assert not isinstance(await new.claim(running.id, running.digest), Record)
-    assert not isinstance(await old.claim(approved.id, approved.digest), Record)
+        assert not isinstance(await new.claim(running.id, running.digest), RequestRecord)
+    assert not isinstance(await old.claim(approved.id, approved.digest), RequestRecord)
     with pytest.raises(SessionTakenOver):
         await old.submit(a_request(9))
     assert (await new.submit(pending)).status == "pending"
-    assert isinstance(await new.claim(approved.id, approved.digest), Record)
+    assert isinstance(await new.claim(approved.id, approved.digest), RequestRecord)
     settled = await new.settle(running.id, "done", "the server knows the key")
-    assert isinstance(settled, Record)
+    assert isinstance(settled, RequestRecord)
     assert (settled.status, settled.reason) == ("done", "the server knows the key")
 
 
@@ -324,7 +324,7 @@ async def test_lost_track(subject: StoreSubject) -> None:
     assert await decided(broker, request)
     await broker.claim(request.id, request.digest)
     record = await broker.settle(request.id, "unknown", "cancelled while it ran")
-    assert isinstance(record, Record)
+    assert isinstance(record, RequestRecord)
     assert (record.status, record.ended) == ("unknown", None)
 
 
@@ -351,8 +351,8 @@ async def test_arguments_are_data(subject: StoreSubject) -> None:
     assert resolution.record is not None
     assert resolution.record.decision is not None
     assert resolution.record.decision.arguments == {"file_path": "other.py", "approved": False}
-    assert not isinstance(await broker.claim(request.id, request.digest), Record)
-    assert isinstance(await broker.claim(request.id, resolution.record.digest), Record)
+    assert not isinstance(await broker.claim(request.id, request.digest), RequestRecord)
+    assert isinstance(await broker.claim(request.id, resolution.record.digest), RequestRecord)
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ async def test_clock_put_back_across_a_restart(back: float, tmp_path: Path) -> N
         assert not await decided(Broker(store), second)
     clock.move(boot="boot-2", reading=-1_000)
     async with SqliteStore(tmp_path / "a.db", clock=clock) as store:
-        assert not isinstance(await Broker(store).claim(first.id, first.digest), Record)
+        assert not isinstance(await Broker(store).claim(first.id, first.digest), RequestRecord)
         assert [record.id for record in await store.expire_due()] == [first.id]
 
 
@@ -442,7 +442,9 @@ async def test_every_call_fails_once(lost: bool) -> None:
                 await broker.submit(request)
                 await broker.decide(request.id, request.digest, ALLOW.id, ROBIN, decision_id="d1")
                 record = await broker.wait(request.id, 0.05)
-                if record.status == "approved" and isinstance(await broker.claim(request.id, request.digest), Record):
+                if record.status == "approved" and isinstance(
+                    await broker.claim(request.id, request.digest), RequestRecord
+                ):
                     ran += 1
                     await broker.settle(request.id, "done")
             except StoreUnavailable:

@@ -13,8 +13,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient, Disconnected
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
-from approval_backends.gateway.edge.limits import Bounds
-from approval_backends.gateway.wire.messages import Added, Attached, Resolved, TailNote, Wire
+from approval_backends.gateway.edge.limits import GatewayLimits
+from approval_backends.gateway.wire.messages import Added, Attached, Resolved, TailNote, WireMessage
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, asked, gateway, served
 
@@ -38,7 +38,7 @@ def client(to: Gateway, token: str = MARA.token, **options: Any) -> ApprovalsCli
     return ApprovalsClient(to.address, token, **options)
 
 
-async def hear(there: ApprovalsClient, kind: type[Wire]) -> Any:
+async def hear(there: ApprovalsClient, kind: type[WireMessage]) -> Any:
     """The next news of this kind."""
     async with asyncio.timeout(SOON), aclosing(there.news()) as news:
         async for one in news:
@@ -82,7 +82,7 @@ async def test_everything_else(one: Gateway) -> None:
     class Nowhere:
         async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None: ...
 
-    record = one.watched(Nowhere())
+    record = one.watched_sink(Nowhere())
     async with client(one) as mara:
         views = {view.name: await mara.whole(request.id, view) for view in (await mara.show(request.id)).views}
         assert len(views["Diff"].lines or ()) == views["Diff"].added == 9_000
@@ -103,7 +103,7 @@ async def test_everything_else(one: Gateway) -> None:
 async def test_gateway_restarts() -> None:
     """When the gateway is gone and back, the client is attached again, by itself, and sees what waits now."""
     broker = Broker(MemoryStore())
-    async with gateway(broker, bounds=Bounds(stop_within=0.2)) as one, client(one) as mara:
+    async with gateway(broker, bounds=GatewayLimits(stop_within=0.2)) as one, client(one) as mara:
         await mara.tail("session-1")
         await hear(mara, Attached)
         deciding = asked(1)
@@ -128,7 +128,7 @@ async def test_wrong_token(one: Gateway) -> None:
     """A wrong token is said at once, and one that is not taken any more ends the news."""
     with pytest.raises(TokenRefused, match="refuses this token"):
         await client(one, "x" * 40).__aenter__()
-    async with gateway(bounds=Bounds(lifetime=0.05), approvers=[MARA]) as short, client(short) as mara:
+    async with gateway(bounds=GatewayLimits(lifetime=0.05), approvers=[MARA]) as short, client(short) as mara:
         short._gate = one._gate.__class__(one._known.__class__([WATCHER]), short._own_names())
         with pytest.raises(TokenRefused):
             await hear(mara, Resolved)
@@ -173,7 +173,7 @@ async def test_what_is_not_understood() -> None:
     good = '{"jsonrpc":"2.0","method":"_amplifier-hooks/grants_changed","params":{}}'
     async with strange(*odd, wrong, good) as address, ApprovalsClient(address, "t", patience=0.2) as there:
         assert isinstance(await hear(there, Attached), Attached)
-        assert type(await hear(there, Wire)) is Wire
+        assert type(await hear(there, WireMessage)) is WireMessage
         assert there.queue == []
 
 

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout
-from amplifier_hooks.storage.change_signal import Bells
+from amplifier_hooks.storage.change_signal import ChangeSignals
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.broker import Broker, Resolution
 from approval_backends.deferred import DeferredApprovals
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Decision
     from amplifier_hooks.session.tool_call import ToolOutcome
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import Record, Refusal
+    from approval_backends.lifecycle import Refusal, RequestRecord
 
 BEFORE, AFTER = "before", "after"
 
@@ -42,17 +42,17 @@ class Meanwhile(Broker):
     allows = True
     resolution: Resolution | None = None
 
-    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> Record | Refusal:
+    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> RequestRecord | Refusal:
         """Take it back because the time is up."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id, reason))
 
-    async def withdraw(self, request_id: str, reason: str) -> Record | Refusal:
+    async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """Take it back for another reason."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).withdraw(request_id, reason))
 
     async def _while_answered(
-        self, request_id: str, take_back: Callable[[], Awaitable[Record | Refusal]]
-    ) -> Record | Refusal:
+        self, request_id: str, take_back: Callable[[], Awaitable[RequestRecord | Refusal]]
+    ) -> RequestRecord | Refusal:
         when, self.when = self.when, None
         with self.watch() as watch:
             while when and await self.show(request_id, ROBIN) is None:  # the session can be quicker than the store
@@ -118,7 +118,7 @@ class End:
         (record,) = await desk.broker.history(ROBIN)
         shown = history_row(record).ending
         assert shown.status == record.status
-        left = await desk.broker.store.unrecorded()
+        left = await desk.broker.store.list_unrecorded()
         return cls(record.status, shown.by, desk.recorded, desk.late, len(left))
 
 
@@ -255,7 +255,7 @@ class Deaf(MemoryStore):
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
         """A watch of its own, which nothing rings."""
-        return Bells().watch(request_id)
+        return ChangeSignals().watch(request_id)
 
 
 @pytest.mark.rule("APR-4")
@@ -270,7 +270,7 @@ async def test_an_answer_that_its_waiter_has_not_seen(tmp_path: Path) -> None:
 class Slow(MemoryStore):
     """A store that is not done with a submission until that is cancelled, and has kept it then."""
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Record:
+    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep it in the end."""
         try:
             await asyncio.Event().wait()

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals import grant_keys, standing
+from amplifier_hooks.approvals import grant_keys, match_grants
 from amplifier_hooks.ports import Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (
@@ -20,16 +20,16 @@ from approval_backends.lifecycle import (
     Change,
     Decider,
     Moment,
-    Record,
     Refusal,
     RefusalCode,
+    RequestRecord,
     Status,
     follow,
     grants_of,
     is_over,
     judge,
     move,
-    opened,
+    new_record,
     seconds_left,
     sees,
 )
@@ -63,20 +63,20 @@ def at(seconds: float, *, reading: float | None = None, boot: str = "boot-1") ->
     return Moment(START.wall + timedelta(seconds=seconds), boot, 100.0 + (seconds if reading is None else reading))
 
 
-def pending(**changes: Any) -> Record:
+def pending(**changes: Any) -> RequestRecord:
     """A record that waits for an answer."""
-    return opened(evolve(REQUEST, **changes), START)
+    return new_record(evolve(REQUEST, **changes), START)
 
 
-def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> Record:
+def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> RequestRecord:
     """A record somebody has approved."""
     record = pending(**changes)
     after = judge(record, an_answer(record.request, option, id="d1"), at(seconds))
-    assert isinstance(after, Record)
+    assert isinstance(after, RequestRecord)
     return after
 
 
-def code(result: Record | Refusal) -> str:
+def code(result: RequestRecord | Refusal) -> str:
     """Why it was refused."""
     assert isinstance(result, Refusal)
     return result.code
@@ -154,8 +154,8 @@ def test_over() -> None:
 @pytest.mark.rule("APR-8")
 def test_opened() -> None:
     """A new record is pending, for the request's digest and for as long as the request says."""
-    record = opened(REQUEST, START, 3)
-    assert record == Record(request=REQUEST, created=START, lifetime=LIFETIME, digest=REQUEST.digest, epoch=3)
+    record = new_record(REQUEST, START, 3)
+    assert record == RequestRecord(request=REQUEST, created=START, lifetime=LIFETIME, digest=REQUEST.digest, epoch=3)
     assert (record.status, record.version, record.id, record.took) == ("pending", 1, "r1", None)
     assert record.expires == START.wall + timedelta(seconds=LIFETIME)
 
@@ -173,7 +173,7 @@ def test_opened() -> None:
 def test_answer_counts(option: Option, status: str, ended: datetime | None) -> None:
     """An answer that counts is kept with who, where, when, how long it took, and what they said."""
     record = judge(pending(), an_answer(REQUEST, option, id="d1", message="because"), at(7))
-    assert isinstance(record, Record)
+    assert isinstance(record, RequestRecord)
     assert (record.status, record.ended, record.version, record.digest) == (status, ended, 2, REQUEST.digest)
     said = record.decision
     assert said is not None
@@ -208,8 +208,8 @@ def test_answers_that_do_not_count() -> None:
         ("bad_arguments", "the input is not plain JSON: $.n is nan, which JSON cannot hold"),
     ]
     assert [one.record for one in refusals if isinstance(one, Refusal)] == [None, None, *[record] * 6]
-    assert isinstance(judge(record, an_answer(REQUEST, by=agent), at(1)), Record)
-    assert isinstance(judge(record, an_answer(REQUEST, by=ROBIN), at(1), four_eyes=True), Record)
+    assert isinstance(judge(record, an_answer(REQUEST, by=agent), at(1)), RequestRecord)
+    assert isinstance(judge(record, an_answer(REQUEST, by=ROBIN), at(1), four_eyes=True), RequestRecord)
 
 
 @pytest.mark.rule("APR-6")
@@ -288,13 +288,13 @@ def test_edited_arguments() -> None:
     """Arguments of the approver's own change what can be claimed; with a rejection they mean nothing."""
     edited = {"file_path": "other.py"}
     record = judge(pending(), an_answer(REQUEST, arguments=edited), at(1))
-    assert isinstance(record, Record)
+    assert isinstance(record, RequestRecord)
     expected = Action(REQUEST.tenant, REQUEST.session, REQUEST.event, REQUEST.tool, freeze(edited)).digest
     assert record.digest == expected != REQUEST.digest
     assert record.decision is not None
     assert record.decision.arguments == edited
     denied = judge(pending(), an_answer(REQUEST, DENY, arguments=edited), at(1))
-    assert isinstance(denied, Record)
+    assert isinstance(denied, RequestRecord)
     assert denied.decision is not None
     assert (denied.digest, denied.decision.arguments) == (REQUEST.digest, None)
 
@@ -305,10 +305,10 @@ def test_moves() -> None:
     record = approved()
     claimed = move(record, "claim", at(2), digest=record.digest, epoch=0)
     assert claimed == evolve(record, status="claimed", version=3)
-    assert isinstance(claimed, Record)
+    assert isinstance(claimed, RequestRecord)
     unknown = move(claimed, "lose", at(3), reason="gone")
     assert unknown == evolve(claimed, status="unknown", reason="gone", version=4)
-    assert isinstance(unknown, Record)
+    assert isinstance(unknown, RequestRecord)
     done = move(unknown, "finish", at(4))
     assert done == evolve(unknown, status="done", ended=at(4).wall, version=5)
 
@@ -385,12 +385,12 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
 def test_edited_arguments_are_what_is_granted() -> None:
     """An "always" about one action, given with other arguments, is about the action with those."""
     request = evolve(REQUEST, questions=(Question(hook="guard", prompt=""),))
-    record = judge(opened(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
-    assert isinstance(record, Record)
+    record = judge(new_record(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
+    assert isinstance(record, RequestRecord)
     assert grants_of(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
     later = evolve(request, session="session-2")
-    assert standing(evolve(later, arguments={}), grants_of(record, 100)) == "allow"
-    assert standing(later, grants_of(record, 100)) is None
+    assert match_grants(evolve(later, arguments={}), grants_of(record, 100)) == "allow"
+    assert match_grants(later, grants_of(record, 100)) is None
 
 
 @pytest.mark.rule("APR-5")
@@ -401,13 +401,13 @@ def test_edited_arguments_are_what_is_granted() -> None:
 def test_one_action_in_every_session(change: dict[str, Any]) -> None:
     """A grant for one action that is kept stands for that action in every session, and for no other."""
     request = evolve(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
-    record = judge(opened(request, START), an_answer(request, ALWAYS), at(1))
-    assert isinstance(record, Record)
+    record = judge(new_record(request, START), an_answer(request, ALWAYS), at(1))
+    assert isinstance(record, RequestRecord)
     for_session, kept = grants_of(record), grants_of(record, 100)
     elsewhere = evolve(request, session="session-2", **change)
-    assert standing(request, for_session) == standing(request, kept) == "allow"
-    assert standing(elsewhere, for_session) is None
-    assert standing(elsewhere, kept) == (None if change else "allow")
+    assert match_grants(request, for_session) == match_grants(request, kept) == "allow"
+    assert match_grants(elsewhere, for_session) is None
+    assert match_grants(elsewhere, kept) == (None if change else "allow")
 
 
 @pytest.mark.rule("APR-5")
@@ -418,12 +418,12 @@ def test_standing() -> None:
     never_a = evolve(of_a, allows=False)
     kept = evolve(of_b, key=evolve(of_b.key, session=None))
     stranger = evolve(of_b, key=evolve(of_b.key, session="session-2"))
-    assert standing(both, ()) is None
-    assert standing(both, [of_a]) is None
-    assert standing(both, [of_a, stranger]) is None
-    assert standing(both, [of_a, of_b]) == "allow"
-    assert standing(both, [of_a, kept]) == "allow"
-    assert standing(both, [of_a, of_b, never_a]) == "deny"
-    assert standing(both, [never_a]) == "deny"
-    assert standing(both, [evolve(kept, allows=False), of_a, of_b]) == "deny"
-    assert standing(evolve(REQUEST, questions=()), [of_a]) is None
+    assert match_grants(both, ()) is None
+    assert match_grants(both, [of_a]) is None
+    assert match_grants(both, [of_a, stranger]) is None
+    assert match_grants(both, [of_a, of_b]) == "allow"
+    assert match_grants(both, [of_a, kept]) == "allow"
+    assert match_grants(both, [of_a, of_b, never_a]) == "deny"
+    assert match_grants(both, [never_a]) == "deny"
+    assert match_grants(both, [evolve(kept, allows=False), of_a, of_b]) == "deny"
+    assert match_grants(evolve(REQUEST, questions=()), [of_a]) is None

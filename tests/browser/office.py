@@ -13,7 +13,7 @@ from approval_backends.gateway.approvers import Approver
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.gateway.gateway_record import Tails
 from approval_backends.lifecycle import Decider
-from approval_backends.stores.approval_store import Limits
+from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import MovableClock
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Browser, Locator, Page, Request, WebSocket
 
-    from approval_backends.lifecycle import Record
+    from approval_backends.lifecycle import RequestRecord
 
 __all__ = ["ALLOW", "ALWAYS", "DENY", "Browsers", "Office", "button", "is_off", "press", "see", "spot", "still"]
 
@@ -40,7 +40,7 @@ class Office:
 
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.store = MemoryStore(Limits(per_session=1_000, per_tenant=1_000), clock=self.clock)
+        self.store = MemoryStore(OpenRequestLimits(per_session=1_000, per_tenant=1_000), clock=self.clock)
         self.broker = Broker(self.store)
         self.people = {
             "Mara": Approver(name="Mara"),
@@ -77,7 +77,7 @@ class Office:
         self.gateway = self._gateway(self.gateway.port)
         await self.gateway.start()
 
-    async def submit(self, name: str = "r1", /, **changes: Any) -> Record:
+    async def submit(self, name: str = "r1", /, **changes: Any) -> RequestRecord:
         """Ask, as an agent's session would; the next one asks a little later."""
         record = await self.broker.submit(self.request(name, **changes))
         await self.clock.advance(0.001)
@@ -103,7 +103,7 @@ class Office:
         action = Action(fields["tenant"], fields["session"], fields["event"], fields["tool"], frozen)
         return ApprovalRequest(id=name, digest=action.digest, created=created, expires=created + lifetime, **fields)
 
-    async def record(self, name: str = "r1") -> Record:
+    async def record(self, name: str = "r1") -> RequestRecord:
         """What the store has of a request."""
         record = await self.store.get(name)
         assert record is not None

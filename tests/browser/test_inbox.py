@@ -151,12 +151,12 @@ async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     assert "With this session" in reach
     await press(page, "Allow always")
     await see(page, ".outcome", "You allowed this always.")
-    assert await office.broker.standing(record.request) is not None
+    assert await office.broker.match_grants(record.request) is not None
     await page.click("text=Grants")
     await see(page, "#grant-rows", "Any Bash by coder in ~/shop")
     await page.click("#grant-rows button")
     await see(page, "#grant-rows", "There is none.")
-    assert await office.broker.standing(record.request) is None
+    assert await office.broker.match_grants(record.request) is None
 
 
 @pytest.mark.rule("BCK-3", "APR-6")
@@ -321,7 +321,7 @@ async def test_time_is_the_servers(office: Office, visit: Browsers) -> None:
 @pytest.mark.rule("BCK-3", "WIR-9")
 async def test_the_sessions_tail(office: Office, visit: Browsers) -> None:
     """Beside the card stands what happened last in its session, and what happens next."""
-    record = office.gateway.watched(NoRecord())
+    record = office.gateway.watched_sink(NoRecord())
     await record.write("tool.running", {"session": "release", "tool": "Read"})
     await office.submit("r1")
     page = await visit(office)

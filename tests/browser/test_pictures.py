@@ -134,7 +134,7 @@ async def morning(office: Office) -> None:
     for name, asked in ASKED.items():
         await office.submit(name, session=session, **asked)
         await office.clock.advance(12)
-    record = office.gateway.watched(NoRecord())
+    record = office.gateway.watched_sink(NoRecord())
     for kind, facts in HAPPENED:
         await record.write(kind, {**facts, "session": session, "time": office.clock().wall.isoformat()})
     await office.restart()  # a gateway keeps the store's time by its own clock in between, and that did not jump

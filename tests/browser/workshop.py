@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.server.edge.listen import listening, loopback
+from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.server.runs.run_routes import runs_router
 from tests.api import office
 from tests.runs import agent, agent_hook, house, python_hook
@@ -54,7 +54,7 @@ class Workshop:
         self.house.functions["checked"] = checked
         self.office = await enter(office(routers=(runs_router(self.house.runs),)))
         self.admin = await enter(await self.office.admin())
-        listener = loopback(0)
+        listener = loopback_socket(0)
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         await enter(listening(self.office.api.app, listener))
         return self

@@ -13,15 +13,15 @@ from amplifier_hooks.definitions.execution_log import (
     ExecutionStore,
     HookExecutionLog,
     HookRun,
-    LogPlace,
+    LogCursor,
     new_log_id,
 )
 from amplifier_hooks.definitions.model import HookDefinition, NewHook, new_hook_id
 from amplifier_hooks.definitions.store import (
     DEFINITION_TABLES,
     ChangedMeanwhile,
+    DefinitionCursor,
     DefinitionStore,
-    ListPlace,
     NameTaken,
     TooManyDefinitions,
 )
@@ -43,7 +43,7 @@ def a_hook(name: str = "guard", tenant: str = "acme", seconds: float = 0, **fiel
     """A definition."""
     said = {"name": name, "event_type": "tool:pre", "handler_ref": "http", "config": {"url": "https://a"}, **fields}
     made = NOON + timedelta(seconds=seconds)
-    return NewHook.model_validate(said).defined(tenant_id=tenant, hook_id=new_hook_id(), now=made)
+    return NewHook.model_validate(said).to_definition(tenant_id=tenant, hook_id=new_hook_id(), now=made)
 
 
 # -- definitions -------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ async def test_pages_of_definitions(tables: Database) -> None:
     after = None
     while page := await store.find(tenant="acme", after=after, limit=2):
         seen += [one.definition.hook_id for one in page]
-        after = ListPlace.of(page[-1])
+        after = DefinitionCursor.of(page[-1])
         if len(seen) == 2:
             await store.delete(page[0].definition.hook_id, 1)
     assert sorted(seen) == sorted(hook.hook_id for hook in hooks)
@@ -240,7 +240,7 @@ async def test_entries_come_back(tables: Database) -> None:
     assert await store.get(other.log_id) == other
     assert await store.get(other.log_id, "acme") is None
     seen: list[HookExecutionLog] = []
-    while page := await store.find(tenant="acme", after=LogPlace.of(seen[-1]) if seen else None, limit=2):
+    while page := await store.find(tenant="acme", after=LogCursor.of(seen[-1]) if seen else None, limit=2):
         seen += page
     assert sorted(seen, key=lambda one: (one.timestamp, one.log_id), reverse=True) == seen
     assert {one.log_id for one in seen} == {one.log_id for one in entries}

@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
-from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, RunRecord, RunRefusal, Told
-from amplifier_hooks.runs.store.run_rows import Concluded, Passed, RunFilter, Wanted
+from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, NewRunEvent, RunRecord, RunRefusal
+from amplifier_hooks.runs.store.run_rows import ClaimFilter, RunFilter, StartConclusion, StartOutcome
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield made
 
 
-async def take(store: RunStore, runner: str = "one", wanted: Wanted = EVERYTHING) -> RunRecord:
+async def take(store: RunStore, runner: str = "one", wanted: ClaimFilter = EVERYTHING) -> RunRecord:
     """Claim what there is to claim."""
     record = await store.take(wanted, runner, "coordinator", LEASES)
     assert record is not None
@@ -79,10 +79,10 @@ async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
     begun = await take(store)
     assert (begun.status, begun.stage, begun.holder) == ("starting", "starting", "coordinator")
     assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
-    foreign = await store.conclude(begun.id, Holder("another", begun.attempt), Passed(parameters={}))
+    foreign = await store.conclude(begun.id, Holder("another", begun.attempt), StartOutcome(parameters={}))
     assert isinstance(foreign, RunRefusal)
-    told = (Told("hook_start", {"hook_type": "on_run_start"}),)
-    ready = await store.conclude(begun.id, by(begun), Passed(parameters={"amount": 2}, told=told))
+    told = (NewRunEvent("hook_start", {"hook_type": "on_run_start"}),)
+    ready = await store.conclude(begun.id, by(begun), StartOutcome(parameters={"amount": 2}, told=told))
     assert isinstance(ready, RunRecord)
     assert (ready.status, ready.stage) == ("starting", "ready")
     running = await take(store, "two")
@@ -105,15 +105,15 @@ async def test_many_are_concluded_at_once(shelf: Shelf) -> None:
     known.sort(key=lambda record: record.created)
     await store.stop(known[1].id, "not this")
     passed = [
-        Passed(parameters={"n": 1}),
-        Passed(parameters={}),
-        Passed(error="no", blocked=True),
-        Passed(parameters={}),
+        StartOutcome(parameters={"n": 1}),
+        StartOutcome(parameters={}),
+        StartOutcome(error="no", blocked=True),
+        StartOutcome(parameters={}),
     ]
     runners = ["r0", "r1", "r2", None]
-    told = (Told("hook_complete", {}), Told("hook_failed", {}))
+    told = (NewRunEvent("hook_complete", {}), NewRunEvent("hook_failed", {}))
     concluded = [
-        Concluded(record.id, by(record), evolve(one, told=told), runner, record)
+        StartConclusion(record.id, by(record), evolve(one, told=told), runner, record)
         for record, one, runner in zip(known, passed, runners, strict=True)
     ]
     after = await store.conclude_all(concluded, 60)
@@ -132,7 +132,7 @@ async def test_a_blocked_run_is_over(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
     begun = await take(store)
-    blocked = await store.conclude(begun.id, by(begun), Passed(error="too much", blocked=True))
+    blocked = await store.conclude(begun.id, by(begun), StartOutcome(error="too much", blocked=True))
     assert isinstance(blocked, RunRecord)
     assert (blocked.status, blocked.error, blocked.blocked, blocked.handed) == ("failed", "too much", True, 0)
     await shelf.advance(10_000)
@@ -160,9 +160,9 @@ async def test_what_can_be_handed_at_once(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(1, hooked=True), DEEP)
     await store.submit(new_run(2), DEEP)
-    assert await store.take(Wanted(begin=False, heard=True), "one", "coordinator", LEASES) is None
-    assert (await take(store, wanted=Wanted(begin=False))).parameters == {"amount": 2}
-    assert await store.take(Wanted(begin=False), "one", "coordinator", LEASES) is None
+    assert await store.take(ClaimFilter(begin=False, heard=True), "one", "coordinator", LEASES) is None
+    assert (await take(store, wanted=ClaimFilter(begin=False))).parameters == {"amount": 2}
+    assert await store.take(ClaimFilter(begin=False), "one", "coordinator", LEASES) is None
     assert (await take(store)).status == "starting"
 
 
@@ -172,11 +172,11 @@ async def test_a_runner_takes_what_it_can_run(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(1, tenant="other"), DEEP)
     await store.submit(new_run(2, agent="painter"), DEEP)
-    wanted = Wanted(tenant="acme", agents=frozenset({"writer"}))
+    wanted = ClaimFilter(tenant="acme", agents=frozenset({"writer"}))
     assert await store.take(wanted, "one", "coordinator", LEASES) is None
-    assert await store.take(Wanted(agents=frozenset()), "one", "coordinator", LEASES) is None
-    assert (await take(store, wanted=Wanted(tenant="acme"))).agent == "painter"
-    assert (await take(store, wanted=Wanted(tenant="other"))).tenant == "other"
+    assert await store.take(ClaimFilter(agents=frozenset()), "one", "coordinator", LEASES) is None
+    assert (await take(store, wanted=ClaimFilter(tenant="acme"))).agent == "painter"
+    assert (await take(store, wanted=ClaimFilter(tenant="other"))).tenant == "other"
 
 
 @pytest.mark.rule("RUN-7")
@@ -261,8 +261,8 @@ async def test_a_coordinator_that_died(shelf: Shelf) -> None:
     assert [record.stage for record in await store.recover()] == ["queued"]
     second = await take(store)
     assert second.stage == "starting"
-    assert isinstance(await store.conclude(first.id, by(first), Passed(parameters={})), RunRefusal)
-    assert isinstance(await store.conclude(second.id, by(second), Passed(parameters={})), RunRecord)
+    assert isinstance(await store.conclude(first.id, by(first), StartOutcome(parameters={})), RunRefusal)
+    assert isinstance(await store.conclude(second.id, by(second), StartOutcome(parameters={})), RunRecord)
 
 
 @pytest.mark.rule("RUN-10", "RUN-16")
@@ -286,17 +286,17 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     await store.submit(new_run(), DEEP)
     record = await take(store)
     await store.end(record.id, by(record), "completed", None, owed=30)
-    assert await store.owing(30) == []
+    assert await store.take_owing(30) == []
     await shelf.advance(29)
     assert await store.hold_on("coordinator", (), (record.id,), 30) == set()
     await shelf.advance(29)
-    assert await store.owing(30) == []
+    assert await store.take_owing(30) == []
     await shelf.advance(2)
-    assert [found.id for found in await store.owing(30)] == [record.id]
-    assert await store.owing(30) == []
-    await store.note(record.id, (Told("hook_complete", {}),), settled=True)
+    assert [found.id for found in await store.take_owing(30)] == [record.id]
+    assert await store.take_owing(30) == []
+    await store.note(record.id, (NewRunEvent("hook_complete", {}),), settled=True)
     await shelf.advance(100)
-    assert await store.owing(30) == []
+    assert await store.take_owing(30) == []
 
 
 @pytest.mark.rule("RUN-10", "RUN-17")
@@ -309,7 +309,7 @@ async def test_stopping(shelf: Shelf) -> None:
     running = await take(store)
     begun = await take(store)
     assert (await store.stop(begun.id, "not today")).status == "stopped"
-    assert isinstance(await store.conclude(begun.id, by(begun), Passed(parameters={})), RunRefusal)
+    assert isinstance(await store.conclude(begun.id, by(begun), StartOutcome(parameters={})), RunRefusal)
     assert (await store.stop(f"run_{3:032x}", "nor this")).error == "nor this"
     asked = await store.stop(running.id, "enough")
     assert (asked.status, asked.stopping) == ("running", True)
@@ -392,7 +392,7 @@ async def test_listing(shelf: Shelf) -> None:
     assert await found(session=begun.session) == {1}
     hooked = await take(store)
     assert await found(status="starting") == {2}
-    await store.conclude(hooked.id, by(hooked), Passed(error="no", blocked=True))
+    await store.conclude(hooked.id, by(hooked), StartOutcome(error="no", blocked=True))
     assert await found(blocked=True) == {2}
 
 
@@ -431,7 +431,7 @@ async def test_runners_that_want_different_things(shelf: Shelf) -> None:
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
         await shelf.advance(1)
-    one, two = Wanted(agents=frozenset({"writer"})), Wanted(agents=frozenset({"writer", "painter"}))
+    one, two = ClaimFilter(agents=frozenset({"writer"})), ClaimFilter(agents=frozenset({"writer", "painter"}))
     taken = await store.take_all([(one, "a"), (two, "b"), (EVERYTHING, "c"), (one, "d")], "coordinator", LEASES)
     assert sorted(record.id for record in taken if record is not None) == [f"run_{n:032x}" for n in range(1, 4)]
     assert [record and record.holder for record in taken].count(None) == 1
@@ -462,7 +462,7 @@ async def test_hooks_that_end_their_coordinators(shelf: Shelf) -> None:
         await shelf.advance(31)
         await store.recover()
     record = await store.get(f"run_{1:032x}")
-    assert (record.status, record.begun) == ("failed", MOST_STARTS)
+    assert (record.status, record.start_count) == ("failed", MOST_STARTS)
     assert "5 coordinators" in str(record.error)
 
 
@@ -479,7 +479,7 @@ async def test_letting_go(shelf: Shelf) -> None:
     assert (await store.get(begun.id)).stage == "starting"
     await store.let_go("coordinator", (ended.id,))
     assert (await store.get(begun.id)).stage == "queued"
-    assert [record.id for record in await store.owing(30)] == [ended.id]
+    assert [record.id for record in await store.take_owing(30)] == [ended.id]
 
 
 @pytest.mark.rule("RUN-20")
@@ -497,10 +497,12 @@ async def test_whose_clock_counts(shelf: Shelf) -> None:
     """A hold ends by the clock of the store, however the run came to be begun."""
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
-    wanted = [(Wanted(agents=frozenset({"painter"})), "two"), (EVERYTHING, "one")]
+    wanted = [(ClaimFilter(agents=frozenset({"painter"})), "two"), (EVERYTHING, "one")]
     _, begun = await store.take_all(wanted, "coordinator", LEASES)
     assert begun is not None
-    (after,) = await store.conclude_all([Concluded(begun.id, by(begun), Passed(parameters={}), "one", begun)], 60)
+    (after,) = await store.conclude_all(
+        [StartConclusion(begun.id, by(begun), StartOutcome(parameters={}), "one", begun)], 60
+    )
     assert isinstance(after, RunRecord)
     assert after.held_until is not None
     assert (after.held_until - shelf.now).total_seconds() == pytest.approx(60, abs=30)

@@ -16,7 +16,7 @@ from acp.ws import create_websocket_stream
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import WebSocketApprovals
 from approval_backends.broker import Broker
-from approval_backends.lifecycle import Decider, Record
+from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.postgres import PostgresStore
 from tests.gateways import MARA, SOON, asked, gateway, served
 from tests.stores import schema, server
@@ -173,4 +173,4 @@ async def test_two_clients_on_two_gateways_race() -> None:
                 "approve" if decided[request.id].status == "approved" else "deny"
             ]
         claims = [await asker.claim(record.id, record.digest) for record in records if record.status == "approved"]
-        assert all(isinstance(claim, Record) for claim in claims)
+        assert all(isinstance(claim, RequestRecord) for claim in claims)

@@ -22,7 +22,7 @@ from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
-from amplifier_hooks.programs.session_pool import DIALECTS, Guests
+from amplifier_hooks.programs.session_pool import DIALECTS, ProgramSessions
 from amplifier_hooks.record.format.checkpoint import VerifierKey
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
@@ -190,7 +190,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
     log = AuditLog.open(folder / "record.jsonl")
     async with DeferredApprovals(SqliteStore(store)) as approvals:
         here = World(folder, registry, approvals, store, folder / "record.jsonl", public_half(folder))
-        guests = Guests(registry, waits=60.0, options={"approvals": approvals, "audit": log})
+        guests = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(os.fspath(folder / "hooks.sock"))
         server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks import ToolOutcome
-    from approval_backends.lifecycle import Record
+    from approval_backends.lifecycle import RequestRecord
     from approval_backends.stores.transactions import DatabaseStore
 
 ROBIN = Decider(name="Robin", channel="elsewhere")
@@ -85,7 +85,7 @@ async def decided(stores: Callable[[], DatabaseStore], option: str = "option-1",
         return [record.id for record in waiting]
 
 
-async def stored(stores: Callable[[], DatabaseStore], request: str) -> Record:
+async def stored(stores: Callable[[], DatabaseStore], request: str) -> RequestRecord:
     """What the store has of a request."""
     async with stores() as store:
         record = await store.get(request)
@@ -161,7 +161,7 @@ async def test_nothing_is_left_to_record(stores: Callable[[], DatabaseStore], op
         await program.deploy()
         await decided(stores, option)
         await program.deploy()
-        assert await program.approvals.broker.store.unrecorded() == []
+        assert await program.approvals.broker.store.list_unrecorded() == []
 
 
 @pytest.mark.rule("APR-12", "COO-4")
@@ -273,7 +273,7 @@ async def test_record_is_completed(stores: Callable[[], DatabaseStore]) -> None:
             assert kinds.index("approval.late") < kinds.index("approval.decided") < kinds.index("tool.running")
         async with started(stores) as third:
             assert third.audit.facts("approval.late") == []
-        assert await approvals.broker.store.unrecorded() == []
+        assert await approvals.broker.store.list_unrecorded() == []
 
 
 @pytest.mark.rule("AUD-3", "BCK-8")
@@ -321,7 +321,7 @@ async def test_decided_while_waiting(stores: Callable[[], DatabaseStore]) -> Non
         record = program.audit.facts("approval.decided")[0]
         assert record["status"] == "approved"
         async with stores() as store:
-            assert await store.unrecorded() == []
+            assert await store.list_unrecorded() == []
 
 
 @pytest.mark.rule("APR-12", "APR-4")

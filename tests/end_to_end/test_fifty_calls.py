@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.library.parts.ready_made import ReadyMade
     from amplifier_hooks.library.tool_ledger import LedgerEntry
-    from amplifier_hooks.record.format.line import Entry
+    from amplifier_hooks.record.format.line import LogEntry
     from amplifier_hooks.session.tool_call import ToolOutcome
 
 TURNS: Final = 5
@@ -121,7 +121,7 @@ class Played:
     """Tokens of injected text, turn by turn."""
     kept: dict[str, LedgerEntry] = field(factory=dict)
     used: Usage = field(factory=Usage)
-    recorded: list[Entry] = field(factory=list)
+    recorded: list[LogEntry] = field(factory=list)
 
     @property
     def statuses(self) -> Counter[str]:
@@ -164,7 +164,7 @@ async def play(base: Path) -> Played:
                     one.outcomes[call] = await session.call_tool(tool, given, done, call_id=call)
                 one.injected.append(session.tokens_this_turn)
         one.kept = {entry.call: entry for entry in await ledger.entries(session="s")}
-        one.used = guard.used({"session_id": "s"})["session"]
+        one.used = guard.usage_of({"session_id": "s"})["session"]
     one.messages = context.messages
     one.recorded = entries(base / "audit" / "record.jsonl")
     return one

@@ -98,7 +98,7 @@ async def test_killed_and_started_again(kind: str, point: str, tmp_path: Path) -
             assert record.status == ("done" if became == "ok" else became)
             kinds = [event.kind for event in await store.events(record.id)]
             assert (kinds.count("approve"), kinds.count("claim")) == (1, 1)
-            left = [event.kind for event in await store.unrecorded()]
+            left = [event.kind for event in await store.list_unrecorded()]
             assert left == []
     canary = tmp_path / "canary"
     assert (canary.read_bytes().count(b"ran") if canary.exists() else 0) == runs

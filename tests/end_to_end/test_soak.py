@@ -18,7 +18,7 @@ import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
 pytestmark = pytest.mark.slow
@@ -87,7 +87,7 @@ async def one_session(registry: HookRegistry, chance: random.Random, ends: Count
     ]
     audit = CollectingAudit()
     session = SessionCoordinator(
-        hooks=registry, approvals=ScriptedApprover(*script), audit=audit, budget=Limits(per_session=5_000)
+        hooks=registry, approvals=ScriptedApprover(*script), audit=audit, budget=InjectionLimits(per_session=5_000)
     )
     async with session:
         for number in range(chance.randrange(1, 6)):

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from amplifier_hooks.injection.budget import Budget, Grant, Limits
+from amplifier_hooks.injection.budget import Budget, InjectionLimits, Reservation
 from amplifier_hooks.injection.inject import Injector
-from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
-from amplifier_hooks.provenance import Voice
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
+from amplifier_hooks.provenance import SourceTrust
 from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import ROLES, ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 amounts: Final = st.integers(0, 40)
 limits: Final = st.builds(
-    Limits,
+    InjectionLimits,
     per_turn=st.none() | st.integers(0, 60),
     per_session=st.none() | st.integers(0, 120),
     items_per_turn=st.none() | st.integers(0, 8),
@@ -39,17 +39,17 @@ limits: Final = st.builds(
 class Spending(RuleBasedStateMachine):
     """Reserving and settling in any order, with turns beginning in between."""
 
-    grants = Bundle[Grant]("grants")
+    grants = Bundle[Reservation]("grants")
 
     @initialize(limits=limits)
-    def begin(self, limits: Limits) -> None:
+    def begin(self, limits: InjectionLimits) -> None:
         """A session."""
         self.budget = Budget(limits)
-        self.reserved: dict[Grant, int] = {}
+        self.reserved: dict[Reservation, int] = {}
         self.written = self.ever_written = self.texts = 0
 
     @rule(target=grants, wanted=amounts)
-    def reserve(self, wanted: int) -> Grant:
+    def reserve(self, wanted: int) -> Reservation:
         """Some tokens."""
         grant = self.budget.reserve(wanted)
         assert grant.tokens + grant.over == wanted
@@ -57,7 +57,7 @@ class Spending(RuleBasedStateMachine):
         return grant
 
     @rule(target=grants)
-    def reserve_rest(self) -> Grant:
+    def reserve_rest(self) -> Reservation:
         """All of them."""
         grant = self.budget.reserve_rest()
         assert not grant.full
@@ -65,7 +65,7 @@ class Spending(RuleBasedStateMachine):
         return grant
 
     @rule(grant=consumes(grants), part=st.floats(0, 1))
-    def settle(self, grant: Grant, part: float) -> None:
+    def settle(self, grant: Reservation, part: float) -> None:
         """Some of them are used: written now, whenever they were reserved."""
         used = int(self.reserved.pop(grant) * part)
         self.budget.settle(grant, used)
@@ -143,9 +143,9 @@ class Uneven:
             await asyncio.sleep(0)
 
 
-def anybody(_hook: str, _event: str) -> Voice:
+def anybody(_hook: str, _event: str) -> SourceTrust:
     """Every hook speaks for its host."""
-    return Voice()
+    return SourceTrust()
 
 
 def counters() -> dict[str, Any]:
@@ -154,7 +154,7 @@ def counters() -> dict[str, Any]:
         "o200k": counter_for(),
         "estimate": counter_for("claude-opus-4-7"),
         "bytes": counter_for("bytes"),
-        "odd": guarded(Odd(), run=DaemonPool().run),
+        "odd": guard_counter(Odd(), run=DaemonPool().run),
     }
 
 
@@ -203,7 +203,7 @@ async def spend(injector: Injector, emits: Sequence[tuple[str, list[ContextInjec
 @given(
     name=st.sampled_from(["o200k", "estimate", "bytes", "odd"]),
     limits=st.builds(
-        Limits,
+        InjectionLimits,
         per_turn=st.integers(0, 400),
         per_session=st.none() | st.integers(0, 400),
         overflow=st.sampled_from(["trim", "reject"]),
@@ -211,7 +211,7 @@ async def spend(injector: Injector, emits: Sequence[tuple[str, list[ContextInjec
     emits=emits,
     seed=st.integers(0, 9),
 )
-def test_never_exceeded(name: str, limits: Limits, emits: Any, seed: int) -> None:
+def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: int) -> None:
     """However many deliveries run at once, the messages they write have no more tokens than there were."""
 
     async def run() -> None:
@@ -254,7 +254,7 @@ async def test_many_at_once(name: str, overflow: Any) -> None:
     async def tell(_message: UserMessage) -> None:
         await asyncio.sleep(0)
 
-    budget = Budget(Limits(per_turn=300, items_per_turn=None, overflow=overflow))
+    budget = Budget(InjectionLimits(per_turn=300, items_per_turn=None, overflow=overflow))
     injector = Injector(
         context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), anybody, tell
     )

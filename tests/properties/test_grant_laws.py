@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.approvals import standing
+from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.ports import Question
-from approval_backends.lifecycle import Moment, Record, grants_of, judge, opened
+from approval_backends.lifecycle import Moment, RequestRecord, grants_of, judge, new_record
 from approval_backends.testing import ALWAYS, a_request, an_answer
 
 QUESTIONS: Final = (Question(hook="rule:r", prompt="Run it?", scope="action"),)
@@ -41,9 +41,9 @@ def test_a_grant_for_one_action(given_for: dict[str, Any], other: dict[str, Any]
     """A grant for one action covers another call exactly where that is the same action: kept, in every session."""
     request = a_request(questions=QUESTIONS, **given_for)
     start = Moment(request.created)
-    record = judge(opened(request, start), an_answer(request, ALWAYS), start)
-    assert isinstance(record, Record)
+    record = judge(new_record(request, start), an_answer(request, ALWAYS), start)
+    assert isinstance(record, RequestRecord)
     asked = a_request(questions=QUESTIONS, **other)
     act = ("tenant", "event", "tool")
-    assert (standing(asked, grants_of(record)) == "allow") is same(given_for, other, "session", *act)
-    assert (standing(asked, grants_of(record, 60.0)) == "allow") is same(given_for, other, *act)
+    assert (match_grants(asked, grants_of(record)) == "allow") is same(given_for, other, "session", *act)
+    assert (match_grants(asked, grants_of(record, 60.0)) == "allow") is same(given_for, other, *act)

@@ -16,11 +16,11 @@ from approval_backends.lifecycle import (
     Change,
     Decider,
     Moment,
-    Record,
     Refusal,
+    RequestRecord,
     judge,
     move,
-    opened,
+    new_record,
 )
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, a_request, an_answer
 
@@ -36,7 +36,7 @@ class Life(RuleBasedStateMachine):
         """Somebody asks."""
         self.request = a_request(1)
         self.now = Moment(datetime(2026, 1, 1, tzinfo=UTC), "boot", 0.0)
-        self.record = opened(self.request, self.now)
+        self.record = new_record(self.request, self.now)
         self.before = self.record
         self.allowed: bool | None = None
         self.decided = 0.0
@@ -63,10 +63,10 @@ class Life(RuleBasedStateMachine):
         until = max(LIFETIME, self.decided + CLAIM_WITHIN) if self.allowed else LIFETIME
         return self.age >= until
 
-    def take(self, result: Record | Refusal, *, should: bool) -> bool:
+    def take(self, result: RequestRecord | Refusal, *, should: bool) -> bool:
         """Keep what came of it; whether it was accepted is what the model said."""
-        assert isinstance(result, Record) == should, (self.expected, result)
-        if isinstance(result, Record):
+        assert isinstance(result, RequestRecord) == should, (self.expected, result)
+        if isinstance(result, RequestRecord):
             self.record = result
         return should
 

@@ -120,7 +120,7 @@ def test_nothing_is_lost(said: list[Answer]) -> None:
     """Every text, message, question and risk arrives as often as it was given, in order and under its hook's name."""
     outcome = merged(said)
     assert Counter(carried(outcome)) == Counter(chain.from_iterable(map(brought, said)))
-    assert [i.content for i in outcome.injections] == [i.content for a in said for i in a.said.injections]
+    assert [i.content for i in outcome.injections] == [i.content for a in said for i in a.effective_result.injections]
     assert {i.event for i in outcome.injections} <= {"tool:pre"}
     assert list(outcome.answers) == said
 

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.runs.run_states import ENDED, MOVES, STAGES, STATUS_OF, Holder, RunRecord, RunRefusal, held, moved
+from amplifier_hooks.runs.run_states import (
+    ENDED,
+    MOVES,
+    STAGES,
+    STATUS_OF,
+    Holder,
+    RunRecord,
+    RunRefusal,
+    hold_run,
+    move_run,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = st.lists(
@@ -30,7 +40,7 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
     for move, who, seconds, stale in steps:
         now += timedelta(seconds=seconds)
         number = claims[who] - 1 if stale else claims[who]
-        after = moved(record, move, now, Holder(who, number))  # type: ignore[arg-type]  # one of the table
+        after = move_run(record, move, now, Holder(who, number))  # type: ignore[arg-type]  # one of the table
         if isinstance(after, RunRefusal):
             assert after.record is record
             continue
@@ -43,7 +53,7 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
             assert record.held_until is None or record.held_until <= now
         assert (after.ended is not None) is (after.stage in ENDED)
         if move in ("begin", "hand"):
-            after = held(after, who, 30, now)
+            after = hold_run(after, who, 30, now)
             claims[who] = after.attempt
         assert (after.held_until is not None) is (after.stage in ("starting", "running"))
         record = after

@@ -146,8 +146,8 @@ def list_(
     """What waits."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    view = open_store.View(store, tenant, session)
-    open_store.carried_out(commands.listed(view, everything=everything, limit=limit, as_json=as_json))
+    view = open_store.StoreView(store, tenant, session)
+    open_store.run_or_stop(commands.list_requests(view, everything=everything, limit=limit, as_json=as_json))
 
 
 @app.command(help=SHOW)
@@ -155,7 +155,7 @@ def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: As
     """One request."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(commands.shown(open_store.View(store, tenant), request, as_json=as_json))
+    open_store.run_or_stop(commands.show_request(open_store.StoreView(store, tenant), request, as_json=as_json))
 
 
 @app.command(help=ALLOW)
@@ -174,11 +174,11 @@ def allow(
     """Yes."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    view = open_store.View(store, tenant)
-    record = open_store.carried_out(commands.waiting(view, request))
-    chosen = commands.allowing(record, option)
+    view = open_store.StoreView(store, tenant)
+    record = open_store.run_or_stop(commands.find_waiting(view, request))
+    chosen = commands.allow_option(record, option)
     commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    open_store.carried_out(commands.answer(view, record, chosen, as_json=as_json))
+    open_store.run_or_stop(commands.answer(view, record, chosen, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -198,10 +198,10 @@ def deny(
     """No."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    view = open_store.View(store, tenant)
-    record = open_store.carried_out(commands.waiting(view, request))
-    chosen = commands.refusing(record, option)
-    open_store.carried_out(commands.answer(view, record, chosen, message=message, as_json=as_json))
+    view = open_store.StoreView(store, tenant)
+    record = open_store.run_or_stop(commands.find_waiting(view, request))
+    chosen = commands.deny_option(record, option)
+    open_store.run_or_stop(commands.answer(view, record, chosen, message=message, as_json=as_json))
 
 
 @app.command(help=GRANTS)
@@ -209,7 +209,7 @@ def grants(*, store: Store = None, tenant: Tenant = None, session: Session = Non
     """Standing answers."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(commands.list_grants(open_store.View(store, tenant, session), as_json=as_json))
+    open_store.run_or_stop(commands.list_grants(open_store.StoreView(store, tenant, session), as_json=as_json))
 
 
 @app.command(help=REVOKE)
@@ -222,7 +222,7 @@ def revoke(
     """No more."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(commands.revoked(open_store.View(store, tenant), grant))
+    open_store.run_or_stop(commands.revoke_grant(open_store.StoreView(store, tenant), grant))
 
 
 @app.command(help=PURGE)
@@ -242,7 +242,9 @@ def purge(
 
     seconds = commands.seconds_of(older_than)
     confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    open_store.carried_out(commands.purged(open_store.View(store), seconds, unrecorded=unrecorded, as_json=as_json))
+    open_store.run_or_stop(
+        commands.purge_requests(open_store.StoreView(store), seconds, unrecorded=unrecorded, as_json=as_json)
+    )
 
 
 @app.command(help=WATCH)
@@ -250,7 +252,9 @@ def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None
     """As they come."""
     from amplifier_hooks.cli.approvals import open_store, watch_requests
 
-    open_store.carried_out(watch_requests.watched(open_store.View(store, tenant, session)), until_interrupted=True)
+    open_store.run_or_stop(
+        watch_requests.watch_until_stopped(open_store.StoreView(store, tenant, session)), until_interrupted=True
+    )
 
 
 @rules.callback()
@@ -263,7 +267,7 @@ def check(file: File, *, as_json: AsJson = False) -> None:
     """Right or wrong."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    open_store.carried_out(commands.checked(file, as_json=as_json))
+    open_store.run_or_stop(commands.check_rules(file, as_json=as_json))
 
 
 @rules.command(help=EXPLAIN)
@@ -288,9 +292,9 @@ def explain(
     if (tool is None) == (request is None):
         raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
     if request is not None:
-        open_store.carried_out(
-            commands.explained_request(file, open_store.View(store, tenant), request, as_json=as_json)
+        open_store.run_or_stop(
+            commands.explain_request(file, open_store.StoreView(store, tenant), request, as_json=as_json)
         )
     else:
         facts = commands.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
-        open_store.carried_out(commands.explained(file, facts, as_json=as_json))
+        open_store.run_or_stop(commands.explain_call(file, facts, as_json=as_json))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
     from amplifier_hooks.storage.database import Database
-    from approval_backends.lifecycle import Record
+    from approval_backends.lifecycle import RequestRecord
 
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Trouble(Exception):
 
 
 @frozen
-class View:
+class StoreView:
     """Where to look, and at what."""
 
     store: str | None = None
@@ -51,7 +51,7 @@ class View:
         return without_secrets(self.store) if self.store else str(default_path())
 
     @asynccontextmanager
-    async def opened(self, *, create: bool = False) -> AsyncIterator[Desk]:
+    async def open_store(self, *, create: bool = False) -> AsyncIterator[OpenStore]:
         """The store, open. It is made only where that is asked for; a mistyped name is not a new store."""
         store = store_at(self.store)
         path = getattr(store.database, "path", None)
@@ -62,7 +62,7 @@ class View:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             async with Broker(store) as broker:
-                yield Desk(broker, self.viewer(), store.database)
+                yield OpenStore(broker, self.viewer(), store.database)
         except StoreUnavailable as problem:
             why = str(problem).removeprefix("store_unavailable: ")  # a word for programs
             raise Trouble(f"The store {self.name} cannot be used: {why}.") from problem
@@ -74,21 +74,21 @@ class View:
 
 
 @frozen
-class Desk:
+class OpenStore:
     """An open store, and who sits at it."""
 
     broker: Broker
     viewer: Decider
     database: Database
 
-    async def waiting(self, limit: int = HISTORY) -> list[Record]:
+    async def waiting(self, limit: int = HISTORY) -> list[RequestRecord]:
         """What waits for an answer and is in time, oldest first."""
         from approval_backends.lifecycle import is_over
 
         now = await self.broker.store.now()
         return [record for record in await self.broker.pending(self.viewer, limit) if not is_over(record, now)]
 
-    async def find(self, given: str) -> Record:
+    async def find(self, given: str) -> RequestRecord:
         """The request of this id, or the only one that begins so. Raises `Trouble`."""
         record = await self.broker.show(given, self.viewer)
         if record is not None:
@@ -126,12 +126,12 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """What was asked for, to standard output. Foreign parts are escaped already."""
     typer.echo(text)
 
 
-def carried_out(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:
+def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:
     """Do it; what goes wrong is a line on standard error and exit code 1, which Ctrl-C may or may not be."""
     try:
         return asyncio.run(work)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest
-    from approval_backends.lifecycle import Grant, Moment, Record
-    from approval_backends.stores.approval_store import Event
+    from amplifier_hooks.ports import ApprovalRequest, Grant
+    from approval_backends.lifecycle import Moment, RequestRecord
+    from approval_backends.stores.approval_store import RequestEvent
 
 
 SHORT: Final = 8
@@ -34,16 +34,18 @@ MARK: Final = "    | "
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
-def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
+def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[str]:
     """One request in a list: what, who and how long."""
     request = record.request
-    label = short(record.id, ids)
-    said = sorted((f"{inline(name)}={_covered(name, value)}" for name, value in request.arguments.items()), key=len)
+    label = short_id(record.id, ids)
+    said = sorted(
+        (f"{inline(name)}={_cover_secret(name, value)}" for name, value in request.arguments.items()), key=len
+    )
     arguments = ", ".join(said)  # the short ones first: a path tells more than the beginning of a text
     yield f"{label}  {inline(request.tool)}  {clip(arguments, ROOM)}"
     blank = " " * len(label)
     who = f"{inline(request.agent)} in session {inline(request.session)}"
-    yield f"{blank}  {who} · {standing_of(record, now)} · digest {record.digest[:12]}"
+    yield f"{blank}  {who} · {status_text(record, now)} · digest {record.digest[:12]}"
     for question in request.questions:
         yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
     whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
@@ -52,7 +54,7 @@ def line_of(record: Record, now: Moment, ids: Iterable[str]) -> Iterator[str]:
         yield f"{blank}  look twice: {clip(odd, ROOM)}"
 
 
-def action(record: Record) -> Iterator[str]:
+def action(record: RequestRecord) -> Iterator[str]:
     """Exactly what would run, or ran: the tool, then every argument whole."""
     request = record.request
     decision = record.decision
@@ -82,10 +84,10 @@ def always(request: ApprovalRequest) -> Iterator[str]:
     yield f"  It ends: {told.ends}"
 
 
-def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[str]:
+def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()) -> Iterator[str]:
     """A request whole."""
     request = record.request
-    yield f"Request {inline(record.id)}: {standing_of(record, now)}"
+    yield f"Request {inline(record.id)}: {status_text(record, now)}"
     yield from action(record)
     yield f"Agent {inline(request.agent)}, session {inline(request.session)}" + (
         f", tenant {inline(request.tenant)}" if request.tenant else ""
@@ -117,7 +119,7 @@ def card(record: Record, now: Moment, events: Iterable[Event] = ()) -> Iterator[
 def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
     """One standing answer in a list."""
     key = grant.key
-    label = short(grant.id, ids)
+    label = short_id(grant.id, ids)
     yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {clip(inline(key.scope), ROOM)}"
     blank = " " * len(label)
     where = f"session {inline(key.session)}" if key.session is not None else "every session"
@@ -126,7 +128,7 @@ def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
     yield f"{blank}  given by {inline(grant.by)} ({inline(grant.channel)}) at {_clock(grant.created)}"
 
 
-def standing_of(record: Record, now: Moment) -> str:
+def status_text(record: RequestRecord, now: Moment) -> str:
     """How a request stands, in a few words."""
     if record.status == "pending":
         left = seconds_left(record.created, record.lifetime, now)
@@ -142,7 +144,7 @@ def inline(text: str) -> str:
     return for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
 
 
-def short(given: str, ids: Iterable[str]) -> str:
+def short_id(given: str, ids: Iterable[str]) -> str:
     """As much of an id as tells it from the others."""
     length = SHORT
     others = [one for one in ids if one != given]
@@ -151,7 +153,7 @@ def short(given: str, ids: Iterable[str]) -> str:
     return inline(given[:length])
 
 
-def _covered(name: str, value: object) -> str:
+def _cover_secret(name: str, value: object) -> str:
     """A value in a list, where nobody decides by it: with a cover over what is known to be a secret."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     found = [(text, True)] if isinstance(value, str) and names_secret(name, value) else pieces(text)
@@ -176,7 +178,7 @@ def as_json(value: object) -> str:
     return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
 
 
-def record_facts(record: Record, now: Moment) -> dict[str, Any]:
+def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
     """A request for programs."""
     request, decision = record.request, record.decision
     return {
@@ -217,7 +219,7 @@ def record_facts(record: Record, now: Moment) -> dict[str, Any]:
     }
 
 
-def event_facts(event: Event) -> dict[str, Any]:
+def event_facts(event: RequestEvent) -> dict[str, Any]:
     """Something that happened to a request, for programs."""
     facts: Mapping[str, Any] = {
         "kind": event.kind,

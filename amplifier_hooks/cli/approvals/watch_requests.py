@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.approvals.open_store import Trouble
-from amplifier_hooks.cli.common.terminal_io import complain
+from amplifier_hooks.cli.common.terminal_io import print_error
 from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left
 
 if TYPE_CHECKING:
-    from amplifier_hooks.cli.approvals.open_store import Desk, View
-    from approval_backends.lifecycle import Record
+    from amplifier_hooks.cli.approvals.open_store import OpenStore, StoreView
+    from approval_backends.lifecycle import RequestRecord
     from approval_backends.terminal.form import Chosen
     from approval_backends.terminal.prompt import TerminalPrompt
 
@@ -28,24 +28,26 @@ RECHECK: Final = 5.0
 """Seconds after which the store is read again, woken or not."""
 
 
-async def watched(view: View) -> None:
+async def watch_until_stopped(view: StoreView) -> None:
     """Watch until Ctrl-C. Raises `Trouble` without a terminal, and what the store raises."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Trouble("There is no terminal to show requests on; use 'approvals list' and 'approvals allow'.")
     from approval_backends.terminal.prompt import TerminalPrompt
 
-    async with view.opened(create=True) as desk:
-        complain(f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies, and l leaves it open.")
+    async with view.open_store(create=True) as desk:
+        print_error(
+            f"Waiting for requests in {view.name}. Ctrl-C ends this; on a card it denies, and l leaves it open."
+        )
         await Watcher(desk, TerminalPrompt()).run()
 
 
 class Watcher:
     """One terminal over one store."""
 
-    def __init__(self, desk: Desk, prompt: TerminalPrompt) -> None:
+    def __init__(self, desk: OpenStore, prompt: TerminalPrompt) -> None:
         self._desk = desk
         self._prompt = prompt
-        self._waiting: list[Record] = []
+        self._waiting: list[RequestRecord] = []
         self._answered: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -54,14 +56,14 @@ class Watcher:
         following = asyncio.ensure_future(self._follow())
         try:
             while True:
-                await self._something(following)
+                await self._wait_for_request(following)
                 if self._waiting:
                     await self._put(self._waiting[0])
         finally:
             following.cancel()
             await asyncio.wait({following})
 
-    async def _something(self, following: asyncio.Future[Any]) -> None:
+    async def _wait_for_request(self, following: asyncio.Future[Any]) -> None:
         """Until there is something to show. Raises what ended the reading."""
         while not self._waiting:
             self._changed.clear()
@@ -82,7 +84,7 @@ class Watcher:
                 self._changed.set()
                 await watch.wait(RECHECK)
 
-    async def _put(self, record: Record) -> None:
+    async def _put(self, record: RequestRecord) -> None:
         """Put one request to the person, unless somebody else is quicker."""
         broker = self._desk.broker
         left = seconds_left(record.created, record.lifetime, await broker.store.now())
@@ -95,8 +97,8 @@ class Watcher:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done() and settled.exception() is None:
-                self._prompt.dismiss(record.id, _elsewhere(settled.result()))
-            await self._counted(record, await asking)
+                self._prompt.dismiss(record.id, _outcome_text(settled.result()))
+            await self._submit_answer(record, await asking)
         except (ApprovalTimeout, RequestSkipped, RequestWithdrawn):
             pass  # the line about it is on the screen already
         finally:
@@ -106,7 +108,7 @@ class Watcher:
             self._answered.add(record.id)  # not shown again, whatever became of it
             self._waiting = self._others(record)
 
-    async def _counted(self, record: Record, choice: Chosen) -> None:
+    async def _submit_answer(self, record: RequestRecord, choice: Chosen) -> None:
         """Put the answer to the store, which says whether it counts."""
         resolution = await self._desk.broker.decide(
             record.id,
@@ -117,13 +119,13 @@ class Watcher:
             arguments=choice.arguments,
         )
         if resolution.refusal is not None:
-            complain(f"That did not count: {resolution.refusal.reason}.")
+            print_error(f"That did not count: {resolution.refusal.reason}.")
 
-    def _others(self, record: Record) -> list[Record]:
+    def _others(self, record: RequestRecord) -> list[RequestRecord]:
         return [one for one in self._waiting if one.id != record.id]
 
 
-def _elsewhere(record: Record) -> str:
+def _outcome_text(record: RequestRecord) -> str:
     """What became of a request without an answer from here."""
     decision = record.decision
     if record.status == "expired":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, complain, confirm
+from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm, print_error
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ def verify(
     """Print the report."""
     from amplifier_hooks.cli.audit import html_page, record_text
 
-    one_form(json=json, html=html)
-    with checked(record, key, heads, anchor, log) as (found, report):
+    check_one_form(json=json, html=html)
+    with check_record(record, key, heads, anchor, log) as (found, report):
         if html:
-            say(html_page.page(report, name=found.path.name))
+            print_lines(html_page.page(report, name=found.path.name))
         else:
-            say(record_text.report_as_json(report) if json else record_text.told(report))
+            print_lines(record_text.report_as_json(report) if json else record_text.report_lines(report))
     raise typer.Exit(record_text.EXITS[report.verdict])
 
 
@@ -158,10 +158,10 @@ def tail(
         sys.stdout.flush()
         time.sleep(PAUSE)
 
-    with readable(), suppress(KeyboardInterrupt):
-        say(
+    with report_unreadable(), suppress(KeyboardInterrupt):
+        print_lines(
             map(
-                record_text.raw if json else record_text.brief,
+                record_text.raw_text if json else record_text.brief_text,
                 RecordFiles(record).tail(lines, pause if follow else None),
             )
         )
@@ -192,13 +192,13 @@ def show(
     """Print the lines that are wanted."""
     from amplifier_hooks.cli.audit import html_page, record_text
 
-    one_form(json=json, html=html)
-    with checked(record, key, heads, anchor, log) as (found, report):
+    check_one_form(json=json, html=html)
+    with check_record(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
-            say(html_page.page(report, name=found.path.name, entries=wanted))
-        elif not say(map(record_text.raw if json else record_text.whole, wanted)):
-            typer.echo(f"There is no such line; {record_text.there_are(found.lines())}", err=True)
+            print_lines(html_page.page(report, name=found.path.name, entries=wanted))
+        elif not print_lines(map(record_text.raw_text if json else record_text.whole_text, wanted)):
+            typer.echo(f"There is no such line; {record_text.kinds_text(found.lines())}", err=True)
         typer.echo(record_text.verdict(report), err=True)
 
 
@@ -213,15 +213,15 @@ def accept(
     no_input: NoInput = False,
 ) -> None:
     """Say what does not fit, and go on if the operator wants to."""
-    from amplifier_hooks.cli.approvals.open_store import carried_out
-    from amplifier_hooks.cli.audit.repair import Accepted, gone_on
+    from amplifier_hooks.cli.approvals.open_store import run_or_stop
+    from amplifier_hooks.cli.audit.repair import Accepted, resume_log
 
     accepted = Accepted()
-    while problem := carried_out(gone_on(record, store, accepted)):
-        complain(str(problem))
+    while problem := run_or_stop(resume_log(record, store, accepted)):
+        print_error(str(problem))
         confirm("Go on all the same?", yes=yes, no_input=no_input)
         accepted = accepted.and_also(problem)
-    complain("They fit together." if accepted == Accepted() else "Accepted, and on record.")
+    print_error("They fit together." if accepted == Accepted() else "Accepted, and on record.")
 
 
 @audit_app.command("purge", help=PURGE)
@@ -234,36 +234,38 @@ def purge(
 ) -> None:
     """Say how many there are, and remove them if the operator wants to."""
     from amplifier_hooks.cli.approvals.commands import seconds_of
-    from amplifier_hooks.cli.audit.repair import CHATS, ended_records, records_removed
+    from amplifier_hooks.cli.audit.repair import CHATS, ended_records, remove_records
     from amplifier_hooks.storage.state_folder import state_folder
 
     found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
     if found:
         confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    count = records_removed(found)
-    say([f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."])
+    count = remove_records(found)
+    print_lines(
+        [f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."]
+    )
 
 
 @contextmanager
-def checked(
+def check_record(
     record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
 ) -> Iterator[tuple[RecordFiles, Report]]:
     """The record, and what is found in it by what the options name; for as long as it can be read."""
-    from amplifier_hooks.cli.audit.find_record import RecordFiles, kept_heads, pinned, signed_notes
+    from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys, signed_notes, stored_heads
 
-    with readable():
-        found, known = RecordFiles(record), pinned(keys or ())
-        kept = None if heads is None else kept_heads(heads, found.log)
+    with report_unreadable():
+        found, known = RecordFiles(record), pinned_keys(keys or ())
+        kept = None if heads is None else stored_heads(heads, found.log)
         yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
 
 
-def one_form(*, json: bool, html: bool) -> None:
+def check_one_form(*, json: bool, html: bool) -> None:
     """Refuse two forms at once."""
     if json and html:
         raise typer.BadParameter("choose one of them", param_hint="--json and --html")
 
 
-def say(pieces: Iterable[str]) -> int:
+def print_lines(pieces: Iterable[str]) -> int:
     """Print what was asked for, a line each, and return how many they were."""
     count = 0
     for piece in pieces:
@@ -273,7 +275,7 @@ def say(pieces: Iterable[str]) -> int:
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def report_unreadable() -> Iterator[None]:
     """End with code 1 and one sentence when a file of the record cannot be read."""
     try:
         yield

@@ -12,8 +12,8 @@ import typer
 from attrs import define, frozen
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import FORMAT, Entry, read, unseal
-from amplifier_hooks.record.read.read_segment import Walk, opened
+from amplifier_hooks.record.format.line import FORMAT, LogEntry, read, unseal
+from amplifier_hooks.record.read.read_segment import Walk, open_segment
 from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.record.write.segments import file_of, numbers_of
@@ -38,7 +38,7 @@ class Line:
     file: str
     number: int
     data: bytes
-    entry: Entry | None = None
+    entry: LogEntry | None = None
     problem: str = ""
 
 
@@ -91,7 +91,7 @@ class RecordFiles:
         """The last lines; with `pause`, which waits a moment, also those that are written from then on."""
         files = self.files
         numbers = sorted(files)
-        place = _Place(numbers[-1])
+        place = _Position(numbers[-1])
         kept = deque(place.read(files), maxlen=count)
         for number in reversed(numbers[:-1]):
             if len(kept) < count:
@@ -109,7 +109,7 @@ class RecordFiles:
 
 
 @define
-class _Place:
+class _Position:
     """How far the segments were read."""
 
     segment: int
@@ -132,7 +132,7 @@ class _Place:
 
 def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int = 0) -> Iterator[Line]:
     """The lines of a file up to one without an end."""
-    with opened(file) as pages:
+    with open_segment(file) as pages:
         for place, data in enumerate(pages.lines(limit, start), number + 1):
             try:
                 yield Line(file.name, place, data, read(unseal(data)[0]))
@@ -145,7 +145,7 @@ def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int 
 def _walk(number: int, file: Path) -> Walk | None:
     """What the first line of a segment says, if it is good."""
     try:
-        with opened(file) as pages:
+        with open_segment(file) as pages:
             return Walk.of(number, file, next(pages.lines(), b""))
     except (OSError, MalformedLine, BadNote):
         return None
@@ -154,7 +154,7 @@ def _walk(number: int, file: Path) -> Walk | None:
 # -- what it is compared with ------------------------------------------------------------------------------------------
 
 
-def pinned(texts: Iterable[str]) -> list[VerifierKey]:
+def pinned_keys(texts: Iterable[str]) -> list[VerifierKey]:
     """Public keys, given as files or as they are.
 
     Raises `typer.BadParameter` for what is neither. What was in a file is never shown: it may be the private half.
@@ -211,7 +211,7 @@ def _checkpoint(note: str, keys: Iterable[VerifierKey]) -> Checkpoint:
     return checkpoint
 
 
-def kept_heads(file: Path, log: str) -> list[Checkpoint]:
+def stored_heads(file: Path, log: str) -> list[Checkpoint]:
     """What a store of heads remembers of a log.
 
     Raises `typer.BadParameter` when the store is not there, or cannot be read.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import Entry
-    from amplifier_hooks.record.read.report import Finding, Report, SegmentReport
+    from amplifier_hooks.record.format.line import LogEntry
+    from amplifier_hooks.record.read.report import LogFinding, Report, SegmentReport
 
 
 TONES: Final = {
@@ -137,19 +137,19 @@ def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) ->
         f"<style>{STYLE}</style></head><body>"
     )
     hook = f'<svg viewBox="0 0 20 20" aria-hidden="true">{_HOOK}</svg>'
-    yield f'<header class="bar">{hook}Record {_untrusted(name)}</header><main>'
+    yield f'<header class="bar">{hook}Record {_untrusted_text(name)}</header><main>'
     yield (
         f'<section class="verdict {tone}">{_shape(tone)}<h1>{html.escape(report.verdict.capitalize())}</h1>'
         f"<p>{html.escape(MEANING[report.verdict])}</p></section>"
     )
-    yield from _found(report)
-    yield from _checked(report)
+    yield from _findings_section(report)
+    yield from _checks_section(report)
     if entries is not None:
         yield from _lines(report, entries)
     yield "<footer>Times are in UTC, by the clock of whoever wrote it.</footer></main></body></html>"
 
 
-def _found(report: Report) -> Iterator[str]:
+def _findings_section(report: Report) -> Iterator[str]:
     if not report.findings:
         return
     yield '<h2>What was found</h2><ul class="sheet">'
@@ -157,28 +157,28 @@ def _found(report: Report) -> Iterator[str]:
         tone = TONES[finding.verdict]
         yield (
             f'<li class="found {tone}">{_shape(tone)}<b>{html.escape((finding.verdict or "note").capitalize())}</b>'
-            f"<div>{_text(finding.text[:1].upper() + finding.text[1:])}{_place(finding)}</div></li>"
+            f"<div>{_text(finding.text[:1].upper() + finding.text[1:])}{_location_text(finding)}</div></li>"
         )
     yield "</ul>"
 
 
-def _place(finding: Finding) -> str:
-    return f"<p>{_text(finding.place)}</p>" if finding.place else ""
+def _location_text(finding: LogFinding) -> str:
+    return f"<p>{_text(finding.location)}</p>" if finding.location else ""
 
 
-def _checked(report: Report) -> Iterator[str]:
-    yield f'<h2>What was checked</h2><dl class="sheet">{_fact("Log", _untrusted(report.log or "not known"))}'
+def _checks_section(report: Report) -> Iterator[str]:
+    yield f'<h2>What was checked</h2><dl class="sheet">{_fact("Log", _untrusted_text(report.log or "not known"))}'
     for segment in report.segments:
         yield _fact(f"Segment {segment.number}", _segment(segment))
     for one in report.compared:
-        yield _fact(one.source.capitalize(), html.escape(record_text.compared(one)))
-    for text in record_text.unchecked(report):
+        yield _fact(one.source.capitalize(), html.escape(record_text.comparison_text(one)))
+    for text in record_text.unchecked_lines(report):
         yield _fact("Not checked", html.escape(text))
     yield "</dl>"
 
 
 def _segment(segment: SegmentReport) -> str:
-    first, *others = map(html.escape, record_text.segment_told(segment))
+    first, *others = map(html.escape, record_text.segment_texts(segment))
     return "".join([first, *(f"<p>{text}</p>" for text in others)])
 
 
@@ -210,26 +210,26 @@ def _line(line: Line, *, place: int) -> str:
         return _details(seq="", time="", tone="high", kind="cannot be read", brief=brief, facts=facts, state=state)
     tone = "high" if place == 0 else _tone(entry)
     facts = {name: record_text.fact_text(value) for name, value in entry.facts.items()}
-    time, brief = record_text.moment(entry.time), record_text.in_short(entry)
+    time, brief = record_text.time_text(entry.time), record_text.fact_summary(entry)
     return _details(seq=f"{entry.seq:,}", time=time, tone=tone, kind=entry.kind, brief=brief, facts=facts, state=state)
 
 
 def _details(*, seq: str, time: str, tone: str, kind: str, brief: str, facts: dict[str, str], state: str) -> str:
-    rest = "".join(f"<dt>{_text(name)}</dt><dd>{_untrusted(value)}</dd>" for name, value in facts.items())
+    rest = "".join(f"<dt>{_text(name)}</dt><dd>{_untrusted_text(value)}</dd>" for name, value in facts.items())
     return (
         f'<details class="{state}"><summary class="{tone}"><span class="seq">{seq}</span>'
-        f'<time>{html.escape(time)}</time>{_shape(tone)}<span class="kind">{_text(kind)}</span>{_untrusted(brief)}'
+        f'<time>{html.escape(time)}</time>{_shape(tone)}<span class="kind">{_text(kind)}</span>{_untrusted_text(brief)}'
         f"</summary><dl>{rest}</dl></details>"
     )
 
 
-def _tone(entry: Entry) -> str:
+def _tone(entry: LogEntry) -> str:
     """What a line is about: something that was allowed, something that was not, or neither."""
     said = {str(entry.facts.get("action")), str(entry.facts.get("status")), entry.kind.rpartition(".")[2]}
     return "good" if said & _ALLOWED else "no" if said & _DENIED else "low"
 
 
-def _untrusted(text: str) -> str:
+def _untrusted_text(text: str) -> str:
     return f'<span class="u">{_text(text)}</span>'
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import Entry
-    from amplifier_hooks.record.read.report import Compared, Finding, Report, SegmentReport
+    from amplifier_hooks.record.format.line import LogEntry
+    from amplifier_hooks.record.read.report import HeadComparison, LogFinding, Report, SegmentReport
 
 
 EXITS: Final = {
@@ -47,40 +47,40 @@ def verdict(report: Report) -> str:
     return f"{report.verdict}: {MEANING[report.verdict]}"
 
 
-def told(report: Report) -> Iterator[str]:
+def report_lines(report: Report) -> Iterator[str]:
     """The report, for people."""
     yield verdict(report)
     yield ""
     yield f"{'log':<12} {for_log(report.log) or 'not known'}"
     for segment in report.segments:
-        for name, text in zip((f"segment {segment.number}", "", ""), segment_told(segment), strict=True):
+        for name, text in zip((f"segment {segment.number}", "", ""), segment_texts(segment), strict=True):
             yield f"{name:<12} {text}"
     for one in report.compared:
-        yield f"{one.source:<12} {compared(one)}"
-    for text in unchecked(report):
+        yield f"{one.source:<12} {comparison_text(one)}"
+    for text in unchecked_lines(report):
         yield f"{'not checked':<12} {text}"
     for finding in report.findings:
-        yield f"{finding.verdict or 'note':<12} {said(finding)}"
+        yield f"{finding.verdict or 'note':<12} {finding_text(finding)}"
 
 
-def segment_told(segment: SegmentReport) -> tuple[str, str, str]:
+def segment_texts(segment: SegmentReport) -> tuple[str, str, str]:
     """What was read of a segment, when it was written, and who signed it."""
     key = f"the key {segment.key}, which is {'' if segment.pinned else 'not '}pinned"
     lines = f"{segment.lines:,} lines ({segment.first:,} to {segment.last:,}), {segment.bytes:,} bytes"
     return (
         f"{for_log(segment.file.name)}, {lines}{', complete' if segment.complete else ''}",
-        f"written {moment(segment.began)} to {moment(segment.ended)} by its own clock",
+        f"written {time_text(segment.began)} to {time_text(segment.ended)} by its own clock",
         f"signed up to line {segment.signed:,} by {key}" if segment.signed else "not signed",
     )
 
 
-def compared(one: Compared) -> str:
+def comparison_text(one: HeadComparison) -> str:
     """What came of a head from elsewhere."""
     found = {True: "is in the log", False: "is not in the log", None: "was not compared: the log is broken before it"}
     return f"line {one.seq:,} of segment {one.segment} {found[one.matches]}"
 
 
-def unchecked(report: Report) -> Iterator[str]:
+def unchecked_lines(report: Report) -> Iterator[str]:
     """What the verdict does not speak of."""
     if not report.compared:
         yield "heads from elsewhere, as none was given: whoever has the key could have written all of it anew"
@@ -89,9 +89,9 @@ def unchecked(report: Report) -> Iterator[str]:
             yield f"what follows in {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
 
 
-def said(finding: Finding) -> str:
+def finding_text(finding: LogFinding) -> str:
     """A finding with its place."""
-    return for_log(": ".join(filter(None, (finding.place, finding.text))))
+    return for_log(": ".join(filter(None, (finding.location, finding.text))))
 
 
 def report_as_json(report: Report) -> Iterator[str]:
@@ -105,13 +105,13 @@ def report_as_json(report: Report) -> Iterator[str]:
             "first_bad": None if report.bad is None else _finding(report.bad),
             "segments": [{**asdict(segment), "file": segment.file.name} for segment in report.segments],
             "compared": [asdict(one) for one in report.compared],
-            "unchecked": list(unchecked(report)),
+            "unchecked": list(unchecked_lines(report)),
         },
         indent=2,
     )
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: LogFinding) -> dict[str, Any]:
     return {
         "found": finding.found.name.lower(),
         "verdict": finding.verdict,
@@ -124,38 +124,39 @@ def _finding(finding: Finding) -> dict[str, Any]:
 # -- lines of the record -----------------------------------------------------------------------------------------------
 
 
-def raw(line: Line) -> str:
+def raw_text(line: Line) -> str:
     """A line as it is; one that cannot be read as an object that says so."""
     if line.entry is None:
         return json.dumps({"file": line.file, "line": line.number, "problem": line.problem})
     return line.data.decode("ascii").removesuffix("\n")
 
 
-def brief(line: Line) -> str:
+def brief_text(line: Line) -> str:
     """A line of the record on one line."""
     if line.entry is None:
         return f"{for_log(line.file)}, line {line.number:,}: {for_log(line.problem)}"
     entry = line.entry
-    return f"{moment(entry.time):<19}  {entry.seq:>6}  {for_log(entry.kind):<20}  {for_log(in_short(entry))}".rstrip()
+    when, kind, facts = time_text(entry.time), for_log(entry.kind), for_log(fact_summary(entry))
+    return f"{when:<19}  {entry.seq:>6}  {kind:<20}  {facts}".rstrip()
 
 
-def whole(line: Line) -> str:
+def whole_text(line: Line) -> str:
     """A line of the record with all it says, on several."""
     if line.entry is None:
-        return f"{brief(line)}\n"
+        return f"{brief_text(line)}\n"
     entry = line.entry
     heading = f"{entry.seq}  {for_log(entry.kind)}  {for_log(entry.time or 'without a time')}"
     facts = (f"    {for_log(name):<14} {for_log(fact_text(value))}" for name, value in entry.facts.items())
     return "\n".join([heading, *facts, ""])
 
 
-def there_are(lines: Iterable[Line]) -> str:
+def kinds_text(lines: Iterable[Line]) -> str:
     """Which kinds of lines there are, for whoever asked for one that is not there."""
     kinds = sorted({line.entry.kind for line in lines if line.entry is not None})
     return f"its kinds are {for_log(', '.join(kinds))}" if kinds else "the record is empty"
 
 
-def in_short(entry: Entry) -> str:
+def fact_summary(entry: LogEntry) -> str:
     """The telling facts of a line, clipped. Not escaped yet."""
     facts = entry.facts
     if entry.kind == "log.checkpoint":
@@ -172,6 +173,6 @@ def fact_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def moment(time: str | None) -> str:
+def time_text(time: str | None) -> str:
     """A time to the second, without its zone: all are in UTC."""
     return for_log((time or "")[:19].replace("T", " "))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.cli.approvals.open_store import Trouble, View, user_name
+from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble, user_name
 from amplifier_hooks.record.record_errors import LogCut, LogInUse, LogUnavailable, StoreReplaced
 from amplifier_hooks.record.write.beside_the_log import StoredHeads
 from amplifier_hooks.record.write.log import AuditLog
@@ -38,7 +38,7 @@ class Accepted:
         )
 
 
-async def gone_on(record: Path | None, store: str | None, accepted: Accepted) -> LogUnavailable | None:
+async def resume_log(record: Path | None, store: str | None, accepted: Accepted) -> LogUnavailable | None:
     """Go on with the two, unless something does not fit that was not accepted: then say what, and write nothing.
 
     Raises `Trouble` where one of them is not there, and what keeps them from being opened.
@@ -46,7 +46,7 @@ async def gone_on(record: Path | None, store: str | None, accepted: Accepted) ->
     path = state_folder() / "record.jsonl" if record is None else record
     if not path.exists():  # opening would make it
         raise Trouble(f"There is no record at {path}; name its first file.")
-    async with View(store).opened() as desk:
+    async with StoreView(store).open_store() as desk:
         heads = await StoredHeads.beside(desk.database)
         log = AuditLog.open(path, heads=heads, accept_cut=accepted.cut, accept_store=accepted.store)
         try:
@@ -77,7 +77,7 @@ def ended_records(folder: Path, before: float) -> Iterator[Path]:
                 yield path
 
 
-def records_removed(paths: list[Path]) -> int:
+def remove_records(paths: list[Path]) -> int:
     """Remove these records, and return how many that were; one that is being written stays. Raises `OSError`."""
     files, count = Files(), 0
     for path in paths:

@@ -75,7 +75,7 @@ def chat(
     import asyncio
     import os
 
-    from amplifier_hooks.cli.chat.chat_session import Wishes, agreeing
+    from amplifier_hooks.cli.chat.chat_session import ChatOptions, agreeing
     from amplifier_hooks.cli.chat.choose_model import model_from
     from amplifier_hooks.cli.chat.read_input import one_turn, talk
     from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
@@ -86,7 +86,7 @@ def chat(
     folder, rules, record = (None if path is None else path.resolve() for path in (directory, rules, record))
     try:
         agree = agreeing(ask=not no_input)
-        wishes = Wishes(
+        wishes = ChatOptions(
             folder=folder or Path(),
             hooks=hooks_of_folder(directory, agree) if hooks is None else hooks_named(hooks),
             model=model_from(os.environ, provider.value, model),

@@ -18,11 +18,11 @@ from amplifier_hooks import AuditLog, SessionCoordinator
 from amplifier_hooks.cli.audit.repair import CHATS
 from amplifier_hooks.cli.chat.chat_tools import Workplace
 from amplifier_hooks.cli.chat.conversation import Conversation
-from amplifier_hooks.cli.common.terminal_io import agreed, somebody_here
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.cli.common.terminal_io import ask_yes_no, is_interactive
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.session.display import TerminalDisplay
-from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.storage.state_folder import make_state_folder
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ white square brackets come from the hooks. Say briefly what you did."""
 
 
 @frozen(kw_only=True)
-class Wishes:
+class ChatOptions:
     """What was asked for, checked."""
 
     folder: Path
@@ -73,7 +73,7 @@ class Room:
     conversation: Conversation
     record: Path
     log: AuditLog
-    limits: Limits
+    limits: InjectionLimits
     page: Inbox | None = None
 
     @property
@@ -88,14 +88,14 @@ class Room:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, wishes: Wishes, screen: ChatScreen | Silence) -> AsyncIterator[Room]:
+    async def open_room(cls, wishes: ChatOptions, screen: ChatScreen | Silence) -> AsyncIterator[Room]:
         """Everything there is to open, closed again at the end.
 
         Raises `OSError` for a record or a port that cannot be had, `StoreUnavailable`, and what rules raise.
         """
         session_id = uuid4().hex
         record = wishes.record or _records() / f"{session_id}.jsonl"
-        limits = Limits() if wishes.budget is None else Limits(per_turn=wishes.budget)
+        limits = InjectionLimits() if wishes.budget is None else InjectionLimits(per_turn=wishes.budget)
         options: dict[str, Any] = {}
         if wishes.rules is not None:
             from approval_backends.rules.policy import Rules
@@ -103,7 +103,7 @@ class Room:
             options["rules"] = Rules.load(wishes.rules)
         context = InMemoryContext()
         context.add_message("system", SYSTEM)
-        place = Workplace(wishes.folder, heard=screen.heard)
+        place = Workplace(wishes.folder, heard=screen.show_output)
         async with _approvals(wishes) as (approvals, page), AuditLog.open(record) as log:
             session = SessionCoordinator(
                 wishes.hooks.registry,
@@ -135,13 +135,13 @@ async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
 
 def _records() -> Path:
     """Where the records of chats are kept."""
-    folder = own_folder() / CHATS
+    folder = make_state_folder() / CHATS
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 @asynccontextmanager
-async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | None, Inbox | None]]:
+async def _approvals(wishes: ChatOptions) -> AsyncIterator[tuple[ApprovalBackend | None, Inbox | None]]:
     """Who decides: whoever sits here, and with a store or a page whoever is there, too. The first answer counts."""
     from approval_backends import TerminalApprovals
 
@@ -162,13 +162,13 @@ async def _approvals(wishes: Wishes) -> AsyncIterator[tuple[ApprovalBackend | No
         broker = Broker(store)
         page = None
         if wishes.web:
-            from amplifier_hooks.cli.serve.host_programs import handed_over
+            from amplifier_hooks.cli.serve.host_programs import hand_over_files
             from approval_backends.gateway.approvers import Approver
             from approval_backends.gateway.gateway import Gateway
 
             you = Approver(name="you")
             gateway = await stack.enter_async_context(Gateway(broker, [you], port=0))
-            handed = handed_over(own_folder(), gateway.address, gateway.link(), you.token)
+            handed = hand_over_files(make_state_folder(), gateway.address, gateway.link(), you.token)
             page = Inbox(gateway, stack.enter_context(handed))
         here = [TerminalApprovals()] if wishes.ask else []
         racing = RacingApprovals(*here, broker=broker)
@@ -180,18 +180,18 @@ def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
     """Asks at a terminal; says no where nobody can be asked. All of it is shown, however long it is."""
 
     def agree(path: Path, found: DefinitionSet) -> bool:
-        if not (ask and somebody_here()):
+        if not (ask and is_interactive()):
             return False
         typer.echo(f"{for_log(str(path))} has not been trusted as it is now. It switches on:", err=True)
         for entry in found.library:
-            typer.echo(f"  {for_log(entry.name)}  {_said(dict(entry.config))}", err=True)
+            typer.echo(f"  {for_log(entry.name)}  {_config_text(dict(entry.config))}", err=True)
         for one in found.definitions:
             where = f"{for_log(one.name)} at {for_log(one.event_type)}{'' if one.enabled else ' (switched off)'}"
-            typer.echo(f"  {where}: {for_log(one.handler_ref)}  {_said(one.config)}", err=True)
-        return agreed("Trust it to run as shown?")
+            typer.echo(f"  {where}: {for_log(one.handler_ref)}  {_config_text(one.config)}", err=True)
+        return ask_yes_no("Trust it to run as shown?")
 
     return agree
 
 
-def _said(config: Mapping[str, Any]) -> str:
+def _config_text(config: Mapping[str, Any]) -> str:
     return for_log(json.dumps(config, ensure_ascii=False, default=str)) if config else ""

@@ -54,7 +54,7 @@ def _schema(required: str, **properties: str) -> dict[str, Any]:
     return {"type": "object", "properties": kinds, "required": required.split()}
 
 
-def _resolved(folder: Path) -> Path:
+def _resolve_folder(folder: Path) -> Path:
     return folder.resolve()
 
 
@@ -62,7 +62,7 @@ def _resolved(folder: Path) -> Path:
 class Workplace:
     """A folder, and the tools in it. `heard` is called with what a command prints, while it runs."""
 
-    folder: Path = field(converter=_resolved)
+    folder: Path = field(converter=_resolve_folder)
     heard: Callable[[bytes], None] = lambda _: None
     deadline: float = DEADLINE
     programs: Programs = field(factory=Programs)

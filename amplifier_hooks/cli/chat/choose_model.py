@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.cli.chat.chat_tools import Tool
-    from amplifier_hooks.cli.chat.remote_model import ChatModel, Piece, Wire
+    from amplifier_hooks.cli.chat.remote_model import ChatModel, ModelWire, Piece
 
 
 ORDERS: Final[Mapping[str, tuple[str, Callable[[re.Match[str]], dict[str, Any]]]]] = {
@@ -79,10 +79,10 @@ def _report(since: Sequence[Mapping[str, Any]]) -> str:
 
 
 @frozen
-class Provider:
+class ProviderConfig:
     """One way to speak to models: the variables it is told by, and what holds without them."""
 
-    wire: Callable[[], Wire]
+    wire: Callable[[], ModelWire]
     key: str
     base: str
     model: str
@@ -90,8 +90,8 @@ class Provider:
     usual: str
 
 
-PROVIDERS: Final[Mapping[str, Provider]] = {
-    "anthropic": Provider(
+PROVIDERS: Final[Mapping[str, ProviderConfig]] = {
+    "anthropic": ProviderConfig(
         AnthropicWire,
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
@@ -99,7 +99,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         "https://api.anthropic.com",
         "claude-sonnet-4-5",
     ),
-    "openai": Provider(
+    "openai": ProviderConfig(
         OpenAIWire, "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "https://api.openai.com/v1", "gpt-5-mini"
     ),
 }

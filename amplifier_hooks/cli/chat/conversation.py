@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
-from amplifier_hooks.cli.chat.remote_model import ModelFailed, joined
+from amplifier_hooks.cli.chat.remote_model import ModelFailed, join_pieces
 from amplifier_hooks.events import AGENT_STOP
 from amplifier_hooks.text.escape import for_model
 
@@ -54,13 +54,13 @@ class Listener(Protocol):
         """The tool runs, for as long as the block lasts."""
         ...
 
-    def came(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
         """What became of that."""
         ...
 
 
 @frozen
-class Said:
+class TurnResult:
     """What a turn came to."""
 
     status: TurnStatus
@@ -80,42 +80,42 @@ class Conversation:
     listener: Listener
     _used: list[Mapping[str, Any]] = field(factory=list)
 
-    async def turn(self, prompt: str) -> Said:
+    async def turn(self, prompt: str) -> TurnResult:
         """One turn. Cancelling it ends it: a tool that runs is cancelled, an open question withdrawn."""
         self._used = []
         async with self.session.turn(prompt, orchestrator="chat") as turn:
             if turn.denied:
-                return Said("denied", turn.reason or "the prompt was denied")
+                return TurnResult("denied", turn.reason or "the prompt was denied")
             self.session.context.add_message("user", turn.prompt)
-            said = await self._worked()
+            said = await self._work()
             turn.response = said.text
             if said.status != "completed":
                 turn.status = "denied" if said.status == "denied" else "error"
             return said
 
-    async def _worked(self) -> Said:
+    async def _work(self) -> TurnResult:
         """Model and tools in turn, until there is nothing more to do."""
         context, kept_going = self.session.context, 0
         for _ in range(STEPS):
-            outcome = await self._asked()
+            outcome = await self._ask_model()
             if not outcome.ok:
                 return self._without_answer(outcome)
             answer: ChatAnswer = outcome.value
             if answer.uses:
-                await self._use(answer)
+                await self._use_tools(answer)
                 continue
             context.add_message("assistant", answer.text)
             stops = {"agent_name": "chat", "response": answer.text, "stop_hook_active": kept_going > 0}
             if not (await self.session.emit(AGENT_STOP, stops)).denied or kept_going == REFUSALS:
-                return Said("completed", answer.text, tuple(self._used))
+                return TurnResult("completed", answer.text, tuple(self._used))
             kept_going += 1
-        return Said("failed", f"it was not done after {STEPS} calls of the model", tuple(self._used))
+        return TurnResult("failed", f"it was not done after {STEPS} calls of the model", tuple(self._used))
 
-    async def _asked(self) -> ModelOutcome:
+    async def _ask_model(self) -> ModelOutcome:
         """What the model says; heard while it comes."""
         stream = self.session.stream_model(
             lambda messages: self.model.stream(messages, self.tools),
-            join=joined,
+            join=join_pieces,
             model=self.model.name,
             tool_calls=lambda answer: [{"id": use.id, "name": use.name, "input": use.input} for use in answer.uses],
         )
@@ -126,25 +126,25 @@ class Conversation:
         assert stream.outcome is not None  # noqa: S101  # it is there once nothing more comes
         return stream.outcome
 
-    def _without_answer(self, outcome: ModelOutcome) -> Said:
+    def _without_answer(self, outcome: ModelOutcome) -> TurnResult:
         if outcome.denied:
-            return Said("denied", outcome.reason or "", tuple(self._used))
+            return TurnResult("denied", outcome.reason or "", tuple(self._used))
         error = outcome.error
         why = str(error) if isinstance(error, ModelFailed) else f"{type(error).__name__}: {error}"
-        return Said("failed", f"The model did not answer: {why}", tuple(self._used))
+        return TurnResult("failed", f"The model did not answer: {why}", tuple(self._used))
 
     # -- tools ---------------------------------------------------------------------------------------------------
 
-    async def _use(self, answer: ChatAnswer) -> None:
+    async def _use_tools(self, answer: ChatAnswer) -> None:
         """Every tool it calls, one after the other; the results go back in that order."""
-        context, uses = self.session.context, told_apart(answer.uses)
+        context, uses = self.session.context, with_unique_ids(answer.uses)
         calls = [{"id": use.id, "name": use.name or "?", "input": use.input or {}} for use in uses]
         context.add_tool_calls(calls, answer.text)
         for use in uses:
-            result, failed = await self._used_one(use)
+            result, failed = await self._use_tool(use)
             context.add_tool_result(use.id, result, is_error=failed)
 
-    async def _used_one(self, use: ToolUse) -> tuple[str, bool]:
+    async def _use_tool(self, use: ToolUse) -> tuple[str, bool]:
         """What the model reads about one call, and whether that is no result."""
         tool = next((tool for tool in self.tools if tool.name == use.name), None)
         if tool is None:
@@ -161,19 +161,19 @@ class Conversation:
                 return value if isinstance(value, str) else await value
 
         outcome = await self.session.call_tool(use.name, use.input, run, call_id=use.id)
-        self.listener.came(use.name, outcome, perf_counter() - began)
-        result = told(outcome)
+        self.listener.show_outcome(use.name, outcome, perf_counter() - began)
+        result = outcome_text(outcome)
         self._used.append({"name": use.name, "input": use.input, "status": outcome.status, "result": result})
         return result, not outcome.ok
 
 
-def told_apart(uses: Sequence[ToolUse]) -> list[ToolUse]:
+def with_unique_ids(uses: Sequence[ToolUse]) -> list[ToolUse]:
     """The same, each with an id of its own: some servers give none, or one to all."""
     ids = [use.id for use in uses]
     return [use if use.id and ids.count(use.id) == 1 else evolve(use, id=f"call_{uuid4().hex[:16]}") for use in uses]
 
 
-def told(outcome: ToolOutcome) -> str:
+def outcome_text(outcome: ToolOutcome) -> str:
     """What the model reads about a call."""
     if outcome.error is not None:
         return f"{type(outcome.error).__name__}: {outcome.error}"

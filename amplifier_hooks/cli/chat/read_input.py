@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from amplifier_hooks.cli.audit import record_text
-from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
+from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
 from amplifier_hooks.cli.chat.chat_session import Room
-from amplifier_hooks.cli.chat.conversation import Said
+from amplifier_hooks.cli.chat.conversation import TurnResult
 from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.record.read.report import Observation
@@ -30,7 +30,7 @@ from amplifier_hooks.threads import DaemonPool
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from amplifier_hooks.cli.chat.chat_session import Wishes
+    from amplifier_hooks.cli.chat.chat_session import ChatOptions
 
 
 LAST: Final = 8
@@ -72,15 +72,15 @@ async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
     # What was written is on disk within a second, and all of it when this is.
     await room.log.write("chat.audit", {"session": room.session.session_id}, durable=True)
     found = RecordFiles(room.record)
-    report = found.verify(pinned([str(room.key)]), None, None, [])
+    report = found.verify(pinned_keys([str(room.key)]), None, None, [])
     if all(finding.verdict is None or finding.found in STILL_OPEN for finding in report.findings):
         yield "Whole so far: each line holds the hash of the one before. It is signed and closed when the chat ends."
     else:
         yield record_text.verdict(report)
         for finding in report.findings:
-            yield f"  {finding.verdict or 'note'}: {record_text.said(finding)}"
+            yield f"  {finding.verdict or 'note'}: {record_text.finding_text(finding)}"
     for line in found.lines(kinds=DEEDS, last=LAST):
-        yield f"  {record_text.brief(line)}"
+        yield f"  {record_text.brief_text(line)}"
     command = ["amplifier-hooks", "audit", "show", str(room.record), "--key", str(room.key)]
     yield f"All of it: {for_log(shlex.join(command))}"
 
@@ -130,7 +130,7 @@ SLASH: Final[Mapping[str, tuple[str, str, Callable[[Room, str], AsyncIterator[st
 }
 
 
-async def answered(room: Room, line: str) -> AsyncIterator[str]:
+async def answer_command(room: Room, line: str) -> AsyncIterator[str]:
     """The lines of the answer to `/name rest`. Raises `QuitChat`."""
     name, _, rest = line.removeprefix("/").partition(" ")
     if name not in SLASH:
@@ -142,11 +142,11 @@ async def answered(room: Room, line: str) -> AsyncIterator[str]:
         yield text
 
 
-async def one_turn(wishes: Wishes, prompt: str, *, as_json: bool) -> int:
+async def one_turn(wishes: ChatOptions, prompt: str, *, as_json: bool) -> int:
     """Say one thing, and return the exit code."""
     screen = Silence() if as_json else ChatScreen()
-    async with Room.opened(wishes, screen) as room:
-        where(room)
+    async with Room.open_room(wishes, screen) as room:
+        print_approval_links(room)
         said = await room.conversation.turn(prompt)
         if as_json:
             whole = {"status": said.status, "text": said.text, "tools": said.tools, "record": str(room.record)}
@@ -156,15 +156,15 @@ async def one_turn(wishes: Wishes, prompt: str, *, as_json: bool) -> int:
     return 0 if said.status == "completed" else 1
 
 
-async def talk(wishes: Wishes) -> int:
+async def talk(wishes: ChatOptions) -> int:
     """Say what the person says, until they go."""
     screen = ChatScreen()
-    async with Room.opened(wishes, screen) as room:
+    async with Room.open_room(wishes, screen) as room:
         greet(room, wishes, screen)
-        async for line in lines():
+        async for line in input_lines():
             if line.startswith("/"):
                 try:
-                    async for text in answered(room, line):
+                    async for text in answer_command(room, line):
                         screen.line(text, escaped=True)
                 except QuitChat:
                     break
@@ -187,13 +187,13 @@ async def interruptible(room: Room, prompt: str, screen: ChatScreen) -> None:
         screen.line("Stopped.", "yellow")
         return
     problem = turn.exception()
-    said = Said("failed", f"{type(problem).__name__}: {problem}") if problem is not None else turn.result()
+    said = TurnResult("failed", f"{type(problem).__name__}: {problem}") if problem is not None else turn.result()
     if said.status != "completed":
         screen.line(said.text, "yellow")
 
 
 @contextmanager
-def interrupts(turn: asyncio.Future[Said]) -> Iterator[None]:
+def interrupts(turn: asyncio.Future[TurnResult]) -> Iterator[None]:
     """Ctrl-C cancels this instead of the program."""
     loop = asyncio.get_running_loop()
     try:
@@ -207,7 +207,7 @@ def interrupts(turn: asyncio.Future[Said]) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def lines() -> AsyncIterator[str]:
+async def input_lines() -> AsyncIterator[str]:
     """What is said, a line each: at a terminal with a prompt, otherwise what standard input has."""
     from approval_backends import BackendUnavailable
     from approval_backends.terminal.prompt import LinePrompt
@@ -226,7 +226,7 @@ async def lines() -> AsyncIterator[str]:
         yield line.strip()
 
 
-def greet(room: Room, wishes: Wishes, screen: ChatScreen) -> None:
+def greet(room: Room, wishes: ChatOptions, screen: ChatScreen) -> None:
     """Who talks, where, and what looks on."""
     hooks = len(wishes.hooks.registry.hooks())
     model = for_log(wishes.model.name)
@@ -238,10 +238,10 @@ def greet(room: Room, wishes: Wishes, screen: ChatScreen) -> None:
     screen.line(f"Its tools, as a matcher names them: {tools}")
     if model == "script":
         screen.line("No key is set, so the model is a script. Say: run ls")
-    where(room)
+    print_approval_links(room)
 
 
-def where(room: Room) -> None:
+def print_approval_links(room: Room) -> None:
     """Where else one can approve. The token goes to a terminal, and nowhere else."""
     if room.page is None:
         return

@@ -53,7 +53,7 @@ class ChatAnswer:
     uses: tuple[ToolUse, ...] = ()
 
 
-def joined(pieces: Iterable[Piece]) -> ChatAnswer:
+def join_pieces(pieces: Iterable[Piece]) -> ChatAnswer:
     """The answer that came in these pieces."""
     kept = list(pieces)
     text = "".join(piece for piece in kept if isinstance(piece, str))
@@ -106,7 +106,7 @@ ADVICE: Final[Mapping[int, str]] = {
 }
 
 
-class Wire(Protocol):
+class ModelWire(Protocol):
     """How one provider is asked, and how its answer is read. One for each call."""
 
     path: str
@@ -132,7 +132,7 @@ class RemoteModel:
     """A model, how it is spoken to, and where. `variables` are those the key and the address came from."""
 
     name: str
-    wire: Callable[[], Wire]
+    wire: Callable[[], ModelWire]
     address: str
     key: str = field(default="", repr=False)
     variables: tuple[str, str] = ("the key", "the address")
@@ -155,7 +155,7 @@ class RemoteModel:
                 ) as response,
             ):
                 if response.status_code != OK:
-                    raise ModelFailed(await self._refused(response))
+                    raise ModelFailed(await self._refusal_text(response))
                 async for piece in self._pieces(response, wire):
                     yield piece
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -164,7 +164,7 @@ class RemoteModel:
         if not wire.complete:
             raise ModelFailed("its answer ended in the middle; say it again")
 
-    async def _pieces(self, response: httpx2.Response, wire: Wire) -> AsyncIterator[Piece]:
+    async def _pieces(self, response: httpx2.Response, wire: ModelWire) -> AsyncIterator[Piece]:
         import httpx2
 
         try:
@@ -175,7 +175,7 @@ class RemoteModel:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ModelFailed(f"its answer is in no format that is known here ({type(error).__name__})") from None
 
-    async def _refused(self, response: httpx2.Response) -> str:
+    async def _refusal_text(self, response: httpx2.Response) -> str:
         """What it says about that, and what to do."""
         said = b""
         async for chunk in response.aiter_bytes():

@@ -61,7 +61,7 @@ class ChatScreen:
         said = about if isinstance(about, str) else json.dumps(given, ensure_ascii=False)
         self._console.print(f"  {for_log(name)} > {clip(for_log(said), SHOWN)}", style="cyan")
 
-    def came(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
         """The beginning of its result, or why there is none."""
         del name
         if outcome.ok:
@@ -78,7 +78,7 @@ class ChatScreen:
         if seconds >= SOON:
             self._console.print(f"  | {seconds:.1f} s", style="dim")
 
-    def heard(self, data: bytes) -> None:
+    def show_output(self, data: bytes) -> None:
         """A command has printed this."""
         self._lines += data.count(b"\n")
         self._last = next((line for line in reversed(data.split(b"\n")) if line.strip()), self._last)
@@ -129,10 +129,10 @@ class Silence:
     def calls(self, name: str, given: Mapping[str, Any]) -> None:
         """It wants to use a tool."""
 
-    def came(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
         """What became of that."""
 
-    def heard(self, data: bytes) -> None:
+    def show_output(self, data: bytes) -> None:
         """A command has printed this."""
 
     @asynccontextmanager

@@ -24,7 +24,7 @@ import typer
 from amplifier_hooks.text.escape import for_terminal
 
 
-def made_fit() -> None:
+def prepare_streams() -> None:
     """Put nothing in the place of what is closed; what cannot be read or spelt is escaped instead of raised."""
     for number in (0, 1, 2):
         try:
@@ -44,7 +44,7 @@ def _nothing(mode: str) -> TextIOWrapper:
     return TextIOWrapper(Path(os.devnull).open(f"{mode}b"), encoding="utf-8")
 
 
-def last_word(problem: Exception) -> None:
+def print_system_error(problem: Exception) -> None:
     """Print why the command could not go on, if standard error still takes it."""
     from amplifier_hooks.text.escape import for_terminal
 
@@ -54,12 +54,12 @@ def last_word(problem: Exception) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about what is left over, too
 
 
-def somebody_here() -> bool:
+def is_interactive() -> bool:
     """Whether somebody reads what is asked, and can answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def agreed(question: str) -> bool:
+def ask_yes_no(question: str) -> bool:
     """Ask. Ctrl-C and Ctrl-D are a no, and what was typed before the question does not answer it."""
     from approval_backends.errors import BackendUnavailable
     from approval_backends.terminal.device import terminal_of
@@ -80,23 +80,23 @@ def confirm(question: str, *, yes: bool, no_input: bool) -> None:
     """
     if yes:
         return
-    if no_input or not somebody_here():
+    if no_input or not is_interactive():
         raise typer.BadParameter(
             f"nobody can be asked to confirm here ({question}); with --yes nobody has to be", param_hint="--yes"
         )
-    if not agreed(question):
+    if not ask_yes_no(question):
         typer.echo("Nothing was done.", err=True)
         raise typer.Exit(1)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """One message. It may hold foreign parts."""
     typer.echo(for_terminal(text), err=True)
 
 
 def stop(why: str, code: int = 1) -> NoReturn:
     """End with a message."""
-    complain(why)
+    print_error(why)
     raise typer.Exit(code) from None
 
 

@@ -65,13 +65,13 @@ class Rests:
 
         number, loop = sys.stdin.fileno(), asyncio.get_running_loop()
 
-        def heard() -> None:
+        def read_key() -> None:
             os.read(number, 64)
             pressed.set()
 
         modes = termios.tcgetattr(number)
         tty.setcbreak(number, termios.TCSANOW)
-        loop.add_reader(number, heard)
+        loop.add_reader(number, read_key)
         try:
             yield
         finally:
@@ -98,7 +98,7 @@ class Narrator:
         """What the agent is about to do."""
         self._say("   agent > ", f"{tool} {for_terminal(what)}", style="cyan")
 
-    def quoted(self, lines: Iterable[str]) -> None:
+    def quote(self, lines: Iterable[str]) -> None:
         """What others wrote, behind a bar."""
         for line in lines:
             self._say("   | ", for_terminal(line), again="   | ", style="dim")
@@ -130,7 +130,7 @@ class Linter:
     programs: Programs = field(factory=Programs)
 
     @classmethod
-    def found(cls) -> Linter:
+    def find(cls) -> Linter:
         """The ruff beside this Python, or the one on the path, or none."""
         beside = Path(sys.executable).with_name("ruff")
         return cls(os.fspath(beside) if os.access(beside, os.X_OK) else shutil.which("ruff"))
@@ -143,7 +143,7 @@ class Linter:
     async def findings(self, folder: Path, name: str) -> list[str]:
         """A line for each thing that is wrong with this file. Raises what running a program raises, and `OSError`."""
         if self.program is None:
-            return list(_own(folder, name))
+            return list(_own_findings(folder, name))
         ended = await self.programs.run(
             [self.program, *OPTIONS, name], feed=b"", env=dict(os.environ), cwd=os.fspath(folder)
         )
@@ -152,7 +152,7 @@ class Linter:
         return ended.output.decode("utf-8", "replace").splitlines()
 
 
-def _own(folder: Path, name: str) -> Iterator[str]:
+def _own_findings(folder: Path, name: str) -> Iterator[str]:
     for line, module in unused_imports((folder / name).read_text(encoding="utf-8")):
         yield f"{name}:{line}: `{module}` imported but unused"
 

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
 from amplifier_hooks.cli.audit import record_text
-from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
+from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
 from amplifier_hooks.cli.demo.narrator import Linter, Narrator, Rests
 from amplifier_hooks.injection.memory_context import InMemoryContext
 
@@ -46,7 +46,7 @@ class Telling:
     record: Path | None = None
     """Where to keep the record; in the demo's folder, which goes away, unless it is named."""
     fast: bool = False
-    linter: Linter = field(factory=Linter.found)
+    linter: Linter = field(factory=Linter.find)
 
 
 async def tell(telling: Telling) -> None:
@@ -71,7 +71,7 @@ async def tell(telling: Telling) -> None:
             )
             stage = Stage(say, session, context, folder)
             async with session, session.turn("Update the greeting and the payment provider"):
-                for scene in (stage.feedback, stage.budget, stage.protected, stage.wipe):
+                for scene in (stage.show_feedback, stage.show_budget, stage.show_protection, stage.show_gate):
                     await scene()
                     await pace.rest()
         show_record(say, record)
@@ -96,14 +96,14 @@ async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBac
     if telling.web:
         import webbrowser
 
-        from amplifier_hooks.cli.serve.host_programs import handed_over
-        from amplifier_hooks.storage.state_folder import own_folder
+        from amplifier_hooks.cli.serve.host_programs import hand_over_files
+        from amplifier_hooks.storage.state_folder import make_state_folder
         from approval_backends import WebSocketApprovals
 
         async with WebSocketApprovals(port=0) as page:
             gateway = page.gateway
             token = gateway.approvers[0].token
-            with handed_over(own_folder(), gateway.address, gateway.link(), token) as there:
+            with hand_over_files(make_state_folder(), gateway.address, gateway.link(), token) as there:
                 say.line(f"The inbox is at {gateway.address}; the link to it is in {there.page}.")
                 webbrowser.open(there.page.as_uri())
                 yield page
@@ -157,51 +157,51 @@ class Stage:
     folder: Path
     _read: int = field(default=0, init=False)
 
-    async def feedback(self) -> None:
+    async def show_feedback(self) -> None:
         """A mistake, found and mended in the same turn."""
         say = self.say
         say.scene(1, "The agent writes code")
-        await self.writes("app.py", FIRST_TRY)
+        await self.write_file("app.py", FIRST_TRY)
         say.line("The linter looked at the file right after. The line above is for you; the agent reads this:")
-        say.quoted(self.reads())
+        say.quote(self.read_messages())
         say.line("The agent mends it in the same turn.")
-        await self.writes("app.py", SECOND_TRY)
+        await self.write_file("app.py", SECOND_TRY)
         say.line("The linter has nothing to say this time.")
 
-    async def budget(self) -> None:
+    async def show_budget(self) -> None:
         """More than there is room for."""
         say = self.say
         say.scene(2, "A report that is too long")
-        await self.writes("old.py", OLD)
-        first, *between, last = self.reads()[1:]
+        await self.write_file("old.py", OLD)
+        first, *between, last = self.read_messages()[1:]
         say.line(
             "Hooks have 1,000 tokens in a turn. The report was cut at the end of a line, and says so to the agent:"
         )
-        say.quoted([first, f"… {len(between):,} more lines", last])
+        say.quote([first, f"… {len(between):,} more lines", last])
 
-    async def protected(self) -> None:
+    async def show_protection(self) -> None:
         """A file that somebody should look at first."""
         say, name = self.say, "config/production.yaml"
         say.scene(3, "The agent wants to change what production reads")
         say.line("A hook wants a person to look at this one.")
-        result = await self.writes(name, LIVE)
+        result = await self.write_file(name, LIVE)
         if result.denied:
             say.line("This needs a person's yes, and nobody gave it. So it did not happen, and the agent reads why:")
-            say.quoted(became(result))
+            say.quote(result_lines(result))
         content = (self.folder / name).read_text(encoding="utf-8")
         say.line(f"The file {'is as it was' if content == PROJECT[name] else 'has changed'}:")
-        say.quoted([content.rstrip()])
+        say.quote([content.rstrip()])
 
-    async def wipe(self) -> None:
+    async def show_gate(self) -> None:
         """A dangerous command, and a gate."""
         say = self.say
         say.scene(4, "The agent wants to start from nothing")
         say.wants("Bash", WIPE)
         result = await self.session.call_tool("Bash", {"command": WIPE}, lambda given: f"ran {given['command']}")
         say.line("A gate looks at every command before it runs. It denies this one, and the agent reads why:")
-        say.quoted(became(result))
+        say.quote(result_lines(result))
 
-    async def writes(self, path: str, content: str) -> ToolOutcome:
+    async def write_file(self, path: str, content: str) -> ToolOutcome:
         """One call of the agent's Write tool, past the hooks."""
         self.say.wants("Write", path)
 
@@ -211,7 +211,7 @@ class Stage:
 
         return await self.session.call_tool("Write", {"file_path": path, "content": content}, run)
 
-    def reads(self) -> list[str]:
+    def read_messages(self) -> list[str]:
         """What the agent has been told since it last looked."""
         told = self.context.messages[self._read :]
         self._read = len(self.context.messages)
@@ -224,7 +224,7 @@ def write(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
 
-def became(result: ToolOutcome) -> list[str]:
+def result_lines(result: ToolOutcome) -> list[str]:
     """What the agent reads about a call."""
     return (result.reason or str(result.value)).splitlines()
 
@@ -240,9 +240,9 @@ def show_record(say: Narrator, path: Path) -> None:
     say.line(f"{len(entries)} lines of JSON, which only their owner can read. Those about tools:")
     for entry in entries:
         if entry.kind.startswith(("tool.", "approval.")):
-            say.line(f"  {entry.seq:>2}  {entry.kind:<18} {record_text.in_short(entry)}".rstrip())
+            say.line(f"  {entry.seq:>2}  {entry.kind:<18} {record_text.fact_summary(entry)}".rstrip())
     say.line("Each line holds the hash of the one before, and a key has signed them. So:")
-    say.quoted([record_text.verdict(verified(record, path))])
+    say.quote([record_text.verdict(verify_record(record, path))])
 
 
 def tamper(say: Narrator, path: Path, folder: Path) -> None:
@@ -251,13 +251,13 @@ def tamper(say: Narrator, path: Path, folder: Path) -> None:
     changed = folder / "changed.jsonl"
     changed.write_bytes(path.read_bytes().replace(b'"tool.denied"', b'"tool.done"', 1))
     say.line("In a copy, the first denial now says that the tool ran. The same check:")
-    report = verified(RecordFiles(changed), path)
-    say.quoted([record_text.verdict(report), *(record_text.said(finding) for finding in report.findings[:1])])
+    report = verify_record(RecordFiles(changed), path)
+    say.quote([record_text.verdict(report), *(record_text.finding_text(finding) for finding in report.findings[:1])])
 
 
-def verified(record: RecordFiles, path: Path) -> Any:
+def verify_record(record: RecordFiles, path: Path) -> Any:
     """What is found in a record, by the key beside the one that was written."""
-    return record.verify(pinned([str(path.with_name("audit.key.pub"))]), None, None, [])
+    return record.verify(pinned_keys([str(path.with_name("audit.key.pub"))]), None, None, [])
 
 
 def farewell(say: Narrator, telling: Telling) -> None:

@@ -79,7 +79,7 @@ def reinstall(extra: str = "") -> str:
     return f"{'pip install' if pip else 'uv pip install'} {wanted}"
 
 
-def examined(checks: Mapping[str, Check], patient: Patient) -> Iterator[Symptom]:
+def run_checks(checks: Mapping[str, Check], patient: Patient) -> Iterator[Symptom]:
     """Everything all checks find. A check that breaks is a finding of its own."""
     for about, check in checks.items():
         try:
@@ -134,7 +134,7 @@ def extras(_patient: Patient) -> Iterator[Symptom]:
     for name, extra in _requirements():
         if extra and extra != "all":
             wanted.setdefault(extra, []).append(name)
-    missing = {extra: [name for name in names if not _installed(name)] for extra, names in wanted.items()}
+    missing = {extra: [name for name in names if not _is_installed(name)] for extra, names in wanted.items()}
     whole = sorted(extra for extra, names in missing.items() if not names)
     yield good("extras", f"installed: {', '.join(whole) or 'none'}")
     for extra, names in sorted(missing.items()):
@@ -157,7 +157,7 @@ def _requirements() -> Iterator[tuple[str, str]]:
             yield found["name"], extra[1] if extra else ""
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -231,11 +231,11 @@ def terminal(_patient: Patient) -> Iterator[Symptom]:
 def telemetry(patient: Patient) -> Iterator[Symptom]:
     """Whether anything is measured for others. Nothing is sent by this package itself."""
     target = patient.environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    if not _installed("opentelemetry-api"):
+    if not _is_installed("opentelemetry-api"):
         yield good("telemetry", "off: nothing is measured for others")
     elif not target:
         yield good("telemetry", "off: OpenTelemetry is installed, and no address is set")
-    elif _installed("opentelemetry-sdk"):
+    elif _is_installed("opentelemetry-sdk"):
         yield good("telemetry", f"on where a hook says so; OTEL_EXPORTER_OTLP_ENDPOINT is {target}")
     else:
         text = f"OTEL_EXPORTER_OTLP_ENDPOINT is {target}, and there is no SDK that would send anything"
@@ -301,7 +301,7 @@ def approvals(patient: Patient) -> Iterator[Symptom]:
 def record(patient: Patient) -> Iterator[Symptom]:
     """Whether the record can be written, and is what was written."""
     from amplifier_hooks.cli.audit import record_text
-    from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned
+    from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
 
     path = patient.record or state_folder() / "record.jsonl"
     if not path.exists():
@@ -311,7 +311,7 @@ def record(patient: Patient) -> Iterator[Symptom]:
         yield bad("record", f"{path} cannot be written", f"chmod u+w {quote(str(path))}")
     key = path.with_name("audit.key.pub")
     found = RecordFiles(path)
-    report = found.verify(pinned([str(key)]) if key.exists() else [], None, None, [])
+    report = found.verify(pinned_keys([str(key)]) if key.exists() else [], None, None, [])
     said = f"{path}: {record_text.verdict(report)}"
     look = join(["amplifier-hooks", "audit", "verify", str(path), *(["--key", str(key)] if key.exists() else [])])
     code = record_text.EXITS[report.verdict]

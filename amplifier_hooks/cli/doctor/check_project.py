@@ -11,11 +11,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.doctor.check_machine import NOTE, WARNING, Symptom, bad, good, reinstall
-from amplifier_hooks.cli.project.read_project import importable
+from amplifier_hooks.cli.project.read_project import make_importable
 from amplifier_hooks.definitions import PROJECT_FILE, InvalidDefinitions, load_files
 from amplifier_hooks.definitions.kinds.python import sources_of
 from amplifier_hooks.errors import HookError, MissingExtra, SettingsError
-from amplifier_hooks.registry.entry_points import GROUP, OURS, installed
+from amplifier_hooks.registry.entry_points import GROUP, OURS, list_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def hooks(patient: Patient) -> Iterator[Symptom]:
         found = load_files(_file(patient), environment=patient.environment)
     except (HookError, OSError):
         return  # said above
-    there = installed()
+    there = list_installed()
     for entry in found.library:
         if entry.name in there:
             yield from _ready_made(entry, there[entry.name])
@@ -123,18 +123,18 @@ def _ready_made(entry: ReadyMadeEntry, points: Sequence[EntryPoint]) -> Iterator
 def _problems(definition: HookDefinition, found: DefinitionSet, patient: Patient) -> Iterator[tuple[str, str]]:
     """What would keep a hook from running, and what repairs it."""
     try:
-        yield from _looked_at(definition, found, patient)
+        yield from _config_problems(definition, found, patient)
     except HookError as problem:
         yield str(problem), f"mend its config in {found.spot(definition)}"
 
 
-def _looked_at(definition: HookDefinition, found: DefinitionSet, patient: Patient) -> Iterator[tuple[str, str]]:
+def _config_problems(definition: HookDefinition, found: DefinitionSet, patient: Patient) -> Iterator[tuple[str, str]]:
     settings: dict[str, Any] = definition.config
     for name in _variables(settings):
         if not patient.environment.get(name):
             yield f"the variable {name} is not set", f"export {name}=…"
     if definition.kind == "python":
-        importable(found.folder)
+        make_importable(found.folder)
         if not sources_of(definition.handler_ref):
             text = f"nothing called {definition.handler_ref!r} is found beside the file or among what is installed"
             yield text, f"mend its handler_ref in {found.spot(definition)}"
@@ -145,9 +145,9 @@ def _looked_at(definition: HookDefinition, found: DefinitionSet, patient: Patien
         for problem in CommandHook(argv=argv, cwd=str(cwd)).problems():
             yield problem, f"make it executable (chmod +x), or mend its argv in {found.spot(definition)}"
     elif definition.kind == "http":
-        from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+        from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
 
-        reach = Reach(
+        reach = AllowedUrls(
             networks=settings.get("networks") or (),
             ports=settings.get("ports") or (443,),
             http=settings.get("plain_http") is True,
@@ -200,7 +200,7 @@ def other_programs(patient: Patient) -> Iterator[Symptom]:
 
 def plugins(_patient: Patient) -> Iterator[Symptom]:
     """Hooks that come with installed packages. They are imported in another process, to see whether they can be."""
-    there = installed()
+    there = list_installed()
     problems = _import_problems(GROUP) if there else {}
     for name, points in sorted(there.items()):
         packages = sorted({point.dist.name if point.dist else "?" for point in points})

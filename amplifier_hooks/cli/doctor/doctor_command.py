@@ -71,22 +71,22 @@ def doctor(
     """Look, and tell."""
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
-    from amplifier_hooks.cli.doctor.check_machine import Patient, examined
+    from amplifier_hooks.cli.doctor.check_machine import Patient, run_checks
     from amplifier_hooks.cli.serve.serve_command import PORT
 
     patient = Patient(folder=directory.resolve(), store=store, record=record, port=port or PORT)
-    found = list(examined(checks(), patient))
+    found = list(run_checks(checks(), patient))
     failed = sum(finding.state == "failed" for finding in found)
     if as_json:
-        told_as_json(found, failed)
+        print_symptoms_as_json(found, failed)
     else:
-        told([finding for finding in found if not quiet or finding.state in ("warning", "failed")])
+        print_symptoms([finding for finding in found if not quiet or finding.state in ("warning", "failed")])
         warned = sum(finding.state == "warning" for finding in found)
         typer.echo(f"{failed} failed, {warned} warnings, {len(found)} looked at.", err=True)
     raise typer.Exit(1 if failed else 0)
 
 
-def told(found: Sequence[Symptom]) -> None:
+def print_symptoms(found: Sequence[Symptom]) -> None:
     """For people: a line for each, and under it what repairs it."""
     from rich.console import Console
     from rich.text import Text
@@ -100,7 +100,7 @@ def told(found: Sequence[Symptom]) -> None:
             console.print(f"{'':<19}repair: {for_log(one.repair)}")
 
 
-def told_as_json(found: Sequence[Symptom], failed: int) -> None:
+def print_symptoms_as_json(found: Sequence[Symptom], failed: int) -> None:
     """For programs."""
     import json
 

@@ -126,9 +126,9 @@ def import_hooks(
         stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
     trust = TrustStore.default()
     if as_json:
-        print(json.dumps(described(found, trust), indent=1))
+        print(json.dumps(settings_facts(found, trust), indent=1))
         return
-    show(found, trust)
+    print_settings(found, trust)
     new = {hook.digest: f"{hook.dialect.name} {hook.where}: {hook.runs}" for hook in found.hooks}
     new = {digest: what for digest, what in new.items() if not trust.trusts(digest)}
     if not new:
@@ -139,7 +139,7 @@ def import_hooks(
     print(f"Trusted: {len(new)}. Kept in {trust.path}.")
 
 
-def described(found: Settings, trust: TrustStore) -> dict[str, Any]:
+def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
     """What a file holds, for programs."""
     return {
         "program": found.dialect.name,
@@ -161,7 +161,7 @@ def described(found: Settings, trust: TrustStore) -> dict[str, Any]:
     }
 
 
-def show(found: Settings, trust: TrustStore) -> None:
+def print_settings(found: Settings, trust: TrustStore) -> None:
     """The same for people."""
     print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
     for hook in found.hooks:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.project.read_project import Project
     from amplifier_hooks.dispatch.chain import Hook, Intent
-    from amplifier_hooks.registry.explain import Explained, Explanation
+    from amplifier_hooks.registry.explain import Explanation, HookExplanation
     from amplifier_hooks.result import Outcome
 
 
@@ -41,7 +41,7 @@ LATEST: Final = 1000
 
 def rows(project: Project) -> list[dict[str, Any]]:
     """Every hook in force, in the order in which those of an event run; then those that are switched off."""
-    there = sorted(project.registry.hooks(), key=_place)
+    there = sorted(project.registry.hooks(), key=_sort_key)
     found = [_row(number, hook, project) for number, hook in enumerate(there, 1)]
     off = [one for one in project.found.definitions if not (one.enabled and project.found.settings.hooks_enabled)]
     return found + [
@@ -71,9 +71,9 @@ def _row(number: int, hook: Hook, project: Project) -> dict[str, Any]:
     }
 
 
-def _place(hook: Hook) -> tuple[Any, ...]:
+def _sort_key(hook: Hook) -> tuple[Any, ...]:
     """By event, as they happen; then as they run."""
-    return (RANK.get(hook.event, -1), hook.event, hook.intent == "observe", hook.place)
+    return (RANK.get(hook.event, -1), hook.event, hook.intent == "observe", hook.sort_key)
 
 
 def _spot(hook: Hook, project: Project) -> str:
@@ -100,14 +100,14 @@ def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
             does = INTENTS[row["intent"]]
             match = "" if row["matcher"] == "*" else f", for {for_log(row['matcher'])}"
             yield f"  {row['number']:>3}  {for_log(row['name'])}  {does}{match}"
-            yield f"       {row['kind']}, priority {row['priority']} ({row['band']}), {_from_here(row['where'])}"
+            yield f"       {row['kind']}, priority {row['priority']} ({row['band']}), {_short_spot(row['where'])}"
             yield f"       if it fails, {row['on_failure']}"
     for row in found:
         if not row["runs"]:
-            yield f"off    {for_log(row['name'])} at {row['event']}, {_from_here(row['where'])}"
+            yield f"off    {for_log(row['name'])} at {row['event']}, {_short_spot(row['where'])}"
 
 
-def _from_here(where: str) -> str:
+def _short_spot(where: str) -> str:
     """A place in a file, without the folder one is in."""
     return for_log(where.removeprefix(f"{Path.cwd()}/"))
 
@@ -165,10 +165,10 @@ def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str
     for one in explained.others:
         yield f"  left out  {for_log(one.name)}: {for_log(one.why)}"
     if outcome is not None:
-        yield from _came(outcome)
+        yield from _answer_lines(outcome)
 
 
-def _came(outcome: Outcome) -> Iterator[str]:
+def _answer_lines(outcome: Outcome) -> Iterator[str]:
     """What the hooks said when they were asked. Nothing of it was carried out."""
     yield ""
     for answer in outcome.answers:
@@ -190,9 +190,9 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
     value: dict[str, Any] = {
         "event": explained.event,
         "refused": explained.refused,
-        "asked": [_one(one) for one in explained.hooks],
-        "told": [_one(one) for one in explained.observers],
-        "left_out": [_one(one) for one in explained.others],
+        "asked": [_hook_facts(one) for one in explained.hooks],
+        "told": [_hook_facts(one) for one in explained.observers],
+        "left_out": [_hook_facts(one) for one in explained.others],
     }
     if outcome is not None:
         value["outcome"] = {
@@ -211,7 +211,7 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
     return value
 
 
-def _one(one: Explained) -> dict[str, Any]:
+def _hook_facts(one: HookExplanation) -> dict[str, Any]:
     return {"name": one.name, "intent": one.hook.intent, "why": one.why, "on_failure": one.on_failure}
 
 

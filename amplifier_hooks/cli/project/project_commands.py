@@ -95,7 +95,7 @@ def init(
     except OSError as problem:
         stop(f"{path} cannot be written: {problem}")
     if as_json:
-        say_json({"written": str(path), "kept": str(kept) if kept else None})
+        print_json({"written": str(path), "kept": str(kept) if kept else None})
         return
     typer.echo(f"Wrote {path}.")
     if kept is not None:
@@ -126,7 +126,7 @@ def validate(
         found = load_files(path)
         count = len(found.definitions) + len(found.library)
         if not no_import:
-            warnings = [str(flaw) for flaw in Project.built(path, found=found).plan.warnings]
+            warnings = [str(flaw) for flaw in Project.build(path, found=found).plan.warnings]
         if trust:
             trust_content(found, path)
     except InvalidDefinitions as problem:
@@ -136,15 +136,15 @@ def validate(
     except OSError as problem:
         flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
     if as_json:
-        say_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
+        print_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
     else:
         for text in flaws:
-            say(text)
+            print_text(text)
         for text in warnings:
-            say(f"{text} (a warning: it could not run as things are)")
+            print_text(f"{text} (a warning: it could not run as things are)")
         said = f"{len(flaws)} wrong" if flaws else f"{count} hooks, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list says it
-        say(f"{where}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+        print_text(f"{where}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -162,11 +162,11 @@ def list_hooks(
     from amplifier_hooks.cli.project.hook_listing import event_named, hook_lines, rows
     from amplifier_hooks.registry.event_names import applies
 
-    project = built(file)
+    project = load_project(file)
     wanted = None if event is None else event_named(event, project.found.events)
     found = [row for row in rows(project) if wanted is None or applies(row["event"], wanted)]
     if as_json:
-        say_json(found)
+        print_json(found)
         return
     for line in hook_lines(found):
         typer.echo(line)
@@ -201,12 +201,12 @@ def try_event(
     from amplifier_hooks.cli.project import hook_listing
 
     data = hook_listing.payload_from(given, tool)
-    project = built(file)
+    project = load_project(file)
     name = hook_listing.event_named(event, project.found.events)
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
-        say_json(hook_listing.trial_value(explained, outcome))
+        print_json(hook_listing.trial_value(explained, outcome))
     else:
         for line in hook_listing.trial_lines(explained, outcome):
             typer.echo(line)
@@ -217,13 +217,13 @@ def try_event(
 # -- what they share ---------------------------------------------------------------------------------------------------
 
 
-def built(file: Path | None) -> Project:
+def load_project(file: Path | None) -> Project:
     """The project's hooks, or its mistakes and exit code 1."""
     from amplifier_hooks.cli.project.read_project import Project, project_file
     from amplifier_hooks.errors import HookError
 
     try:
-        return Project.built(project_file(file))
+        return Project.build(project_file(file))
     except (HookError, OSError) as problem:
         stop(str(problem))
 
@@ -234,14 +234,14 @@ def free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def say(text: str, *, err: bool = False) -> None:
+def print_text(text: str, *, err: bool = False) -> None:
     """Lines that may quote what others wrote."""
     from amplifier_hooks.text.escape import for_terminal
 
     typer.echo(for_terminal(text), err=err)
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """One JSON value."""
     import json
 

@@ -37,7 +37,7 @@ def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
 
 def content_digest(found: DefinitionSet) -> str:
     """What trust in a set of files is in: their content, and that of the scripts they name."""
-    importable(found.folder)  # or the modules beside the file would be no part of it
+    make_importable(found.folder)  # or the modules beside the file would be no part of it
     facts, words = trusted_part(found)
     return digest_of(facts, words, found.folder)
 
@@ -47,7 +47,7 @@ def trust_content(found: DefinitionSet, path: Path) -> None:
     TrustStore.default().add({content_digest(found): str(path)})
 
 
-def importable(folder: Path) -> None:
+def make_importable(folder: Path) -> None:
     """Let modules in this folder be found, after all others: none of them takes the place of one that we import."""
     if os.fspath(folder) not in sys.path:
         sys.path.append(os.fspath(folder))
@@ -68,13 +68,13 @@ class Project:
         return self.hooks.registry
 
     @classmethod
-    def built(cls, path: Path, *, found: DefinitionSet | None = None) -> Project:
+    def build(cls, path: Path, *, found: DefinitionSet | None = None) -> Project:
         """Read a file and build its hooks. That imports what they name, which may be modules beside the file.
 
         Raises `InvalidDefinitions` with everything that is wrong.
         """
         found = load_files(path) if found is None else found
-        importable(found.folder)
+        make_importable(found.folder)
         hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
         plan = hooks.plan(found)
         hooks.install(plan)
@@ -108,12 +108,12 @@ def hooks_named(name: str | None) -> NamedHooks:
     if name.endswith(ENDINGS) or Path(name).is_dir():
         from amplifier_hooks.definitions import WatchedFiles
 
-        project = Project.built(project_file(Path(name)))
+        project = Project.build(project_file(Path(name)))
         return NamedHooks(project.registry, WatchedFiles(project.path, project.hooks))
-    return NamedHooks(_imported(name))
+    return NamedHooks(_import_registry(name))
 
 
-def _imported(name: str) -> HookRegistry:
+def _import_registry(name: str) -> HookRegistry:
     module, _, attribute = name.partition(":")
     sys.path.append(os.fspath(Path.cwd()))
     try:
@@ -147,5 +147,5 @@ def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) 
             trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
             raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")
         trust_content(found, path)
-    project = Project.built(path, found=found)
+    project = Project.build(path, found=found)
     return NamedHooks(project.registry, WatchedFiles(project.path, project.hooks))

@@ -41,36 +41,36 @@ def submit_run(agent: str, parameters: str, parent: str | None, session: str | N
         raise typer.BadParameter(f"the parameters are no JSON: {problem}") from None
     if not isinstance(given, dict):
         raise typer.BadParameter("the parameters are one JSON object")
-    run = asked(at, lambda client: client.submit(agent, given, parent=parent, session=session))
+    run = ask_or_stop(at, lambda client: client.submit(agent, given, parent=parent, session=session))
     typer.echo(json.dumps({"run_id": run}) if as_json else run)
 
 
 def list_runs(wanted: Mapping[str, Any], *, at: At, as_json: bool) -> None:
     """List runs."""
     query = {name: value for name, value in wanted.items() if value is not None}
-    page = asked(at, lambda client: client.list(query))
+    page = ask_or_stop(at, lambda client: client.list(query))
     if as_json:
         typer.echo(json.dumps(page))
         return
     for run in page["runs"]:
-        typer.echo(for_terminal(line(run)))
+        typer.echo(for_terminal(run_line(run)))
     if not page["runs"]:
         typer.echo("There are no such runs.", err=True)
 
 
 def show_run(run: str, *, at: At, as_json: bool) -> None:
     """Show one run."""
-    found = asked(at, lambda client: client.get(run))
+    found = ask_or_stop(at, lambda client: client.get(run))
     typer.echo(json.dumps(found) if as_json else for_terminal("\n".join(page_of(found))))
 
 
 def stop_run(run: str, reason: str, *, at: At, as_json: bool) -> None:
     """Stop one run."""
-    found = asked(at, lambda client: client.stop(run, reason))
-    typer.echo(json.dumps(found) if as_json else for_terminal(line(found)))
+    found = ask_or_stop(at, lambda client: client.stop(run, reason))
+    typer.echo(json.dumps(found) if as_json else for_terminal(run_line(found)))
 
 
-def asked(at: At, work: Callable[[Runner], Awaitable[Any]]) -> Any:
+def ask_or_stop(at: At, work: Callable[[Runner], Awaitable[Any]]) -> Any:
     """What the coordinator answers; a refusal is said, and ends the command."""
     url, file = at
     token = token_in(file)
@@ -86,12 +86,12 @@ def asked(at: At, work: Callable[[Runner], Awaitable[Any]]) -> Any:
         raise typer.Exit(1) from None
 
 
-def line(run: Mapping[str, Any]) -> str:
+def run_line(run: Mapping[str, Any]) -> str:
     """A run in one line."""
-    return "  ".join([run["run_id"], run["created_at"][:19].replace("T", " "), run["agent_name"], how(run)])
+    return "  ".join([run["run_id"], run["created_at"][:19].replace("T", " "), run["agent_name"], status_text(run)])
 
 
-def how(run: Mapping[str, Any]) -> str:
+def status_text(run: Mapping[str, Any]) -> str:
     """How it stands, in words."""
     changed, failed = run["parameters_changed"], run["failed_hooks"]
     words = ["blocked" if run["blocked"] else str(run["status"])]
@@ -104,23 +104,23 @@ def how(run: Mapping[str, Any]) -> str:
 
 def page_of(run: Mapping[str, Any]) -> list[str]:
     """A run in full."""
-    lines = [f"{run['agent_name']}  {run['run_id']}", how(run), f"session {run['session_id']}"]
+    lines = [f"{run['agent_name']}  {run['run_id']}", status_text(run), f"session {run['session_id']}"]
     if run["parent"] is not None:
         lines.append(f"started by {run['parent']['agent_name']} {run['parent']['run_id']}")
     lines.append("")
     for step in run["timeline"]:
         took = "" if step["duration_ms"] is None else f"{step['duration_ms']:,.1f} ms"
-        lines.append(f"  {step['at'][11:23]}  {took:>12}  {said(step)}")
+        lines.append(f"  {step['at'][11:23]}  {took:>12}  {step_text(step)}")
     lines += ["", "as sent  " + json.dumps(run["parameters"])]
     if run["parameters_changed"]:
         lines.append("as run   " + json.dumps(run["parameters_as_run"]))
     result = run["result_text"] if run["result_text"] is not None else run["result_data"]
     lines += [] if result is None else [f"result   {result if isinstance(result, str) else json.dumps(result)}"]
-    lines += [f"child    {line(child)}" for child in run["children"]]
+    lines += [f"child    {run_line(child)}" for child in run["children"]]
     return lines
 
 
-def said(step: Mapping[str, Any]) -> str:
+def step_text(step: Mapping[str, Any]) -> str:
     """One line of the timeline."""
     hook = step["hook"]
     if hook is None:

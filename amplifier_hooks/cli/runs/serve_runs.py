@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def check_blueprints(folder: Path) -> None:
     """Say what is wrong with the blueprints of a folder; ends with 1 if anything is."""
-    agents = loaded(folder)
+    agents = load_or_stop(folder)
     for problem in agents.missing():
         typer.echo(for_terminal(problem), err=True)
     typer.echo(f"{len(agents)} agents: {', '.join(agent.name for agent in agents)}")
@@ -38,7 +38,7 @@ def check_blueprints(folder: Path) -> None:
         raise typer.Exit(1)
 
 
-def loaded(folder: Path) -> Agents:
+def load_or_stop(folder: Path) -> Agents:
     """The agents of a folder; what is wrong with it is said, and ends the command."""
     try:
         return load_agents(folder)
@@ -54,28 +54,28 @@ def serve_runs(
     """Coordinate until told to stop."""
     from amplifier_hooks.cli.project.read_project import hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
-    from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
-    agents = loaded(folder)
+    agents = load_or_stop(folder)
     sys.path.insert(0, os.fspath(Path.cwd()))
     from amplifier_hooks.runs.store.statements import RUN_TABLES
 
     try:
         database = database_at(store, "hooks.db", ACCESS_TABLES, RUN_TABLES)
         if store is None:
-            own_folder()
+            make_state_folder()
         named = None if hooks is None else hooks_named(hooks)
     except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None
     for missing in agents.missing():
         typer.echo(for_terminal(missing), err=True)
-    finished(served(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
+    run_until_signal(serve_until_cancelled(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
 
 
 @asynccontextmanager
-async def followed(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
+async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
     """The registry of these hooks, which follows their file, and is closed afterwards."""
     if hooks is None:
         yield None
@@ -94,7 +94,7 @@ async def followed(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | Non
         await hooks.close()
 
 
-async def served(
+async def serve_until_cancelled(
     database: Any,
     agents: Agents,
     *,
@@ -106,16 +106,16 @@ async def served(
     """Answer until cancelled."""
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.store.postgres import runs_in
-    from amplifier_hooks.server.api import create_api, pages
+    from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission
-    from amplifier_hooks.server.edge.listen import listening, loopback
+    from amplifier_hooks.server.edge.listen import listening, loopback_socket
     from amplifier_hooks.server.runs.run_routes import runs_router
 
     for_runner, for_coordinator = leases
-    listener = loopback(port)
+    listener = loopback_socket(port)
     async with (
-        followed(hooks) as registry,
+        follow_hooks(hooks) as registry,
         runs_in(database) as store,
         RunCoordinator(
             store,
@@ -124,7 +124,7 @@ async def served(
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
         ) as runs,
-        listening(create_api(Admission(AccessTokens(database)), pages(), runs_router(runs)), listener),
+        listening(create_api(Admission(AccessTokens(database)), pages_router(), runs_router(runs)), listener),
     ):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         said = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
@@ -155,14 +155,14 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
             typer.echo(f"{runner.name} runs {', '.join(functions)}; Ctrl-C ends it.", err=True)
             await runner.serve()
 
-    finished(working())
+    run_until_signal(working())
 
 
-def finished(task: Coroutine[Any, Any, None]) -> None:
+def run_until_signal(task: Coroutine[Any, Any, None]) -> None:
     """Run it until it ends or a signal ends it; what keeps it from going on is said."""
     from amplifier_hooks.storage.database import StoreUnavailable
 
-    async def until_told() -> None:
+    async def wait_for_signal() -> None:
         going = asyncio.ensure_future(task)
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):
@@ -171,7 +171,7 @@ def finished(task: Coroutine[Any, Any, None]) -> None:
             await going
 
     try:
-        asyncio.run(until_told())
+        asyncio.run(wait_for_signal())
     except (OSError, StoreUnavailable, HookError) as problem:
         typer.echo(for_terminal(f"It cannot go on: {problem}"), err=True)
         raise typer.Exit(1) from None

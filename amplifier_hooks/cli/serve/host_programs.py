@@ -19,7 +19,7 @@ from attrs import define, frozen
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.storage.state_folder import make_state_folder
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.programs.program_session import Asking
-    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @define(kw_only=True, eq=False)
-class ApiPlace:
+class ApiHost:
     """Where the HTTP API is, and what it works on."""
 
     database: Database
@@ -62,29 +62,29 @@ class ApiPlace:
         Raises `OSError` when the port is taken, `StoreUnavailable`, and `SettingsError`.
         """
         from amplifier_hooks.definitions import DefinitionSettings
-        from amplifier_hooks.server.build_api import managed
-        from amplifier_hooks.server.edge.host_check import Bounds
-        from amplifier_hooks.server.edge.listen import listening, loopback
+        from amplifier_hooks.server.build_api import open_api
+        from amplifier_hooks.server.edge.host_check import HttpLimits
+        from amplifier_hooks.server.edge.listen import listening, loopback_socket
         from amplifier_hooks.server.runs.run_routes import runs_router
 
         async with AsyncExitStack() as stack:
             await self.database.open()
             stack.push_async_callback(self.database.close)
-            listener = stack.enter_context(loopback(self.port))
+            listener = stack.enter_context(loopback_socket(self.port))
             self.port = listener.getsockname()[1]
             routers = (
                 []
                 if self.agents is None
                 else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
             )
-            managing = managed(
+            managing = open_api(
                 self.database,
                 registry=registry,
                 broker=self.broker,
                 record=record,
                 settings=DefinitionSettings.load(),
                 routers=routers,
-                bounds=Bounds(names=self.names),
+                bounds=HttpLimits(names=self.names),
             )
             api = await stack.enter_async_context(managing)
             await stack.enter_async_context(listening(api.app, listener))
@@ -115,7 +115,7 @@ class Host:
     """Where the approvals are; the head of the record is kept beside them, so that neither is replaced alone."""
     port: int | None = None
     """Where those may post that bear the token; nowhere if None."""
-    api: ApiPlace | None = None
+    api: ApiHost | None = None
     """Where the HTTP API is; nowhere if None."""
 
     @asynccontextmanager
@@ -125,12 +125,12 @@ class Host:
         Yields why every call is denied, where the record and the store do not fit together. Raises `OSError` when the
         socket is in use, or the record cannot be opened, and `StoreUnavailable`.
         """
-        from amplifier_hooks.programs.session_pool import GuestBook, Guests
+        from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
         from amplifier_hooks.record.write.beside_the_log import StoredHeads
-        from amplifier_hooks.server.edge.listen import bound, listening, loopback
+        from amplifier_hooks.server.edge.listen import listening, loopback_socket, unix_socket
         from amplifier_hooks.server.program_api import create_app
 
-        heads, book = await StoredHeads.beside(self.database), await GuestBook.beside(self.database)
+        heads, book = await StoredHeads.beside(self.database), await DeliveryStore.beside(self.database)
         log = AuditLog.open(self.record, heads=heads)
 
         async def trouble() -> str | None:
@@ -140,7 +140,7 @@ class Host:
                 return str(problem)
             return None
 
-        guests = Guests(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
+        guests = ProgramSessions(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
         try:
             async with AsyncExitStack() as stack:
                 # Hooks come first and go last: nobody is answered while some of them are not in force.
@@ -151,11 +151,11 @@ class Host:
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
                 stack.push_async_callback(guests.close)
-                await stack.enter_async_context(listening(create_app(guests, trouble), bound(self.socket)))
+                await stack.enter_async_context(listening(create_app(guests, trouble), unix_socket(self.socket)))
                 stack.callback(self.socket.unlink, missing_ok=True)
                 if self.port is not None:
                     posting = create_app(guests, trouble, token=token())
-                    await stack.enter_async_context(listening(posting, loopback(self.port)))
+                    await stack.enter_async_context(listening(posting, loopback_socket(self.port)))
                 yield await trouble()
         finally:
             await self.hooks.close()  # after the guests, whose sessions they hear of
@@ -163,7 +163,7 @@ class Host:
                 await log.close()
 
 
-def tell_change(change: Change) -> None:
+def tell_change(change: RegistryChange) -> None:
     """Say on standard error what became of a file of hooks that has changed; nobody reads a log here."""
     if change.what == "broken":
         said = f"{change.hook} has changed and is not taken over: {change.detail}"
@@ -176,7 +176,7 @@ def tell_change(change: Change) -> None:
 
 def token_file() -> Path:
     """Where the token is kept."""
-    return own_folder() / "programs.token"
+    return make_state_folder() / "programs.token"
 
 
 def token() -> str:
@@ -200,7 +200,7 @@ def host_programs(
     asking: Asking,
     waits: float,
     port: int | None,
-    api: ApiPlace | None = None,
+    api: ApiHost | None = None,
 ) -> Host:
     """What was asked for, checked. Raises `HookError`, `OSError` for what cannot be read."""
     from amplifier_hooks.server.socket_path import default_socket
@@ -211,7 +211,7 @@ def host_programs(
 
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
-    kept = record or own_folder() / "record.jsonl"
+    kept = record or make_state_folder() / "record.jsonl"
     return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)
 
 
@@ -232,7 +232,7 @@ class HandOver:
 
 
 @contextmanager
-def handed_over(folder: Path, address: str, link: str, token: str) -> Iterator[HandOver]:
+def hand_over_files(folder: Path, address: str, link: str, token: str) -> Iterator[HandOver]:
     """Both files, for as long as the gateway is there; they are removed at its end.
 
     What an earlier gateway at this address left behind, because it was killed, is replaced: the address is ours now.

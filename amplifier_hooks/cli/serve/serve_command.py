@@ -99,7 +99,7 @@ def serve(
 
     from amplifier_hooks.errors import HookError
     from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.state_folder import own_folder
+    from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.gateway.approvers import Approver
@@ -109,7 +109,7 @@ def serve(
     try:
         there = store_at(store)
         if store is None:
-            own_folder()  # made for its owner alone
+            make_state_folder()  # made for its owner alone
         broker = Broker(there)
         gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
@@ -119,7 +119,7 @@ def serve(
     serving = Serving(as_json=as_json, in_browser=open_)
     try:
         if programs or api or not web:
-            from amplifier_hooks.cli.serve.host_programs import ApiPlace, host_programs
+            from amplifier_hooks.cli.serve.host_programs import ApiHost, host_programs
 
             place = None
             if api:
@@ -128,7 +128,7 @@ def serve(
                 from approval_backends.stores.address import database_at
 
                 tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
-                place = ApiPlace(
+                place = ApiHost(
                     database=database_at(store, "hooks.db", *tables),
                     broker=broker,
                     port=api_port,
@@ -215,11 +215,11 @@ class Serving:
     async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
         import webbrowser
 
-        from amplifier_hooks.cli.serve.host_programs import handed_over
-        from amplifier_hooks.storage.state_folder import own_folder
+        from amplifier_hooks.cli.serve.host_programs import hand_over_files
+        from amplifier_hooks.storage.state_folder import make_state_folder
 
         await stack.enter_async_context(gateway)
-        handed = handed_over(own_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
+        handed = hand_over_files(make_state_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
         there = stack.enter_context(handed)
         announce(gateway, there.file, as_json=self.as_json)
         if self.in_browser:

@@ -31,8 +31,15 @@ from attrs import Factory, define, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.files.open_files import OpenedFiles, Page, Written, nearest, read_part, wrong
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, said_of
+from amplifier_hooks.definitions.files.open_files import (
+    LocatedMapping,
+    OpenedFiles,
+    Page,
+    mistake_at,
+    nearest_spot,
+    read_part,
+)
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, error_sentence
 from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.dispatch.middleware import OPERATIONS
@@ -81,7 +88,7 @@ class DefinitionSet:
 
     def spot(self, definition: HookDefinition, *part: str | int) -> Spot:
         """Where a definition, or a part of it, was written; without a line where that was no file."""
-        return nearest(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
+        return nearest_spot(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
 
     @property
     def digest(self) -> str:
@@ -114,10 +121,10 @@ class Reading:
 
     def read(self, path: Path) -> DefinitionSet:
         """The set that begins with a file, or is a folder."""
-        first = [] if path.is_dir() else self._opened([path])
+        first = [] if path.is_dir() else self._open_pages([path])
         settings = self._settings(first)
         folder = path if path.is_dir() else self._folder(first, settings)
-        found = first if folder is None else [*first, *self._opened(self._listed(folder))]
+        found = first if folder is None else [*first, *self._open_pages(self._list_folder(folder))]
         if found != first:
             settings = self._settings(found)
         events = self._events(found)
@@ -134,7 +141,7 @@ class Reading:
             spots={definition.hook_id: spots for definition, spots in hooks},
         )
 
-    def _opened(self, paths: Iterable[Path]) -> list[Page]:
+    def _open_pages(self, paths: Iterable[Path]) -> list[Page]:
         found: list[Page] = []
         for path in paths:
             try:
@@ -145,7 +152,7 @@ class Reading:
                 found += [] if page is None or page in found else [page]
         return found
 
-    def _listed(self, folder: Path) -> list[Path]:
+    def _list_folder(self, folder: Path) -> list[Path]:
         try:
             return self.files.folder(folder)
         except InvalidDefinitions as problem:
@@ -165,11 +172,11 @@ class Reading:
 
     def _settings(self, pages: Iterable[Page]) -> DefinitionSettings:
         """The settings of the set; they stand in one of its files."""
-        saying = [page for page in pages if page.said("settings")]
+        saying = [page for page in pages if page.section("settings")]
         for page in saying[1:]:
             there = f"there are settings in {saying[0].spot('settings')} already; keep one of them"
             self.flaws.append(Flaw(page.spot("settings"), there))
-        said = saying[0].said("settings") if saying else {}
+        said = saying[0].section("settings") if saying else {}
         try:
             return DefinitionSettings.load(said, self.environment)
         except SettingsError as problem:
@@ -184,7 +191,7 @@ class Reading:
         """The events of the program's own, in the order of files and lines."""
         found: dict[str, None] = {}
         for page in pages:
-            for number, said in enumerate(page.said("events") or ()):
+            for number, said in enumerate(page.section("events") or ()):
                 try:
                     found[_own_event(said)] = None
                 except ValueError as problem:
@@ -195,8 +202,8 @@ class Reading:
         """The ready-made hooks that are switched on, each of them once."""
         found: dict[str, ReadyMadeEntry] = {}
         for page in pages:
-            for name in page.said("library") or {}:
-                spot, value = page.spot("library", name), self._written(page, "library", name)
+            for name in page.section("library") or {}:
+                spot, value = page.spot("library", name), self._read_part(page, "library", name)
                 if name in found:
                     twice = f"{name!r} is switched on already, in {found[name].spot}; keep one of them"
                     self.flaws.append(Flaw(spot, twice))
@@ -211,8 +218,8 @@ class Reading:
         found: list[tuple[HookDefinition, dict[KeyPath, Spot]]] = []
         taken: dict[tuple[str, ...], Spot] = {}
         for page in pages:
-            for number in range(len(page.said("hooks") or ())):
-                value = self._written(page, "hooks", number)
+            for number in range(len(page.section("hooks") or ())):
+                value = self._read_part(page, "hooks", number)
                 definition = None if value is None else self._definition(page, value)
                 if value is None or definition is None:
                     continue
@@ -230,18 +237,18 @@ class Reading:
                     taken[key] = page.spot("hooks", number)
                 found.append((definition, value.spots))
         if len(found) > MOST_HOOKS:
-            many = wrong(Spot(str(self.files.root)), f"there are {len(found):,} hooks; {MOST_HOOKS:,} at most")
+            many = mistake_at(Spot(str(self.files.root)), f"there are {len(found):,} hooks; {MOST_HOOKS:,} at most")
             self.flaws += many.flaws
         return found
 
-    def _written(self, page: Page, key: str, name: str | int) -> Written | None:
+    def _read_part(self, page: Page, key: str, name: str | int) -> LocatedMapping | None:
         try:
             return read_part(self.files, page, key, name)
         except InvalidDefinitions as problem:
             self.flaws += problem.flaws
             return None
 
-    def _definition(self, page: Page, value: Written) -> HookDefinition | None:
+    def _definition(self, page: Page, value: LocatedMapping) -> HookDefinition | None:
         """What was written as a definition. Where it says no id it has the same one every time, and its file's date."""
         said = value.value
         made = said.get("created_at", page.modified)
@@ -252,7 +259,7 @@ class Reading:
         except ValidationError as problem:
             for error in problem.errors(include_url=False):
                 known = HookDefinition.model_fields
-                self.flaws.append(Flaw(value.spot(*error["loc"]), said_of(error, known)))
+                self.flaws.append(Flaw(value.spot(*error["loc"]), error_sentence(error, known)))
             return None
 
 

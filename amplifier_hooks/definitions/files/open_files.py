@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, meant
-from amplifier_hooks.text.strict_yaml import KeyPath, Marked, NotReadable, parse_json, parse_yaml
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, suggestion_for
+from amplifier_hooks.text.strict_yaml import KeyPath, NotReadable, ParsedDocument, parse_json, parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Page:
 
     path: Path
     modified: datetime
-    marked: Marked
+    marked: ParsedDocument
     digest: str
     """The SHA-256 of its bytes."""
     lines: dict[tuple[str | int, ...], dict[KeyPath, int]] = field(init=False)
@@ -59,7 +59,7 @@ class Page:
                 found.setdefault(place[:2], {})[place[2:]] = line
         return found
 
-    def said(self, key: str) -> Any:
+    def section(self, key: str) -> Any:
         """What stands under one of the top keys; None where nothing does."""
         return self.marked.value.get(key)
 
@@ -85,9 +85,9 @@ class OpenedFiles:
         try:
             there = sorted(path for path in folder.iterdir() if path.suffix in FILE_ENDINGS and path.name[0] != ".")
         except OSError as problem:
-            raise wrong(Spot(str(folder)), f"{problem.strerror or problem}; name a folder that is there") from None
+            raise mistake_at(Spot(str(folder)), f"{problem.strerror or problem}; name a folder that is there") from None
         if len(there) > MOST_FILES:
-            raise wrong(Spot(str(folder)), f"it has {len(there)} files; {MOST_FILES} at most")
+            raise mistake_at(Spot(str(folder)), f"it has {len(there)} files; {MOST_FILES} at most")
         return there
 
     def page(self, path: Path, at: Spot | None = None) -> Page | None:
@@ -98,44 +98,44 @@ class OpenedFiles:
         real = path.resolve()
         if real not in self.read:
             self.read[real] = None
-            self.read[real] = self._opened(real, at or Spot(str(path)))
+            self.read[real] = self._open_page(real, at or Spot(str(path)))
         return self.read[real]
 
-    def _opened(self, path: Path, at: Spot) -> Page:
+    def _open_page(self, path: Path, at: Spot) -> Page:
         if not path.is_relative_to(self.root):
-            raise wrong(at, f"{str(path)!r} is outside of {str(self.root)!r}; files come from there only")
+            raise mistake_at(at, f"{str(path)!r} is outside of {str(self.root)!r}; files come from there only")
         try:
             with path.open("rb") as file:
                 found = os.fstat(file.fileno())
                 data = file.read(LARGEST + 1)
         except OSError as problem:
-            raise wrong(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
+            raise mistake_at(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
         if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_IWOTH:
-            raise wrong(Spot(str(path)), "anybody may write to it, or it is no plain file; chmod o-w it")
+            raise mistake_at(Spot(str(path)), "anybody may write to it, or it is no plain file; chmod o-w it")
         if len(data) > LARGEST:
-            raise wrong(Spot(str(path)), f"it has more than {LARGEST:,} bytes; split what it says")
+            raise mistake_at(Spot(str(path)), f"it has more than {LARGEST:,} bytes; split what it says")
         try:
             marked = (parse_json if path.suffix == ".json" else parse_yaml)(data)
         except NotReadable as problem:
-            raise wrong(Spot(str(path), problem.line), problem.said) from None
+            raise mistake_at(Spot(str(path), problem.line), problem.said) from None
         page = Page(path, datetime.fromtimestamp(found.st_mtime, UTC), marked, hashlib.sha256(data).hexdigest())
-        flaws = list(_misshapen(page))
+        flaws = list(_shape_flaws(page))
         if flaws:
             raise InvalidDefinitions(flaws)
         return page
 
 
-def wrong(spot: Spot, said: str) -> InvalidDefinitions:
+def mistake_at(spot: Spot, said: str) -> InvalidDefinitions:
     """One mistake, to be raised."""
     return InvalidDefinitions([Flaw(spot, said)])
 
 
-def nearest(spots: dict[KeyPath, Spot], part: KeyPath) -> Spot:
+def nearest_spot(spots: dict[KeyPath, Spot], part: KeyPath) -> Spot:
     """Where a part stands; of one that is not there, what it would be in."""
     return next((spots[part[:length]] for length in range(len(part), -1, -1) if part[:length] in spots), Spot())
 
 
-def _misshapen(page: Page) -> Iterator[Flaw]:
+def _shape_flaws(page: Page) -> Iterator[Flaw]:
     """What keeps it from being a file of definitions."""
     value = page.marked.value
     if not isinstance(value, dict):
@@ -143,7 +143,7 @@ def _misshapen(page: Page) -> Iterator[Flaw]:
         return
     for key, said in value.items():
         if key not in KEYS:
-            yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {meant(key, KEYS)}")
+            yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {suggestion_for(key, KEYS)}")
         elif said is None and key != "version":
             continue  # a key with nothing under it says nothing; examples below it may be comments
         elif not isinstance(said, KEYS[key][0]) or isinstance(said, bool):
@@ -159,7 +159,7 @@ WHAT: Final = {"hooks": "a hook", "library": "what a ready-made hook is set to",
 
 
 @frozen(eq=False)
-class Written:
+class LocatedMapping:
     """A mapping, and where each part of it was written, in whichever file."""
 
     value: dict[str, Any]
@@ -167,51 +167,55 @@ class Written:
 
     def spot(self, *part: str | int) -> Spot:
         """Where a part was written."""
-        return nearest(self.spots, part)
+        return nearest_spot(self.spots, part)
 
 
 def read_part(
     files: OpenedFiles, page: Page, key: str, name: str | int, chain: tuple[Spot, ...] = ()
-) -> Written | None:
+) -> LocatedMapping | None:
     """A hook, a ready-made hook's settings or a named part. None where what it needs is known to be wrong.
 
     Raises `InvalidDefinitions`, also for a `$ref` that leads in a circle.
     """
-    value, spot, spots = page.said(key)[name], page.spot(key, name), page.spots(key, name)
+    value, spot, spots = page.section(key)[name], page.spot(key, name), page.spots(key, name)
     if value is None and key == "library":
         value = {}
     if not isinstance(value, dict):
-        raise wrong(spot, f"{WHAT[key]} is a mapping, not {value!r:.40}")
+        raise mistake_at(spot, f"{WHAT[key]} is a mapping, not {value!r:.40}")
     if spot in chain:
         circle = " → ".join(map(str, [*chain[chain.index(spot) :], spot]))
-        raise wrong(chain[-1], f"{REF!r} leads in a circle: {circle}; take one of them out")
+        raise mistake_at(chain[-1], f"{REF!r} leads in a circle: {circle}; take one of them out")
     own = {part: item for part, item in value.items() if part != REF}
     if REF not in value:
-        return Written(own, spots)
-    base = _referred(files, page, value[REF], nearest(spots, (REF,)), (*chain, spot))
+        return LocatedMapping(own, spots)
+    base = _resolve_reference(files, page, value[REF], nearest_spot(spots, (REF,)), (*chain, spot))
     if base is None:
         return None
     merged = {**base.value, **own}
     configs = (base.value.get("config"), own.get("config"))
     if all(isinstance(config, dict) for config in configs):
         merged["config"] = {**base.value["config"], **own["config"]}
-    return Written(merged, {**base.spots, **spots})
+    return LocatedMapping(merged, {**base.spots, **spots})
 
 
-def _referred(files: OpenedFiles, page: Page, to: object, at: Spot, chain: tuple[Spot, ...]) -> Written | None:
+def _resolve_reference(
+    files: OpenedFiles, page: Page, to: object, at: Spot, chain: tuple[Spot, ...]
+) -> LocatedMapping | None:
     """The named part that a `$ref` leads to."""
     file, mark, name = to.partition("#/definitions/") if isinstance(to, str) else ("", "", "")
     if not mark or not name:
-        raise wrong(at, f"{REF!r} is {to!r:.60}; write '#/definitions/name' or 'file.yaml#/definitions/name'")
+        raise mistake_at(at, f"{REF!r} is {to!r:.60}; write '#/definitions/name' or 'file.yaml#/definitions/name'")
     target: Page | None = page
     if file:
         path = Path(file)
         if path.is_absolute() or path.suffix not in FILE_ENDINGS or not file.isprintable():
-            raise wrong(at, f"{REF!r} names {file!r:.60}; name a YAML or JSON file by its path from this one")
+            raise mistake_at(at, f"{REF!r} names {file!r:.60}; name a YAML or JSON file by its path from this one")
         target = files.page(page.path.parent / path, at)
     if target is None:
         return None
-    named = target.said("definitions") or {}
+    named = target.section("definitions") or {}
     if name not in named:
-        raise wrong(at, f"{REF!r} names {name!r:.60}, which {target.path} does not define; {meant(name, named)}")
+        raise mistake_at(
+            at, f"{REF!r} names {name!r:.60}, which {target.path} does not define; {suggestion_for(name, named)}"
+        )
     return read_part(files, target, "definitions", name, chain)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MODES: Final = ("sync", "async")
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
@@ -42,7 +42,7 @@ def _network(value: str) -> str:
     return value
 
 
-Texts = Annotated[list[str], BeforeValidator(_listed)]
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 class Config(BaseModel):
@@ -86,7 +86,7 @@ def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 @frozen
-class Surroundings:
+class BuildContext:
     """Where definitions are carried out: a folder for relative paths, variables, and what runs all their commands."""
 
     folder: Path
@@ -104,7 +104,7 @@ class Surroundings:
         return self.environment[name]
 
 
-def build_command(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+def build_command(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
     """The handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable` or `InvalidRegistration`."""
     from amplifier_hooks.definitions.kinds.command import CommandHook
     from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN
@@ -121,27 +121,27 @@ def build_command(definition: HookDefinition, around: Surroundings) -> Callable[
     )
 
 
-def build_http(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+def build_http(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
     """The handler of a web service. Raises as `build_command` does."""
-    from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+    from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
     from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT, WebhookHook
 
     config = HttpConfig.model_validate(definition.config)
     secrets = (*config.secret, *(around.variable(name) for name in config.secret_env))
     headers = {**config.headers, **{name: around.variable(value) for name, value in config.headers_env.items()}}
-    reach = Reach(networks=config.networks, ports=config.ports, http=config.plain_http)
+    reach = AllowedUrls(networks=config.networks, ports=config.ports, http=config.plain_http)
     within = definition.timeout_ms / 1000 if definition.timeout_ms else WEBHOOK_TIMEOUT
     return WebhookHook(url=config.url, secrets=secrets, headers=headers, reach=reach, retry_within=within)
 
 
-def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, Surroundings], Callable[..., Any]]:
+def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], Callable[..., Any]]:
     """What makes the handlers of agents, for whoever starts them; hand it in as the builder of the kind `agent`.
 
     An observer that nobody waits for starts its agent, and does not wait for it either.
     """
     from amplifier_hooks.definitions.kinds.agent import AgentHook
 
-    def build(definition: HookDefinition, around: Surroundings) -> Callable[..., Any]:
+    def build(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
         config = AgentConfig.model_validate(definition.config)
         return AgentHook(agent_name=config.agent, runs=runs, detached=config.mode == "async", gate=around.gate)
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.abandoned_work import cancel_all
-from amplifier_hooks.definitions.install.build_external import MODES, Surroundings, build_command, build_http
+from amplifier_hooks.definitions.install.build_external import MODES, BuildContext, build_command, build_http
 from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
 from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
 from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook
@@ -37,7 +37,7 @@ from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.entry_points import OURS, installed
+from amplifier_hooks.registry.entry_points import OURS, list_installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
 from amplifier_hooks.registry.registration import awaits, fingerprint
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.registry import HookRegistry
 
 
-Builder = Callable[["HookDefinition", Surroundings], Callable[..., Any]]
+Builder = Callable[["HookDefinition", BuildContext], Callable[..., Any]]
 """Makes the handler `(event, data)` of a kind that is carried out elsewhere."""
 
 ASKING: Final[tuple[Intent, ...]] = ("register", "on", "gate")
@@ -61,7 +61,7 @@ BUILDERS: Final[Mapping[Kind, Builder]] = {"command": build_command, "http": bui
 
 
 @define(eq=False)
-class Plain:
+class VersionedHandler:
     """A handler with the version and the origin of what it carries out."""
 
     call: Callable[..., Any]
@@ -74,7 +74,7 @@ class Plain:
 
 
 @define(eq=False)
-class Awaited(Plain):
+class AsyncVersionedHandler(VersionedHandler):
     """The same for one that is awaited."""
 
     async def __call__(self, *arguments: Any) -> Any:
@@ -88,7 +88,7 @@ class Part:
 
     intent: Intent
     event: str
-    call: Plain
+    call: VersionedHandler
     options: Mapping[str, Any]
 
 
@@ -114,7 +114,7 @@ class WhileTrusted:
 
 
 @frozen(eq=False)
-class Placed:
+class PrioritizedHook:
     """A hook object at the place its definition gives it."""
 
     hook: Any
@@ -149,7 +149,7 @@ def timeout_of(definition: HookDefinition, settings: DefinitionSettings) -> floa
 def parts_of(
     definition: HookDefinition,
     settings: DefinitionSettings,
-    around: Surroundings,
+    around: BuildContext,
     background: Background,
     builders: Mapping[Kind, Builder],
 ) -> tuple[Part, ...]:
@@ -174,13 +174,15 @@ def parts_of(
         config = {name: value for name, value in definition.config.items() if name != "mode"}
         found = build_hook(definition.handler_ref, config)
     if isinstance(found, PointedHook):
-        parts = _pointed(definition, found, options)
+        parts = _parts_of_points(definition, found, options)
     elif hasattr(found, "execute"):
-        intent, event, call = object_handler(Placed(found, definition.name, definition.event_type, definition.priority))
+        intent, event, call = object_handler(
+            PrioritizedHook(found, definition.name, definition.event_type, definition.priority)
+        )
         parts = (_part(definition, settings, intent=intent, event=event, call=call, options=options),)
     else:
         parts = (_part(definition, settings, call=found, options=options),)
-    return tuple(_aside(part, background) for part in parts) if mode == "async" else parts
+    return tuple(_as_observer(part, background) for part in parts) if mode == "async" else parts
 
 
 def stand_in(definition: HookDefinition, settings: DefinitionSettings, problem: str) -> tuple[Part, ...]:
@@ -223,11 +225,14 @@ def _part(
     else:
         intent = "gate" if closed else "on"
     return Part(
-        intent=intent, event=event or definition.event_type, call=versioned(definition.digest, call), options=options
+        intent=intent,
+        event=event or definition.event_type,
+        call=versioned_handler(definition.digest, call),
+        options=options,
     )
 
 
-def _pointed(definition: HookDefinition, hook: PointedHook, options: Mapping[str, Any]) -> tuple[Part, ...]:
+def _parts_of_points(definition: HookDefinition, hook: PointedHook, options: Mapping[str, Any]) -> tuple[Part, ...]:
     """The points of a hook that are at the definition's event."""
     points = hook.points()
     chosen = [point for point in points if applies(definition.event_type, canonical(point.event))]
@@ -245,21 +250,21 @@ def _pointed(definition: HookDefinition, hook: PointedHook, options: Mapping[str
             own["recheck"] = getattr(point, "recheck", True)
         if intent not in ASKING:
             del own["risk"], own["risk_reason"]
-        call = versioned(definition.digest, point.call)
+        call = versioned_handler(definition.digest, point.call)
         parts.append(Part(intent=intent, event=canonical(point.event), call=call, options=own))
     if definition.risk is not None and all(part.intent not in ASKING for part in parts):
         raise InvalidRegistration(f"risk is that of a question, and {definition.handler_ref!r} asks none here")
     return tuple(parts)
 
 
-def _aside(part: Part, background: Background) -> Part:
+def _as_observer(part: Part, background: Background) -> Part:
     """The same as an observer that nobody waits for."""
     if part.intent in ("around", "observe"):
         raise InvalidRegistration(f"mode async: {part.event} is told of by its hook itself; leave mode out")
     options = {name: value for name, value in part.options.items() if name != "recheck"}
     timeout = part.options["timeout"] or inf
     observer = background.observer(options["name"], part.call, timeout, options["tenant"])
-    call = Plain(observer, part.call.hook_version, part.call.origin)
+    call = VersionedHandler(observer, part.call.hook_version, part.call.origin)
     return Part(intent="observe", event=part.event, call=call, options={**options, "budget": None})
 
 
@@ -268,15 +273,17 @@ def while_trusted(call: Callable[..., Any], trusted: Callable[[], bool]) -> Whil
     return WhileTrusted(call, trusted, fingerprint(call), getattr(call, "origin", ""))
 
 
-def versioned(digest: str, call: Callable[..., Any]) -> Plain:
+def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler:
     """A handler that says of which version it is: of what it was made from, and of its code."""
     origin = getattr(call, "origin", "")
     version = f"{digest[:16]}.{fingerprint(call)}"
-    return (Awaited if awaits(call) else Plain)(call, version, origin if isinstance(origin, str) else "")
+    return (AsyncVersionedHandler if awaits(call) else VersionedHandler)(
+        call, version, origin if isinstance(origin, str) else ""
+    )
 
 
 @frozen
-class Ready:
+class ReadyMadeHook:
     """A ready-made hook, made and not registered yet."""
 
     enter: Callable[[HookRegistry], None]
@@ -285,24 +292,26 @@ class Ready:
     """Lets go of what it holds open; None for one that has no such thing."""
 
 
-def ready_made(name: str, config: Mapping[str, Any], version: str, trusted: Callable[[], bool] | None = None) -> Ready:
+def build_ready_made(
+    name: str, config: Mapping[str, Any], version: str, trusted: Callable[[], bool] | None = None
+) -> ReadyMadeHook:
     """The hook of this name with this config. Importing its module runs that.
 
     With `trusted` it is asked only while that says yes: for one whose config names files of a project.
 
     Raises `HookUnavailable` for a name no installed package has, and whatever error of ours its config meets with.
     """
-    points = installed().get(name, [])
+    points = list_installed().get(name, [])
     if not points:
-        known = ", ".join(sorted(installed())) or "none"
+        known = ", ".join(sorted(list_installed())) or "none"
         raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
     hook = build_hook(name, config)
     ours = {point.dist.name for point in points if point.dist} == {OURS}
 
     def enter(registry: HookRegistry) -> None:
-        _enter(registry.scoped(name, built_in=ours), name, hook, version, trusted)
+        _enter(registry.scope(name, built_in=ours), name, hook, version, trusted)
 
-    return Ready(enter, getattr(hook, "close", None))
+    return ReadyMadeHook(enter, getattr(hook, "close", None))
 
 
 def _enter(scope: Registrar, name: str, hook: Any, version: str, trusted: Callable[[], bool] | None) -> None:
@@ -312,7 +321,7 @@ def _enter(scope: Registrar, name: str, hook: Any, version: str, trusted: Callab
             if point.intent == "gate":
                 options["recheck"] = getattr(point, "recheck", True)
             call = point.call if trusted is None else while_trusted(point.call, trusted)
-            getattr(scope, point.intent)(point.event, versioned(version, call), name=name, **options)
+            getattr(scope, point.intent)(point.event, versioned_handler(version, call), name=name, **options)
     elif hasattr(hook, "execute"):
         scope.add(hook)
     else:

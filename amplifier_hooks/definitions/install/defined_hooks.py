@@ -21,14 +21,21 @@ from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.install.build_external import Surroundings, texts_in
-from amplifier_hooks.definitions.install.build_hooks import Background, Builder, Part, parts_of, ready_made, stand_in
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, said_of
+from amplifier_hooks.definitions.install.build_external import BuildContext, texts_in
+from amplifier_hooks.definitions.install.build_hooks import (
+    Background,
+    Builder,
+    Part,
+    build_ready_made,
+    parts_of,
+    stand_in,
+)
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, error_sentence
 from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.hook_table import Change
+from amplifier_hooks.registry.hook_table import RegistryChange
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -48,7 +55,7 @@ DIGITS: Final = 16
 
 
 @frozen(eq=False, kw_only=True)
-class Prepared:
+class PreparedHook:
     """One definition, or one ready-made hook, ready to be registered."""
 
     name: str
@@ -89,7 +96,7 @@ class Plan:
     """A set of definitions that could be built, and is not in force yet."""
 
     found: DefinitionSet
-    prepared: tuple[Prepared, ...]
+    prepared: tuple[PreparedHook, ...]
     broken: tuple[Flaw, ...] = ()
     """Hooks that fail every time, because they could not be built, where others were not to suffer from that."""
     trusted: Callable[[], bool] | None = None
@@ -114,10 +121,10 @@ class Replaced:
 
 
 @frozen(eq=False)
-class Standing:
+class InstalledHook:
     """One prepared hook that is registered, and what it is registered as."""
 
-    prepared: Prepared
+    prepared: PreparedHook
     hooks: tuple[Hook, ...]
 
 
@@ -140,7 +147,7 @@ class DefinedHooks:
     _programs: Programs = field(factory=Programs, init=False)
     """Runs the commands of all of them."""
     _trusted: Callable[[], bool] | None = field(default=None, init=False)
-    _standing: dict[str, Standing] = field(factory=dict, init=False)
+    _installed: dict[str, InstalledHook] = field(factory=dict, init=False)
     _leaving: set[asyncio.Task[None]] = field(factory=set, init=False)
     """Closes what does not stand any more."""
 
@@ -152,13 +159,13 @@ class DefinedHooks:
         of each other, such as those of different tenants. `trusted` is asked before each run of a program of the set.
         """
         flaws: list[Flaw] = []
-        prepared = list(self._prepared(found, flaws, tolerant=tolerant)) if found.settings.hooks_enabled else []
-        accepted = [one for one in prepared if self._stands(one)]
+        prepared = list(self._prepare_all(found, flaws, tolerant=tolerant)) if found.settings.hooks_enabled else []
+        accepted = [one for one in prepared if self._is_installed(one)]
         most = found.settings.hooks_max_per_event
         with self.registry.at_once(max_per_event=most, own_events=found.events, keep=False):
-            self.registry.remove(self._others(accepted))
+            self.registry.remove(self._other_hooks(accepted))
             for one in prepared:
-                if self._stands(one):
+                if self._is_installed(one):
                     continue
                 try:
                     with self.registry.at_once():
@@ -179,37 +186,37 @@ class DefinedHooks:
         A hook that was switched off is not started any more even there. Raises what registering raises, where the
         registry has changed since it was asked; then everything is as it was.
         """
-        old = self._standing
-        new: dict[str, Standing] = {}
+        old = self._installed
+        new: dict[str, InstalledHook] = {}
         most = plan.found.settings.hooks_max_per_event
         with self.registry.at_once(max_per_event=most, own_events=plan.found.events):
-            self.registry.remove(self._others(one for one in plan.prepared if self._stands(one)))
+            self.registry.remove(self._other_hooks(one for one in plan.prepared if self._is_installed(one)))
             for one in plan.prepared:
-                if self._stands(one):
-                    new[one.key] = Standing(one, old[one.key].hooks)
+                if self._is_installed(one):
+                    new[one.key] = InstalledHook(one, old[one.key].hooks)
                     continue
                 before = len(self.registry.hooks())
                 one.enter(self.registry)
-                new[one.key] = Standing(one, self.registry.hooks()[before:])
-            replaced = self._tell(old, new)
+                new[one.key] = InstalledHook(one, self.registry.hooks()[before:])
+            replaced = self._record_changes(old, new)
         self.registry.renumber(chain.from_iterable(one.hooks for one in new.values()))
         off = {one.hook_id for one in plan.found.definitions if not one.enabled}
         for hook in chain.from_iterable(old[key].hooks for key in off & old.keys()):
             hook.enabled = False
             hook.settle()
         self._forget_events()
-        self._standing, self.in_force, self._trusted = new, plan.found, plan.trusted
+        self._installed, self.in_force, self._trusted = new, plan.found, plan.trusted
         stays = {one.prepared.enter for one in new.values()}
-        self._let_go(one.prepared for one in old.values() if one.prepared.enter not in stays)
+        self._close_soon(one.prepared for one in old.values() if one.prepared.enter not in stays)
         return replaced
 
     def hooks(self) -> tuple[Hook, ...]:
         """What is registered of definitions."""
-        return tuple(chain.from_iterable(one.hooks for one in self._standing.values()))
+        return tuple(chain.from_iterable(one.hooks for one in self._installed.values()))
 
     def definition_of(self, hook: Hook) -> HookDefinition | None:
         """The definition a hook carries out; None for one of a ready-made hook, and for all others."""
-        standing = self._standing.values()
+        standing = self._installed.values()
         return next((one.prepared.definition for one in standing if hook in one.hooks), None)
 
     async def close(self) -> None:
@@ -217,13 +224,13 @@ class DefinedHooks:
         with self.registry.at_once():
             self.registry.remove(self.hooks())
         self._forget_events()
-        old, self._standing, self.in_force = self._standing, {}, None
+        old, self._installed, self.in_force = self._installed, {}, None
         await self.background.close()
-        self._let_go(one.prepared for one in old.values())
+        self._close_soon(one.prepared for one in old.values())
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    def _let_go(self, gone: Iterable[Prepared]) -> None:
+    def _close_soon(self, gone: Iterable[PreparedHook]) -> None:
         """Close these soon. Without an event loop nothing of them was opened."""
         closing = [one for one in gone if one.close is not None]
         try:
@@ -231,15 +238,15 @@ class DefinedHooks:
         except RuntimeError:
             return
         for one in closing:
-            task = loop.create_task(_closed(one))
+            task = loop.create_task(_close_hook(one))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _stands(self, one: Prepared) -> bool:
+    def _is_installed(self, one: PreparedHook) -> bool:
         """Whether it is registered as it is."""
-        standing = self._standing.get(one.key)
+        standing = self._installed.get(one.key)
         return standing is not None and standing.prepared.enter is one.enter
 
     def _forget_events(self) -> None:
@@ -249,19 +256,19 @@ class DefinedHooks:
     def _is_trusted(self) -> bool:
         return self._trusted is None or self._trusted()
 
-    def _others(self, kept: Iterable[Prepared]) -> list[Hook]:
+    def _other_hooks(self, kept: Iterable[PreparedHook]) -> list[Hook]:
         """What is registered besides these."""
         keys = {one.key for one in kept}
-        return [hook for key, one in self._standing.items() if key not in keys for hook in one.hooks]
+        return [hook for key, one in self._installed.items() if key not in keys for hook in one.hooks]
 
-    def _prepared(self, found: DefinitionSet, flaws: list[Flaw], *, tolerant: bool) -> Iterator[Prepared]:
+    def _prepare_all(self, found: DefinitionSet, flaws: list[Flaw], *, tolerant: bool) -> Iterator[PreparedHook]:
         """Everything in a set that is switched on; what did not change since the last one is taken over."""
         for entry in found.library:
             try:
-                yield self._ready(entry)
+                yield self._build_ready_made(entry)
             except HookError as problem:
                 flaws.append(Flaw(entry.spot, str(problem)))
-        around = Surroundings(found.folder, self.environment, self._programs, self._is_trusted)
+        around = BuildContext(found.folder, self.environment, self._programs, self._is_trusted)
         said = found.settings
         times = (said.hooks_default_timeout_ms, said.hooks_chain_timeout_ms)
         terms = (found.folder, *times, said.hooks_fail_open_default)
@@ -269,11 +276,13 @@ class DefinedHooks:
             if not definition.enabled:
                 continue
             try:
-                yield self._known(found, definition, terms) or self._made(found, definition, around, terms)
+                yield self._reusable_hook(found, definition, terms) or self._build_hook(
+                    found, definition, around, terms
+                )
                 continue
             except ValidationError as problem:
                 wrong = [
-                    Flaw(found.spot(definition, "config", *error["loc"]), said_of(error, ()))
+                    Flaw(found.spot(definition, "config", *error["loc"]), error_sentence(error, ()))
                     for error in problem.errors(include_url=False)
                 ]
             except HookError as problem:
@@ -282,34 +291,38 @@ class DefinedHooks:
             if tolerant:
                 why = wrong[0].said
                 parts = stand_in(definition, found.settings, why)
-                yield self._known(found, definition, terms, why) or _of_parts(found, definition, parts, terms, why)
+                yield self._reusable_hook(found, definition, terms, why) or _prepared_hook(
+                    found, definition, parts, terms, why
+                )
 
-    def _ready(self, entry: ReadyMadeEntry) -> Prepared:
+    def _build_ready_made(self, entry: ReadyMadeEntry) -> PreparedHook:
         digest = hashlib.sha256(freeze([entry.name, dict(entry.config)])).hexdigest()
-        standing = self._standing.get(entry.name)
+        standing = self._installed.get(entry.name)
         if standing is not None and standing.prepared.is_of(None, digest):
             return evolve(standing.prepared, spot=entry.spot)
         trusted = self._is_trusted if texts_in(dict(entry.config)) else None  # a text may name a program
-        made = ready_made(entry.name, entry.config, digest, trusted)
-        return Prepared(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
+        made = build_ready_made(entry.name, entry.config, digest, trusted)
+        return PreparedHook(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
 
-    def _known(
+    def _reusable_hook(
         self, found: DefinitionSet, definition: HookDefinition, terms: object, broken: str = ""
-    ) -> Prepared | None:
+    ) -> PreparedHook | None:
         """The same, if it stands already."""
-        standing = self._standing.get(definition.hook_id)
+        standing = self._installed.get(definition.hook_id)
         if standing is None or standing.prepared.broken != broken or not standing.prepared.is_of(definition, terms):
             return None
         spot = found.spot(definition)
         same = standing.prepared.spot == spot and standing.prepared.definition is definition
         return standing.prepared if same else evolve(standing.prepared, spot=spot, definition=definition)
 
-    def _made(self, found: DefinitionSet, definition: HookDefinition, around: Surroundings, terms: object) -> Prepared:
+    def _build_hook(
+        self, found: DefinitionSet, definition: HookDefinition, around: BuildContext, terms: object
+    ) -> PreparedHook:
         check_tenant_hook(definition, definition.tenant_id, handlers=self.tenant_handlers)
         parts = parts_of(definition, found.settings, around, self.background, self.builders)
-        return _of_parts(found, definition, parts, terms)
+        return _prepared_hook(found, definition, parts, terms)
 
-    def _tell(self, old: Mapping[str, Standing], new: Mapping[str, Standing]) -> Replaced:
+    def _record_changes(self, old: Mapping[str, InstalledHook], new: Mapping[str, InstalledHook]) -> Replaced:
         """Put on record what is different."""
         both = [key for key in new if key in old]
         groups: dict[What, list[str]] = {
@@ -321,11 +334,11 @@ class DefinedHooks:
         for what, keys in groups.items():
             names.append(tuple((new if key in new else old)[key].prepared.name for key in keys))
             for key in keys:
-                self.registry.tell(_change(what, old.get(key), new.get(key)))
+                self.registry.tell(_change_of(what, old.get(key), new.get(key)))
         return Replaced(*names)
 
 
-async def _closed(one: Prepared) -> None:
+async def _close_hook(one: PreparedHook) -> None:
     """Close a hook; that it cannot be is no trouble for the others."""
     try:
         closing = one.close() if callable(one.close) else None
@@ -335,11 +348,11 @@ async def _closed(one: Prepared) -> None:
         log.warning("hook_not_closed", hook=one.name, error=repr(problem))
 
 
-def _change(what: What, old: Standing | None, new: Standing | None) -> Change:
+def _change_of(what: What, old: InstalledHook | None, new: InstalledHook | None) -> RegistryChange:
     """One change as the record has it."""
     one = new or old
     definition = one.prepared.definition if one else None
-    return Change(
+    return RegistryChange(
         what=what,
         hook=one.prepared.name if one else "",
         event=definition.event_type if definition else "",
@@ -348,11 +361,11 @@ def _change(what: What, old: Standing | None, new: Standing | None) -> Change:
     )
 
 
-def _of_parts(
+def _prepared_hook(
     found: DefinitionSet, definition: HookDefinition, parts: tuple[Part, ...], terms: object, broken: str = ""
-) -> Prepared:
+) -> PreparedHook:
     problems = (getattr(part.call.call, "problems", None) for part in parts)
-    return Prepared(
+    return PreparedHook(
         name=definition.name,
         enter=partial(_enter, parts),
         terms=terms,

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 from attrs import frozen
 
-from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, answer_in, outgoing
+from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, answer_in, encode_message
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_log
@@ -42,7 +42,7 @@ class AgentOrder:
 
 
 @frozen(kw_only=True)
-class AgentSaid:
+class AgentResult:
     """How such a run ended, and with what."""
 
     run: str
@@ -59,7 +59,7 @@ class AgentRuns(Protocol):
     there is no such agent or it may not be started.
     """
 
-    async def run(self, order: AgentOrder) -> AgentSaid:
+    async def run(self, order: AgentOrder) -> AgentResult:
         """Start it and wait for its end. Cancelling it stops the agent."""
         ...
 
@@ -87,7 +87,7 @@ class AgentHook:
         output of a command. Raises `HookFailed` when the agent fails, `InvalidResult` for a result that is no answer,
         and what `AgentRuns` raises. Cancelling it stops the agent.
         """
-        payload = json.loads(outgoing({"event": event, "data": dict(data)}))
+        payload = json.loads(encode_message({"event": event, "data": dict(data)}))
         order = AgentOrder(
             agent=self.agent_name,
             parameters=payload,

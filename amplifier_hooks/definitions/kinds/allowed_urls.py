@@ -66,7 +66,7 @@ def _ports(numbers: Iterable[int]) -> frozenset[int]:
 
 
 @frozen(kw_only=True)
-class Reach:
+class AllowedUrls:
     """What an operator lets webhooks reach. By default https on port 443 of public addresses.
 
     `networks` are allowed besides, `127.0.0.0/8` for a service on this machine, say; `http` allows plain HTTP to those
@@ -81,7 +81,7 @@ class Reach:
         """The parts of a URL that may be sent to. Raises `InvalidRegistration` for any other, saying what is wrong."""
         problem = next(self._url_problems(url), None)
         if problem is not None:
-            raise InvalidRegistration(f"webhook URL {_place(url)!r:.120}: {problem}")
+            raise InvalidRegistration(f"webhook URL {_origin_of(url)!r:.120}: {problem}")
         return urlsplit(url)
 
     def _url_problems(self, url: str) -> Iterator[str]:
@@ -107,7 +107,7 @@ class Reach:
         if port not in self.ports:
             yield f"port {port} is not among those allowed ({', '.join(map(str, sorted(self.ports)))})"
 
-    def choose(self, host: str, scheme: str, found: Iterable[str]) -> str:
+    def choose_address(self, host: str, scheme: str, found: Iterable[str]) -> str:
         """The address to connect to, of those that a name stands for.
 
         Raises `EndpointForbidden` when any of them may not be reached: a name that stands for both kinds is a trap.
@@ -126,7 +126,7 @@ class Reach:
         return scheme == "https" and is_public(address)
 
 
-def _place(url: str) -> str:
+def _origin_of(url: str) -> str:
     """What may be said of a URL: its scheme and its host. The rest of it may be a secret."""
     scheme, mark, rest = url.partition("://")
     host = rest.partition("?")[0].partition("#")[0].partition("/")[0].rpartition("@")[2]
@@ -140,4 +140,4 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     return not any(address in network for network in NOT_PUBLIC if network.version == address.version)
 
 
-PUBLIC: Final = Reach()
+PUBLIC: Final = AllowedUrls()

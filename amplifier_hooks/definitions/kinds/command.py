@@ -22,7 +22,14 @@ from weakref import WeakKeyDictionary
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.kinds.event_codec import HOPS_VARIABLE, LARGEST_ANSWER, NATIVE, Codec, Ended, next_hop
+from amplifier_hooks.definitions.kinds.event_codec import (
+    HOPS_VARIABLE,
+    LARGEST_ANSWER,
+    NATIVE,
+    Codec,
+    ProgramExit,
+    next_hop,
+)
 from amplifier_hooks.dispatch import captured_output
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, InvalidResult
 
@@ -72,7 +79,7 @@ class Programs:
         env: Mapping[str, str],
         cwd: str,
         heard: Callable[[bytes], None] | None = None,
-    ) -> Ended:
+    ) -> ProgramExit:
         """Start it, write `feed` to its standard input, and wait until it ends.
 
         With `heard`, its standard output goes there as it comes, however much it is, and is not kept. Raises
@@ -97,7 +104,7 @@ class Programs:
 
     async def _run(
         self, program: _Program, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
-    ) -> Ended:
+    ) -> ProgramExit:
         loop = asyncio.get_running_loop()
         starting = loop.create_task(
             loop.subprocess_exec(lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True)
@@ -105,7 +112,7 @@ class Programs:
         try:
             # Waiting for these, unlike awaiting them, leaves them alone when we are cancelled.
             await asyncio.wait([starting])
-            transport = _started(starting, argv, cwd)
+            transport = _transport_of(starting, argv, cwd)
             stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
             stdin.write(feed)
             stdin.write_eof()  # or the reader that ignores us would be waited for
@@ -126,12 +133,12 @@ class Programs:
             raise
         finally:
             if starting.done():
-                _put_away(starting)
+                _discard_process(starting)
             else:
-                starting.add_done_callback(_put_away)
+                starting.add_done_callback(_discard_process)
         if program.excess is not None:
             raise InvalidResult(program.excess)
-        return Ended(
+        return ProgramExit(
             code=cast("int", transport.get_returncode()), output=bytes(program.output), errors=bytes(program.errors)
         )
 
@@ -161,12 +168,12 @@ class _Program(asyncio.SubprocessProtocol):
         elif fd == 1:
             self.output += data
             if len(self.output) > self._longest:
-                self._too_much("output", self._longest)
+                self._stop_at_limit("output", self._longest)
         else:
             self._errors += len(data)
             self.errors = (self.errors + data)[-ERRORS_KEPT:]
             if self._errors > MOST_ERRORS:
-                self._too_much("error", MOST_ERRORS)
+                self._stop_at_limit("error", MOST_ERRORS)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  # however it was lost
         self._open.discard(fd)
@@ -178,7 +185,7 @@ class _Program(asyncio.SubprocessProtocol):
             if not future.done():
                 future.set_result(None)
 
-    def _too_much(self, stream: str, limit: int) -> None:
+    def _stop_at_limit(self, stream: str, limit: int) -> None:
         self.excess = f"the command wrote more than {limit:,} bytes to standard {stream}: keep it short"
         if not self.over.done():
             self.over.set_result(None)
@@ -187,7 +194,7 @@ class _Program(asyncio.SubprocessProtocol):
 Starting = asyncio.Task[tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]]
 
 
-def _started(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.SubprocessTransport:
+def _transport_of(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.SubprocessTransport:
     """The program that was started. Raises `HookUnavailable` when it was not."""
     try:
         return starting.result()[0]
@@ -195,7 +202,7 @@ def _started(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.Subpr
         raise HookUnavailable(f"{argv[0]!r:.200} cannot be started in {cwd!r:.200}: {error}") from error
 
 
-def _put_away(starting: Starting) -> None:
+def _discard_process(starting: Starting) -> None:
     """Whatever became of it, nothing of it goes on."""
     if not starting.cancelled() and starting.exception() is None:
         _kill(starting.result()[0])
@@ -270,7 +277,7 @@ class CommandHook:
             raise HookUnavailable(problem)
         env = {**self._environment(data.get("traceparent")), HOPS_VARIABLE: next_hop()}
         ended = await self.programs.run(self.argv, feed=question, env=env, cwd=self.cwd)
-        captured_output.keep(ended.errors)
+        captured_output.keep_output(ended.errors)
         return self.codec.answer(event, data, ended)
 
     def problems(self) -> Iterator[str]:

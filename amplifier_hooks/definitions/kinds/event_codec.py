@@ -65,7 +65,7 @@ STRAY: Final = (
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
 
 
-def outgoing(message: Mapping[str, Any]) -> bytes:
+def encode_message(message: Mapping[str, Any]) -> bytes:
     """One line of ASCII JSON. What JSON has no form for, a date or an object of the host's, goes as its `str`.
 
     Raises `HookUnavailable` when it is too large, too deep, or cannot be written at all: a hook that is told less than
@@ -84,7 +84,7 @@ def outgoing(message: Mapping[str, Any]) -> bytes:
     return data
 
 
-def incoming(data: bytes) -> dict[str, Any]:
+def decode_answer(data: bytes) -> dict[str, Any]:
     """The JSON object an answer consists of.
 
     Raises `InvalidResult` for anything else: not UTF-8, not one object, a key given twice, NaN, too large, too deep.
@@ -92,7 +92,7 @@ def incoming(data: bytes) -> dict[str, Any]:
     if len(data) > LARGEST_ANSWER:
         raise InvalidResult(f"an answer of {len(data):,} bytes: at most {LARGEST_ANSWER:,} are read")
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
     except RecursionError:
         raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it") from None
     except UnicodeDecodeError as error:
@@ -114,7 +114,7 @@ def answer_in(output: bytes, *, gate: bool) -> dict[str, Any] | None:
     """
     output = output.strip()
     if output.startswith(b"{"):
-        return incoming(output)
+        return decode_answer(output)
     if not output or not (gate or hides(output, ACTION)):
         return None
     raise InvalidResult(STRAY)
@@ -132,7 +132,7 @@ def as_reason(data: bytes) -> str:
     return clip(for_model(data.decode("utf-8", "backslashreplace").strip()), LONGEST_REASON)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
@@ -141,7 +141,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise InvalidResult(f"an answer with {name}, which is no JSON number: write a finite one")
 
 
@@ -172,7 +172,7 @@ BLOCKED: Final = 2
 
 
 @frozen(kw_only=True)
-class Ended:
+class ProgramExit:
     """How a program ended, and what it wrote. `code` is negative for the signal that ended it."""
 
     code: int
@@ -180,7 +180,7 @@ class Ended:
     errors: bytes = b""
 
     @property
-    def how(self) -> str:
+    def in_words(self) -> str:
         """In words."""
         return f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit status {self.code}"
 
@@ -192,7 +192,7 @@ class Codec(Protocol):
         """What the hook is sent; a service also under which id. Raises `HookUnavailable` when that cannot be told."""
         ...
 
-    def answer(self, event: str, data: Mapping[str, Any], ended: Ended) -> HookResult:
+    def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
         """What a command's ending means, for the payload it was asked about.
 
         Raises `InvalidResult` for output that is no answer, `HookFailed` for an ending that is none.
@@ -213,20 +213,20 @@ class NativeCodec:
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
         """The event and its payload, and the id of the request where there is one."""
         named = {} if request_id is None else {"id": request_id}
-        return outgoing({**named, "event": event, "data": dict(data)})
+        return encode_message({**named, "event": event, "data": dict(data)})
 
-    def answer(self, event: str, data: Mapping[str, Any], ended: Ended) -> HookResult:  # noqa: ARG002  # ours means the same everywhere
+    def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:  # noqa: ARG002  # ours means the same everywhere
         """By exit status first, then by standard output, as the table above has it."""
         if ended.code == BLOCKED:
             return HookResult.deny(as_reason(ended.errors) or None)
         if ended.code != 0:
             said = as_reason(ended.errors)
-            raise HookFailed(f"the command {ended.how}{f': {said}' if said else ''}")
+            raise HookFailed(f"the command {ended.in_words}{f': {said}' if said else ''}")
         return as_result(answer_in(ended.output, gate=self.gate))
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
         """One JSON object: the id of the request it answers, and the fields of a `HookResult`."""
-        fields = incoming(body)
+        fields = decode_answer(body)
         if fields.pop("id", None) != request_id:
             raise InvalidResult("an answer to another request, or to none: return the request's id in `id`")
         return as_result(fields)
@@ -248,7 +248,7 @@ def next_hop() -> str:
     return str(HOPS.get() + 1)
 
 
-def arrived(said: str | None) -> None:
+def note_hops(said: str | None) -> None:
     """Note how far the question is that came in with this; what is no number is none.
 
     Raises `HookRefused` when it has come back too often.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from amplifier_hooks.errors import HookError, HookUnavailable
-from amplifier_hooks.registry.entry_points import installed
+from amplifier_hooks.registry.entry_points import list_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,8 +84,8 @@ def find_hook(name: str) -> Any:  # whatever somebody's module calls so
     """
     module, colon, attributes = name.partition(":")
     if colon:
-        return _attribute(_imported(module, name), attributes, name)
-    points = installed().get(name, [])
+        return _attribute(_import_module(module, name), attributes, name)
+    points = list_installed().get(name, [])
     if len(points) > 1:
         packages = ", ".join(sorted(point.dist.name for point in points if point.dist))
         raise HookUnavailable(f"several packages have a hook called {name!r}: {packages}; name it as 'module:name'")
@@ -95,10 +95,10 @@ def find_hook(name: str) -> Any:  # whatever somebody's module calls so
         except (Exception, SystemExit) as error:
             raise HookUnavailable(f"the hook {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if "." not in name:
-        known = ", ".join(sorted(installed())) or "none"
+        known = ", ".join(sorted(list_installed())) or "none"
         raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
     module, _, attributes = name.rpartition(".")
-    return _attribute(_imported(module, name), attributes, name)
+    return _attribute(_import_module(module, name), attributes, name)
 
 
 def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a hook object, or one with points
@@ -123,7 +123,7 @@ def sources_of(name: str) -> tuple[Path, ...]:
     """
     module, colon, _ = name.partition(":")
     if not colon:
-        points = installed().get(name, [])
+        points = list_installed().get(name, [])
         module = points[0].module if points else name.rpartition(".")[0]
     path: list[str] | None = None
     found: dict[Path, None] = {}
@@ -144,7 +144,7 @@ def _modules(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))[:MOST_MODULES]
 
 
-def _imported(module: str, name: str) -> Any:
+def _import_module(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

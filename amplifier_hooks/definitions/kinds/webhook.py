@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from attrs import Factory, define, field, frozen
 
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_ANSWER, NATIVE, Codec
 from amplifier_hooks.errors import HookError, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.threads import DaemonPool
@@ -48,7 +48,7 @@ MOST_TENANTS: Final = 1_024
 
 
 @define
-class Row:
+class TenantFailures:
     """Failures of one tenant's calls, one after the other."""
 
     failures: int = 0
@@ -61,7 +61,7 @@ class Circuit:
     """Counts the failures of one service, on a clock of seconds. Ask `enter` first, then say how it went."""
 
     clock: Callable[[], float]
-    _rows: dict[str, Row] = field(factory=dict, init=False)
+    _rows: dict[str, TenantFailures] = field(factory=dict, init=False)
     """By tenant; none for one whose last call worked."""
 
     def __len__(self) -> int:
@@ -78,13 +78,13 @@ class Circuit:
             raise HookUnavailable(f"it failed {row.failures} times in a row; tried again in {row.until - now:.0f} s")
         row.until = now + COOLING
 
-    def worked(self, tenant: str = "") -> None:
+    def record_success(self, tenant: str = "") -> None:
         """It answered."""
         self._rows.pop(tenant, None)
 
-    def failed(self, tenant: str = "") -> None:
+    def record_failure(self, tenant: str = "") -> None:
         """It did not."""
-        row = self._rows.pop(tenant, None) or Row()
+        row = self._rows.pop(tenant, None) or TenantFailures()
         row.failures += 1
         if row.failures >= FAILURES:
             row.until = self.clock() + COOLING
@@ -167,7 +167,7 @@ class WebhookHook:
     url: str
     secrets: tuple[str, ...] = field(default=(), converter=_checked_secrets, repr=False)
     headers: Mapping[str, str] = field(factory=dict, converter=_checked_headers, repr=False)
-    reach: Reach = PUBLIC
+    reach: AllowedUrls = PUBLIC
     method: str = "POST"
     codec: Codec = NATIVE
     retry_within: float = WEBHOOK_TIMEOUT
@@ -203,23 +203,23 @@ class WebhookHook:
         """The body of its answer to a body of one's own, under this id, for this tenant. Raises as a call does."""
         self.circuit.enter(tenant)
         try:
-            answer = await self._asked(request_id, body, tenant)
+            answer = await self._ask_with_retries(request_id, body, tenant)
         except HookError:
-            self.circuit.failed(tenant)
+            self.circuit.record_failure(tenant)
             raise
         except asyncio.CancelledError:
-            self.circuit.failed(tenant)  # nobody waited any longer
+            self.circuit.record_failure(tenant)  # nobody waited any longer
             raise
-        self.circuit.worked(tenant)
+        self.circuit.record_success(tenant)
         return answer
 
-    async def _asked(self, request_id: str, body: bytes, tenant: str) -> bytes:
+    async def _ask_with_retries(self, request_id: str, body: bytes, tenant: str) -> bytes:
         """The body of its answer, after as many tries as are worth it."""
         end = self.clock() + self.retry_within
         wait = FIRST_WAIT
         for left in reversed(range(TRIES)):
             try:
-                return await self._once(request_id, body, tenant)
+                return await self._send_once(request_id, body, tenant)
             except Retryable as failure:
                 pause = max(wait, failure.after)
                 if not left or self.clock() + pause >= end:
@@ -228,8 +228,8 @@ class WebhookHook:
             wait *= 4
         raise AssertionError("unreachable")
 
-    async def _once(self, request_id: str, body: bytes, tenant: str) -> bytes:
-        trusted = await _resolver(tenant).run(_trusted)
+    async def _send_once(self, request_id: str, body: bytes, tenant: str) -> bytes:
+        trusted = await _resolver(tenant).run(_ssl_context)
         import httpx2  # in that thread, the first time
 
         host, scheme = self.parts.hostname or "", self.parts.scheme
@@ -238,9 +238,9 @@ class WebhookHook:
             found = await (partial(resolve, tenant=tenant) if self.resolve is None else self.resolve)(host, port)
         except OSError as error:
             raise Retryable(f"its name cannot be resolved ({type(error).__name__})") from None
-        address = self.reach.choose(host, scheme, found)
+        address = self.reach.choose_address(host, scheme, found)
         target = httpx2.URL(self.url).copy_with(host=address, port=port)
-        headers = {**self.headers, **self._signed(request_id, body), "host": self.parts.netloc}
+        headers = {**self.headers, **self._signed_headers(request_id, body), "host": self.parts.netloc}
         try:
             async with (
                 httpx2.AsyncClient(
@@ -261,7 +261,7 @@ class WebhookHook:
 
     async def _read(self, response: httpx2.Response, request_id: str) -> bytes:
         if response.status_code in WORTH_A_RETRY:
-            raise Retryable(f"it answered with status {response.status_code}", _seconds(response.headers))
+            raise Retryable(f"it answered with status {response.status_code}", _retry_after(response.headers))
         if response.status_code != 200:  # noqa: PLR2004  # the only status that says something
             raise HookFailed(f"it answered with status {response.status_code}; only 200 is an answer")
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -274,10 +274,10 @@ class WebhookHook:
             if len(body) > LARGEST_ANSWER:
                 raise InvalidResult(f"an answer of more than {LARGEST_ANSWER:,} bytes: keep it short")
         if self.secrets:
-            self._prove(response.headers, body, request_id)
+            self._verify_answer(response.headers, body, request_id)
         return body
 
-    def _signed(self, request_id: str, body: bytes) -> dict[str, str]:
+    def _signed_headers(self, request_id: str, body: bytes) -> dict[str, str]:
         headers = {"content-type": JSON, "accept": JSON, "accept-encoding": "identity", "webhook-id": request_id}
         now = self.now()
         headers["webhook-timestamp"] = str(int(now.timestamp()))
@@ -288,7 +288,7 @@ class WebhookHook:
             )
         return headers
 
-    def _prove(self, headers: Mapping[str, str], body: bytes, request_id: str) -> None:
+    def _verify_answer(self, headers: Mapping[str, str], body: bytes, request_id: str) -> None:
         """Raises `InvalidResult` unless the answer is signed, recent, and one to this very request."""
         if headers.get("webhook-id") != request_id:
             raise InvalidResult("an answer to another request: return the request's own webhook-id")
@@ -313,7 +313,7 @@ def _webhook(secret: str) -> Any:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     """The certificates that the operating system trusts, read once, together with all that a request imports.
 
     It belongs into a thread: the first time takes longer than other hooks may wait.
@@ -326,7 +326,7 @@ def _trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=False)
 
 
-def _seconds(headers: Mapping[str, str]) -> float:
+def _retry_after(headers: Mapping[str, str]) -> float:
     """How long a service asks to be left alone; a date instead of a number is too long for any of our deadlines."""
     asked = headers.get("retry-after")
     if asked is None:

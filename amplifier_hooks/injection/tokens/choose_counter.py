@@ -32,7 +32,7 @@ def _counter(yardstick: Yardstick) -> Counter:
     return Counter(yardstick)
 
 
-def guarded(counter: TokenCounter, *, run: InThread, deadline: float = 2.0) -> Counter | GuardedCounter:
+def guard_counter(counter: TokenCounter, *, run: InThread, deadline: float = 2.0) -> Counter | GuardedCounter:
     """A counter that can be relied on, from one that may fail, hang or lie. Ours come back as they are."""
     return counter if isinstance(counter, Counter) else GuardedCounter(counter, run=run, deadline=deadline)
 

@@ -92,7 +92,7 @@ class Counter:
 
     def count(self, text: str, limit: int | None = None) -> TokenCount:
         """How many tokens, and whether that is over the limit."""
-        if over := surely_over(text, limit, self.yardstick.method):
+        if over := count_if_surely_over(text, limit, self.yardstick.method):
             return over
         by = self._tokenizer()
         walk = _walk(by, text, limit)
@@ -108,7 +108,7 @@ class Counter:
         walk = _walk(by, text, limit)
         if walk.end == len(text) and _tokens(by, walk.total) <= limit:
             return len(text), _result(by, walk.total, limit)
-        for end in _places(text, _longest(by, text, limit, walk)):
+        for end in _cut_points(text, _longest(by, text, limit, walk)):
             if end >= walk.start:  # what stands before the last piece is counted already
                 count = _result(by, walk.before.plus(_measure(by, text[walk.start : end])), limit)
             else:
@@ -119,18 +119,18 @@ class Counter:
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
         """`count`; in a thread if the tokenizer has to be loaded or the text is long."""
-        if self._at_once(text):
+        if self._is_fast(text):
             return self.count(text, limit)
         # Not a pool of ours: counting always ends, and cancelling may leave it to do so.
         return await asyncio.to_thread(self.count, text, limit)
 
     async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
         """`fit`; in a thread if the tokenizer has to be loaded or the text is long."""
-        if self._at_once(text):
+        if self._is_fast(text):
             return self.fit(text, limit)
         return await asyncio.to_thread(self.fit, text, limit)  # as above
 
-    def _at_once(self, text: str) -> bool:
+    def _is_fast(self, text: str) -> bool:
         most = self._loaded.at_once if self._loaded else -1
         return len(text) <= most and utf8_size(text) <= most
 
@@ -140,7 +140,7 @@ class Counter:
         return self._loaded
 
 
-def surely_over(text: str, limit: int | None, method: str) -> TokenCount | None:
+def count_if_surely_over(text: str, limit: int | None, method: str) -> TokenCount | None:
     """The count of a text that is over the limit by its length alone."""
     if limit is None or len(text) <= LONGEST_TOKEN * max(limit, 0):
         return None
@@ -245,12 +245,12 @@ def _search(fits: Callable[[int], bool], low: int, high: int, guess: int) -> int
     return low
 
 
-def first_place(text: str, end: int) -> int:
+def best_cut(text: str, end: int) -> int:
     """The best place to cut the text at `end` or before it."""
-    return next(_places(text, end), 0)
+    return next(_cut_points(text, end), 0)
 
 
-def _places(text: str, end: int) -> Iterator[int]:
+def _cut_points(text: str, end: int) -> Iterator[int]:
     """Where the text may be cut, at `end` or before it, best first."""
     line = text.rfind("\n", 0, end) + 1
     while line and line * 2 >= end:
@@ -288,7 +288,7 @@ class GuardedCounter:
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
         """How many tokens, and whether that is over the limit."""
-        return surely_over(text, limit, self._method) or await self._count(text, limit, self._deadline)
+        return count_if_surely_over(text, limit, self._method) or await self._count(text, limit, self._deadline)
 
     async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
         """How many characters from the start fit, and what these count; all within one deadline.
@@ -302,7 +302,7 @@ class GuardedCounter:
         for _ in range(_TRIES):
             if not count.over_limit:
                 return end, count
-            end = first_place(text, int(end * _CAUTION * max(limit, 0) / count.tokens)) if count.tokens else 0
+            end = best_cut(text, int(end * _CAUTION * max(limit, 0) / count.tokens)) if count.tokens else 0
             if not end or count.method.startswith(BYTES.method) or clock() >= ends:
                 break
             count = await self._count(text[:end], limit, ends - clock())
@@ -312,7 +312,7 @@ class GuardedCounter:
         size = utf8_size(text)
         self._overdue = [question for question in self._overdue if question.is_open]
         if self._overdue:
-            return self._in_bytes("timed-out", size, limit)
+            return self._count_bytes("timed-out", size, limit)
         question = _Question(self._counter, text)
         asking = asyncio.create_task(question.ask(self._run))
         try:
@@ -323,17 +323,17 @@ class GuardedCounter:
             asking.cancel()
         if not done:
             self._overdue.append(question)
-            return self._in_bytes("timed-out", size, limit)
+            return self._count_bytes("timed-out", size, limit)
         if asking.cancelled() or question.error:
-            return self._in_bytes("raised", size, limit, question.error)
-        tokens = _whole(asking.result())
+            return self._count_bytes("raised", size, limit, question.error)
+        tokens = _whole_number(asking.result())
         if tokens is None or not size <= tokens * LONGEST_TOKEN <= size * LONGEST_TOKEN:
-            return self._in_bytes("invalid", size, limit)
+            return self._count_bytes("invalid", size, limit)
         return TokenCount(
             tokens=tokens, exact=False, method=self._method, over_limit=limit is not None and tokens > limit
         )
 
-    def _in_bytes(
+    def _count_bytes(
         self, trouble: _Trouble, size: int, limit: int | None, error: BaseException | None = None
     ) -> TokenCount:
         if trouble not in self._told:  # once each; every count says it in `method`
@@ -383,7 +383,7 @@ class _Question:
             self.is_open = False
 
 
-def _whole(answer: object) -> int | None:
+def _whole_number(answer: object) -> int | None:
     """The answer as an int; None if it is not a whole number."""
     if isinstance(answer, bool):
         return None

@@ -93,7 +93,7 @@ def _load(name: str) -> tiktoken.Encoding | Unavailable:
         import tiktoken  # the native part costs, and may not load on every platform
 
         known = ENCODINGS[name]
-        ranks = {token: rank for rank, token in enumerate(unpack(_packed(name)))}
+        ranks = {token: rank for rank, token in enumerate(unpack(_read_packed(name)))}
         return tiktoken.Encoding(name, pat_str=known.pattern, mergeable_ranks=ranks, special_tokens=dict(known.special))
     except (ImportError, OSError, ValueError, LZMAError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -107,7 +107,7 @@ def _load(name: str) -> tiktoken.Encoding | Unavailable:
         return Unavailable(reason)
 
 
-def _packed(name: str) -> bytes:
+def _read_packed(name: str) -> bytes:
     from importlib.resources import files
 
     folder = files("amplifier_hooks.injection.tokens") / "ranks"

@@ -145,9 +145,9 @@ def tokenizer(yardstick: Yardstick) -> Tokenizer:
     if yardstick == BYTES:
         return _BYTES
     if yardstick.tokenizer.startswith("ctok-"):
-        return _by_ctok(yardstick)
+        return _ctok_tokenizer(yardstick)
     found = encoding(yardstick.tokenizer)
-    return _BYTES if isinstance(found, Unavailable) else _by_tiktoken(yardstick, found)
+    return _BYTES if isinstance(found, Unavailable) else _tiktoken_tokenizer(yardstick, found)
 
 
 def _byte_reach(stretch: str, tokens: int) -> int:
@@ -160,7 +160,7 @@ _BYTES: Final = Tokenizer(yardstick=BYTES, tokens=utf8_size, reach=_byte_reach)
 # -- tiktoken ----------------------------------------------------------------------------------------------------------
 
 
-def _by_tiktoken(yardstick: Yardstick, encoding: tiktoken.Encoding) -> Tokenizer:
+def _tiktoken_tokenizer(yardstick: Yardstick, encoding: tiktoken.Encoding) -> Tokenizer:
     return Tokenizer(
         yardstick=yardstick,
         tokens=partial(_tokens, encoding),
@@ -183,7 +183,7 @@ def _reach(encoding: tiktoken.Encoding, stretch: str, tokens: int) -> int:
 _CHARS_A_TOKEN: Final = 3  # about
 
 
-def _by_ctok(yardstick: Yardstick) -> Tokenizer:
+def _ctok_tokenizer(yardstick: Yardstick) -> Tokenizer:
     try:
         token_count = import_module("ctok").token_count  # untyped, and only with the extra
     except ImportError as error:

@@ -21,7 +21,7 @@ from amplifier_hooks.storage.database import Migrations, Script, Statement
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
-    from amplifier_hooks.library.parts.hook_database import Book
+    from amplifier_hooks.library.parts.hook_database import HookDatabase
     from amplifier_hooks.ports import Clock
 
 
@@ -80,26 +80,26 @@ class _Day:
     """What is on its way there."""
 
 
-class Days:
+class DailyUsage:
     """The days of all tenants, by the clock's date in UTC. Without a book they are those of this process."""
 
-    def __init__(self, clock: Clock, book: Book | None = None) -> None:
+    def __init__(self, clock: Clock, book: HookDatabase | None = None) -> None:
         self._clock = clock
-        self._book = book
+        self._database = book
         self._days: OrderedDict[str, _Day] = OrderedDict()
 
-    def known(self, tenant: str) -> Usage:
+    def known_usage(self, tenant: str) -> Usage:
         """What a tenant has used today, as far as this process knows."""
         day = self._today(tenant)
         return day.stored + day.own + day.moving
 
-    async def look(self, tenant: str) -> None:
+    async def refresh(self, tenant: str) -> None:
         """Look into the store for what others have added. Raises `StoreUnavailable`."""
-        if self._book is not None:
+        if self._database is not None:
             day = self._today(tenant)
-            rows = await self._book.fetch(READ, for_log(tenant), day.date)
+            rows = await self._database.fetch(READ, for_log(tenant), day.date)
             if rows:
-                _seen(day, Usage(rows[0][0], Decimal(rows[0][1])))
+                _note_total(day, Usage(rows[0][0], Decimal(rows[0][1])))
 
     async def add(self, tenant: str, usage: Usage) -> None:
         """Count this, and write it with what could not be written before.
@@ -109,20 +109,20 @@ class Days:
         """
         day = self._today(tenant)
         day.own.add(usage)
-        if self._book is None:
+        if self._database is None:
             return
         moved, day.own = day.own, Usage()
         day.moving.add(moved)
         try:
-            total = await self._book.run(lambda: self._added(tenant, day.date, moved))
+            total = await self._database.run(lambda: self._add_usage(tenant, day.date, moved))
         except BaseException:
             day.own.add(moved)
             raise
         finally:
             day.moving = Usage(day.moving.tokens - moved.tokens, day.moving.money - moved.money)
-        _seen(day, total)
+        _note_total(day, total)
 
-    def _added(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
+    def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
         whose = for_log(tenant), date
         # The first statement locks the row, so that nobody else's money comes between reading and writing.
         ((tokens, money),) = yield Statement(ADD_TOKENS, (*whose, usage.tokens))
@@ -143,7 +143,7 @@ class Days:
         return day
 
 
-def _seen(day: _Day, total: Usage) -> None:
+def _note_total(day: _Day, total: Usage) -> None:
     """What the store holds; of two looks that overtook each other, the later one."""
     if total.tokens >= day.stored.tokens:
         day.stored = total

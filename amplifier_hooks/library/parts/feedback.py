@@ -25,12 +25,12 @@ from amplifier_hooks.events import TOOL_POST
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.paths import TooManyParts, Whereabouts, patched_in, texts_of
+from amplifier_hooks.text.paths import CallPaths, TooManyParts, patched_files, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from amplifier_hooks.definitions.kinds.event_codec import Ended
+    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 
 
 LONGEST: Final = 1024 * 1024
@@ -38,7 +38,7 @@ LONGEST: Final = 1024 * 1024
 
 
 @frozen
-class Spoken:
+class ExternalHandler:
     """A handler whose texts are a program's: they are labelled with it, and never stand in the system's name."""
 
     origin: str
@@ -50,12 +50,12 @@ class Spoken:
 
 
 @define(eq=False)
-class Commands:
+class CommandRunner:
     """Runs programs for a hook, each within its time."""
 
     programs: Programs = field(factory=lambda: Programs(longest=LONGEST))
 
-    async def run(self, argv: Sequence[str], *, cwd: str, seconds: float, **env: str) -> Ended:
+    async def run(self, argv: Sequence[str], *, cwd: str, seconds: float, **env: str) -> ProgramExit:
         """Run it, without input, and wait for its end.
 
         It sees the few variables every command hook sees, and programs are also looked for beside this Python.
@@ -121,7 +121,7 @@ class FeedbackSettings(HookSettings):
 
     @field_validator("command")
     @classmethod
-    def _apart(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_command(cls, command: tuple[str, ...]) -> tuple[str, ...]:
         if any("{file}" in part and part != "{file}" for part in command):
             raise ValueError("write {file} as an argument of its own; it may stand for several")
         return command
@@ -133,14 +133,14 @@ S = TypeVar("S", bound=FeedbackSettings)
 class Feedback(ReadyMade[S]):
     """A hook that runs a program over the files that were just written."""
 
-    def __init__(self, settings: S | None = None, *, commands: Commands | None = None) -> None:
+    def __init__(self, settings: S | None = None, *, commands: CommandRunner | None = None) -> None:
         super().__init__(settings)
-        self._commands = Commands() if commands is None else commands
+        self._commands = CommandRunner() if commands is None else commands
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
         """After tools that write."""
-        call = Spoken(Path(self.settings.command[0]).name, self.after)
+        call = ExternalHandler(Path(self.settings.command[0]).name, self.after)
         seconds = self.settings.seconds + GRACE
         return (
             Point(event=TOOL_POST, call=call, intent="on", priority=310, match=self.settings.match, timeout=seconds),
@@ -158,7 +158,7 @@ class Feedback(ReadyMade[S]):
         folder = folder_of(self.settings.cwd, data)
         targets = dict.fromkeys(
             target
-            for file in self._written(data.get("tool_input"), folder)
+            for file in self._written_files(data.get("tool_input"), folder)
             for target in self.targets(file, Path(folder))
         )
         if not targets:
@@ -168,34 +168,34 @@ class Feedback(ReadyMade[S]):
         try:
             ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds)
         except PROBLEMS as problem:
-            return self._trouble(data, str(problem))
+            return self._trouble_result(data, str(problem))
         if ended.code == 0:
             return CONTINUE
-        said = self._said(ended)
+        said = self._output_text(ended)
         if ended.code not in self.settings.findings or not said:
             silent = "" if said else ", and said nothing"
-            return self._trouble(data, f"{argv[0]!r:.200} {ended.how}{silent}", said)
+            return self._trouble_result(data, f"{argv[0]!r:.200} {ended.in_words}{silent}", said)
         about = ", ".join(for_log(target.name) for target in targets)
         return HookResult.inject(
             f"{Path(argv[0]).name} on {about}:\n{said}", user_message=f"{Path(argv[0]).name} has findings in {about}"
         )
 
-    def _written(self, given: object, folder: str) -> list[Path]:
+    def _written_files(self, given: object, folder: str) -> list[Path]:
         """The files that a call wrote, as far as they are there and meant."""
         if not isinstance(given, Mapping):
             return []
-        where = Whereabouts(given, folder)
+        where = CallPaths(given, folder)
         try:
-            texts = [text for text in where.named(WRITTEN).values() if isinstance(text, str)]
-            texts += [name for text in texts_of([*given.values()]) for name in patched_in(text)]
+            texts = [text for text in where.arguments_named(WRITTEN).values() if isinstance(text, str)]
+            texts += [name for text in texts_of([*given.values()]) for name in patched_files(text)]
         except TooManyParts:
             return []
-        found = (where.resolved(text) for text in texts)
+        found = (where.resolve(text) for text in texts)
         files = dict.fromkeys(Path(forms.lexical) for forms in found if forms is not None)
         meant = (file for file in files if any(fnmatchcase(file.name, glob) for glob in self.settings.files))
         return [file for file in meant if file.is_file()][:MOST_FILES]
 
-    def _said(self, ended: Ended) -> str:
+    def _output_text(self, ended: ProgramExit) -> str:
         """What it said, cut at the end of a line."""
         text = (ended.output.strip() or ended.errors.strip()).decode("utf-8", "backslashreplace")
         lines = text.splitlines()
@@ -206,8 +206,8 @@ class Feedback(ReadyMade[S]):
         left = len(text.splitlines()) - len(lines)
         return "\n".join([*lines, f"… and {left:,} more lines"] if left else lines)
 
-    def _trouble(self, data: Mapping[str, Any], problem: str, said: str = "") -> HookResult:
-        if not self._once.first(data, problem):
+    def _trouble_result(self, data: Mapping[str, Any], problem: str, said: str = "") -> HookResult:
+        if not self._once.is_first(data, problem):
             return CONTINUE
         more = f": {for_log(said)[:300]}" if said else ""
         return HookResult(user_message=f"{problem}{more}; this is said once", user_message_level="warning")

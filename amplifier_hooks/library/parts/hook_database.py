@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.storage.database import StoreUnavailable
-from amplifier_hooks.storage.state_folder import own_folder
+from amplifier_hooks.storage.state_folder import make_state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,16 +27,16 @@ T = TypeVar("T")
 SERVERS: Final = ("postgresql://", "postgres://")
 
 
-def _known(place: str) -> str:
+def _check_address(place: str) -> str:
     if "://" in place and not place.startswith(SERVERS):
         raise ValueError("write a file's path, ':memory:' or 'postgresql://…'; there is no other kind of store")
     return place
 
 
-StorePlace = Annotated[str, AfterValidator(_known)]
+StoreAddress = Annotated[str, AfterValidator(_check_address)]
 """A setting that says where a hook keeps its facts."""
 
-PATIENCE: Final = 2.0
+STORE_TIMEOUT: Final = 2.0
 """Seconds a database may take: somebody waits for the hook that waits for it."""
 
 AGAIN: Final = 10.0
@@ -45,7 +45,7 @@ AGAIN: Final = 10.0
 log = get_logger(__name__)
 
 
-class Book:
+class HookDatabase:
     """One hook's tables in one database.
 
     `open_with` makes the database; it is opened when it is first used, and again in another event loop. Every use
@@ -70,7 +70,7 @@ class Book:
 
     async def run(self, script: Callable[[], Script[T]]) -> T:
         """Drive a script to its end in one transaction."""
-        database = await self._opened()
+        database = await self._open_database()
         try:
             return await database.run(script())
         except StoreUnavailable as error:
@@ -79,7 +79,7 @@ class Book:
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """The rows of one statement."""
-        database = await self._opened()
+        database = await self._open_database()
         try:
             return await database.fetch(sql, *values)
         except StoreUnavailable as error:
@@ -92,7 +92,7 @@ class Book:
         if database is not None and self._loop is asyncio.get_running_loop():
             await database.close()
 
-    async def _opened(self) -> Database:
+    async def _open_database(self) -> Database:
         if self._failed is not None:
             since, error = self._failed
             if self._now() - since < AGAIN:
@@ -121,10 +121,10 @@ class Book:
         self._failed = (self._now(), error)
 
 
-def database_at(place: str, name: str) -> Callable[[Migrations], Database]:
+def database_opener(place: str, name: str) -> Callable[[Migrations], Database]:
     """How to open the database at this place; `name` is that of the file where it is not given."""
 
-    def opened(tables: Migrations) -> Database:
+    def open_with_tables(tables: Migrations) -> Database:
         if place == ":memory:":
             from amplifier_hooks.storage.sqlite import MemoryDatabase
 
@@ -132,10 +132,10 @@ def database_at(place: str, name: str) -> Callable[[Migrations], Database]:
         if place.startswith(SERVERS):
             from amplifier_hooks.storage.postgres import PostgresDatabase
 
-            return PostgresDatabase(place, tables, limit=PATIENCE, connections=2)
+            return PostgresDatabase(place, tables, limit=STORE_TIMEOUT, connections=2)
         from amplifier_hooks.storage.sqlite import SqliteDatabase
 
-        path = Path(place).expanduser() if place else own_folder() / name
-        return SqliteDatabase(path, tables, limit=PATIENCE)
+        path = Path(place).expanduser() if place else make_state_folder() / name
+        return SqliteDatabase(path, tables, limit=STORE_TIMEOUT)
 
-    return opened
+    return open_with_tables

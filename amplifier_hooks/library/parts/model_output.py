@@ -34,7 +34,7 @@ def text_of(response: object, depth: int = 0) -> str | None:
     return None
 
 
-def found(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
+def find_files(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
     """The files of this name or glob within a folder that are not empty, and their sizes in bytes; no folders.
 
     With `since`, only those that were written at or after that time (seconds since 1970).
@@ -50,6 +50,6 @@ def found(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, i
     return there
 
 
-def missing(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
+def missing_files(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
     """Those of these names or globs for which there is nothing."""
-    return [pattern for pattern in patterns if not found(folder, pattern, since=since)]
+    return [pattern for pattern in patterns if not find_files(folder, pattern, since=since)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LONGEST_FIELD: Final = 80
 
-SAID: Final = {
+TYPE_PROBLEMS: Final = {
     "tuple_type": "write a list: [one, another]",
     "frozen_set_type": "write a list: [one, another]",
     "dict_type": "write a mapping: {name: value}",
@@ -40,12 +40,12 @@ SAID: Final = {
 """What is wrong with values of some types, in the words of a file rather than in those of Python."""
 
 
-def _can_match(spec: str) -> str:
+def _check_match(spec: str) -> str:
     compile_matcher(spec)
     return spec
 
 
-ToolMatch = Annotated[str, AfterValidator(_can_match)]
+ToolMatch = Annotated[str, AfterValidator(_check_match)]
 """A setting that says which tools a hook is for, as `match` does; what could never match is refused."""
 
 
@@ -157,7 +157,7 @@ def _problem(error: ErrorDetails, settings: type[BaseModel]) -> str:
         return f"there is no setting {field!r}; {there}"
     if error["type"] == "value_error":
         return f"setting {field!r}: {error['ctx']['error']}"
-    return f"setting {field!r}: {SAID.get(error['type'], error['msg'])}"
+    return f"setting {field!r}: {TYPE_PROBLEMS.get(error['type'], error['msg'])}"
 
 
 def _fields_at(settings: type[BaseModel], place: tuple[int | str, ...]) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ class Once:
     def __init__(self) -> None:
         self._said: PerSession[dict[Hashable, None]] = PerSession(dict)
 
-    def first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
+    def is_first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
         """Whether this was not said before in the session of this payload; from now on it was."""
         said = self._said.of(data)
         if what in said:

@@ -13,13 +13,13 @@ from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.library.parts.ready_made import HookSettings
-from amplifier_hooks.text.json_schema import Schema, resolved
+from amplifier_hooks.text.json_schema import Schema, resolve_reference
 from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amplifier_hooks.text.json_schema import Wrong
+    from amplifier_hooks.text.json_schema import SchemaMistake
     from amplifier_hooks.text.matching import Matcher
 
 
@@ -47,39 +47,39 @@ FORMATS: Final = {
 
 def example_of(schema: object) -> Any:
     """An example: the schema's own if it has one, else the least that it asks for."""
-    return _made(schema, schema, 0)
+    return _make_example(schema, schema, 0)
 
 
-def _made(schema: object, root: object, depth: int) -> Any:
+def _make_example(schema: object, root: object, depth: int) -> Any:
     if not isinstance(schema, Mapping) or depth > DEEPEST:
         return None
     for keyword, value in GIVEN:
         if schema.get(keyword) not in (None, []):
             return value(schema[keyword])
-    simpler = _simpler(schema, root)
+    simpler = _simplify(schema, root)
     if simpler is not None:
-        return _made(simpler, root, depth + 1)
+        return _make_example(simpler, root, depth + 1)
     kind = schema.get("type") or ("object" if {"properties", "required"} & schema.keys() else "")
     make = KINDS.get(kind[0] if isinstance(kind, list) else kind)
     return make(schema, root, depth) if make else None
 
 
-def _simpler(schema: Mapping[str, Any], root: object) -> object:
+def _simplify(schema: Mapping[str, Any], root: object) -> object:
     """The same without its first combination of schemas; None where it has none."""
     if "$ref" in schema:
-        return resolved(root, schema["$ref"])
+        return resolve_reference(root, schema["$ref"])
     for keyword in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(keyword), list) and schema[keyword]:
             parts = schema[keyword] if keyword == "allOf" else schema[keyword][:1]
-            return _together({name: value for name, value in schema.items() if name != keyword}, parts, root)
+            return _merge_schemas({name: value for name, value in schema.items() if name != keyword}, parts, root)
     return None
 
 
-def _together(first: Mapping[str, Any], parts: list[Any], root: object) -> dict[str, Any]:
+def _merge_schemas(first: Mapping[str, Any], parts: list[Any], root: object) -> dict[str, Any]:
     """Schemas that all hold, as one: what each asks for, the last word on the rest."""
     whole: dict[str, Any] = {**first}
     for part in parts:
-        found = resolved(root, part["$ref"]) if isinstance(part, Mapping) and "$ref" in part else part
+        found = resolve_reference(root, part["$ref"]) if isinstance(part, Mapping) and "$ref" in part else part
         if not isinstance(found, Mapping):
             continue
         properties = {**whole.get("properties", {})}
@@ -99,13 +99,13 @@ def _object(schema: Mapping[str, Any], root: object, depth: int) -> dict[str, An
     made: dict[str, Any] = {}
     for name in schema.get("required", ()):
         own = schema.get("properties", {}).get(name, True)
-        made[name] = "text" if own in (True, {}) else _made(own, root, depth + 1)
+        made[name] = "text" if own in (True, {}) else _make_example(own, root, depth + 1)
     return made
 
 
 def _array(schema: Mapping[str, Any], root: object, depth: int) -> list[Any]:
     count = min(max(schema.get("minItems", 0), 1 if "items" in schema else 0), MOST_ITEMS)
-    return [_made(schema.get("items"), root, depth + 1) for _ in range(count)]
+    return [_make_example(schema.get("items"), root, depth + 1) for _ in range(count)]
 
 
 def _text(schema: Mapping[str, Any], root: object, depth: int) -> str:  # noqa: ARG001  # as the others are called
@@ -151,7 +151,7 @@ class ToolShape(HookSettings):
         default=None, description="an input that is right; left out, one is made from the schema where that is possible"
     )
 
-    def whole(self) -> dict[str, Any]:
+    def full_schema(self) -> dict[str, Any]:
         """All of it as one schema."""
         properties: dict[str, dict[str, int]] = {}
         for words, lengths in (
@@ -177,13 +177,13 @@ class Shape:
     """
 
     def __init__(self, settings: ToolShape) -> None:
-        schema = settings.whole()
+        schema = settings.full_schema()
         self._schema = Schema(schema)
         self.fits = self._schema.fits
-        self.wrong = self._schema.wrong
+        self.wrong = self._schema.mistakes
         self.example = self._example(schema, settings.example)
 
-    def told(self, wrong: tuple[Wrong, ...]) -> str:
+    def describe(self, wrong: tuple[SchemaMistake, ...]) -> str:
         """What is wrong, in words, with an example of what is right."""
         more = len(wrong) - MOST_WRONG
         said = "; ".join(str(one) for one in wrong[:MOST_WRONG]) + (f"; and {more} more" if more > 0 else "")

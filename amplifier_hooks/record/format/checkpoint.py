@@ -64,7 +64,7 @@ class VerifierKey:
         """
         name, _, rest = text.strip().partition("+")
         stated, _, encoded = rest.partition("+")
-        data = _decoded(encoded)
+        data = _decode_base64(encoded)
         if not _NAME.fullmatch(name) or len(data) != 1 + _KEY_BYTES:
             raise BadNote(f"{text!r:.120} is no verifier key; it reads name+id+key")
         key = cls(name, data[1:], data[0])
@@ -128,13 +128,13 @@ class Checkpoint:
         if len(lines) != 4 or lines[-1]:  # noqa: PLR2004  # three lines, and nothing behind the last newline
             raise BadNote("a checkpoint has three lines")
         origin, size, head = lines[:3]
-        decoded = _decoded(head)
+        decoded = _decode_base64(head)
         if not _NAME.fullmatch(origin) or not _SIZE.fullmatch(size) or len(decoded) != _HEAD_BYTES:
             raise BadNote("a checkpoint has an origin, a size and a hash")
         return cls(origin, int(size), decoded)
 
 
-def signed(checkpoint: Checkpoint, signer: Signer) -> str:
+def sign_checkpoint(checkpoint: Checkpoint, signer: Signer) -> str:
     """The note: the checkpoint with its signature. Raises what the signer raises."""
     key = VerifierKey(checkpoint.origin, signer.public)
     signature = signer.sign(checkpoint.text.encode("utf-8"))
@@ -167,13 +167,13 @@ def open_note(note: str, key: VerifierKey) -> Checkpoint:
 def _signature(line: str) -> tuple[str, bytes, bytes]:
     dash, _, rest = line.partition(" ")
     name, _, encoded = rest.partition(" ")
-    data = _decoded(encoded)
+    data = _decode_base64(encoded)
     if dash != _DASH or not _NAME.fullmatch(name) or len(data) <= _ID_BYTES:
         raise BadNote(f"{line!r:.80} is no signature line")
     return name, data[:_ID_BYTES], data[_ID_BYTES:]
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Base64, in the one spelling it has; anything else is empty."""
     try:
         data = base64.b64decode(text, validate=True)

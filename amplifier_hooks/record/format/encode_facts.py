@@ -37,7 +37,7 @@ from attrs import define, field
 
 from amplifier_hooks.record.format.line import LONGEST_LINE
 from amplifier_hooks.text.matching import is_text
-from amplifier_hooks.text.secrets import PRIVATE_KEY, Secrets, exchanged, is_secret_name, names_a_secret
+from amplifier_hooks.text.secrets import PRIVATE_KEY, Secrets, is_secret_name, names_a_secret, replace_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +60,7 @@ class TooMuch(Exception):
 
 
 @define
-class Tamer:
+class ValueSimplifier:
     """Turns any value into one that JSON can hold, with its secrets hidden. Texts over `longest` become digests.
 
     One is good for one record. `digests` are those that were made before, by the identity of their text.
@@ -74,19 +74,19 @@ class Tamer:
     digests: dict[int, str] = field(factory=dict)
     path: set[int] = field(factory=set)
 
-    def tamed(self, value: object, depth: int = 0) -> Any:
+    def simplify(self, value: object, depth: int = 0) -> Any:
         """The value as the record has it.
 
         Raises `TooMuch` when there is no room for it, and nothing else but what ends the process.
         """
         try:
-            return self._tamed(value, depth)
+            return self._simplify(value, depth)
         except TooMuch:
             raise
         except Exception as problem:  # noqa: BLE001  # values bring code of their own
-            return omitted(value, f"it raised {type(problem).__name__}")
+            return omission(value, f"it raised {type(problem).__name__}")
 
-    def _tamed(self, value: object, depth: int) -> Any:
+    def _simplify(self, value: object, depth: int) -> Any:
         if type(value) in _PLAIN:
             return value
         if isinstance(value, Mapping | list | tuple | AbstractSet) or (
@@ -95,18 +95,18 @@ class Tamer:
             return self._container(value, depth)
         rule = next((rule for kind, rule in _RULES if isinstance(value, kind)), None)
         if rule is None:
-            return omitted(value, "not a value of the record")
+            return omission(value, "not a value of the record")
         replaced = rule(value)
         return self._text(replaced) if isinstance(replaced, str) else replaced
 
     def _container(self, value: Collection[Any], depth: int) -> Any:
         if id(value) in self.path:
-            return omitted(value, "circular")
+            return omission(value, "circular")
         if depth >= DEPTH:
-            return omitted(value, "depth")
+            return omission(value, "depth")
         self.nodes -= len(value)
         if len(value) > ITEMS or self.nodes < 0:
-            return omitted(value, "size", length=len(value))
+            return omission(value, "size", length=len(value))
         self.path.add(id(value))
         try:
             if isinstance(value, Mapping):
@@ -115,13 +115,13 @@ class Tamer:
                     self._member(key, item, depth + 1, secret=named and key == "value")
                     for key, item in list(value.items())
                 )
-            return [self.tamed(item, depth + 1) for item in list(value)]
+            return [self.simplify(item, depth + 1) for item in list(value)]
         finally:
             self.path.discard(id(value))
 
     def _member(self, key: object, item: object, depth: int, *, secret: bool) -> tuple[str, Any]:
-        secret = secret or (self.redactor is not None and isinstance(key, str) and self.redactor.names(key))
-        return self._name(key), self._secret(item, depth) if secret else self.tamed(item, depth)
+        secret = secret or (self.redactor is not None and isinstance(key, str) and self.redactor.covers_name(key))
+        return self._name(key), self._secret(item, depth) if secret else self.simplify(item, depth)
 
     def _secret(self, value: object, depth: int) -> Any:
         """What stands under a secret's name. That there is nothing, or only a yes or no, is no secret."""
@@ -132,7 +132,7 @@ class Tamer:
                 return {self._name(key): self._secret(item, depth + 1) for key, item in list(value.items())}
             return [self._secret(item, depth + 1) for item in value]
         text = value if isinstance(value, str) else repr(value)
-        return self.redactor.hidden(text)
+        return self.redactor.replacement_of(text)
 
     def _name(self, key: object) -> str:
         """A member's name. Ours begin with `$`, so that of somebody's data is doubled."""
@@ -141,21 +141,21 @@ class Tamer:
             text = f"$omitted name {self._digest(text)}"
         elif text.startswith("$"):
             text = f"${text}"
-        return self._kept(text)
+        return self._limit_text(text)
 
     def _text(self, value: str) -> Any:
         value = str.__str__(value)  # a subclass may say something else
         if not is_text(value):
-            return omitted(value, "lone surrogate", length=len(value), sha256=self._digest(value))
+            return omission(value, "lone surrogate", length=len(value), sha256=self._digest(value))
         if len(value) > self.longest:
-            return omitted(value, "size", length=len(value), sha256=self._digest(value))
-        return self._kept(value)
+            return omission(value, "size", length=len(value), sha256=self._digest(value))
+        return self._limit_text(value)
 
-    def _kept(self, text: str) -> str:
+    def _limit_text(self, text: str) -> str:
         self.room -= len(text)
         if self.room < 0:
             raise TooMuch
-        return self.redactor.without(text) if self.redactor is not None else text
+        return self.redactor.redact(text) if self.redactor is not None else text
 
     def _digest(self, text: str) -> str:
         known = self.digests.get(id(text))
@@ -164,7 +164,7 @@ class Tamer:
         return known
 
 
-def omitted(value: object, why: str, **about: Any) -> dict[str, Any]:
+def omission(value: object, why: str, **about: Any) -> dict[str, Any]:
     """What stands for a value that is not there."""
     return {"$omitted": type(value).__name__, "why": why, **about}
 
@@ -178,11 +178,11 @@ def digest(value: str) -> str:
 
 
 def _integer(value: int) -> Any:
-    return int(value) if -LONGEST_INT <= value < LONGEST_INT else omitted(value, "size", length=value.bit_length())
+    return int(value) if -LONGEST_INT <= value < LONGEST_INT else omission(value, "size", length=value.bit_length())
 
 
 def _number(value: float) -> Any:
-    return float(value) if math.isfinite(value) else omitted(value, str(float(value)))
+    return float(value) if math.isfinite(value) else omission(value, str(float(value)))
 
 
 def _bytes(value: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -246,24 +246,24 @@ class Encoder:
 
     def encode(self, kind: str, facts: Mapping[str, Any], *, patient: bool = False) -> bytes:
         """The bytes. Raises `Heavy` for what would hold up a loop, unless told to be patient; nothing else."""
-        named = self._kinds.get(kind) or self._named(kind)
-        data = self._short(facts)
+        named = self._kinds.get(kind) or self._encode_kind(kind)
+        data = self._encode_plain(facts)
         if data is None:
             if not patient and _is_heavy(facts):
                 raise Heavy
-            data = self._long(facts)
+            data = self._encode_long(facts)
         return b'"kind":%b,"facts":%b' % (named, data)
 
-    def _named(self, kind: str) -> bytes:
+    def _encode_kind(self, kind: str) -> bytes:
         if len(self._kinds) >= MOST_NAMES:
             self._kinds.clear()
-        tamed = Tamer(self._redactor, LONGEST_KIND, ROOM, 1).tamed(kind)
+        tamed = ValueSimplifier(self._redactor, LONGEST_KIND, ROOM, 1).simplify(kind)
         named = self._kinds[kind] = _ascii(tamed if isinstance(tamed, str) else "odd").encode("ascii")
         return named
 
     # -- the short way -------------------------------------------------------------------------------------------------
 
-    def _short(self, facts: Mapping[str, Any]) -> bytes | None:
+    def _encode_plain(self, facts: Mapping[str, Any]) -> bytes | None:
         """The facts, if all of them are plain."""
         if type(facts) is not dict:
             return None
@@ -322,7 +322,7 @@ class Encoder:
             return False
         secret = self._redactor is not None and (
             name == "value"  # a name beside it may say that it is one
-            or self._redactor.names(name)
+            or self._redactor.covers_name(name)
             or self._redactor.suspects(name)
         )
         usual = name.isascii() and not name.startswith("$") and not secret
@@ -338,18 +338,18 @@ class Encoder:
 
     # -- the long way --------------------------------------------------------------------------------------------------
 
-    def _long(self, facts: object) -> bytes:
+    def _encode_long(self, facts: object) -> bytes:
         """The facts, value by value, with as much of their texts as there is room for."""
         digests: dict[int, str] = {}
         for longest, nodes in SIZES:
             try:
-                tamed = Tamer(self._redactor, longest, ROOM, nodes, digests).tamed(facts)
+                tamed = ValueSimplifier(self._redactor, longest, ROOM, nodes, digests).simplify(facts)
             except TooMuch:
                 continue
             data = _ascii(tamed if isinstance(tamed, dict) else {"facts": tamed}).encode("ascii")
             if len(data) <= ROOM:
                 return data
-        return _ascii(omitted(facts, "size")).encode("ascii")
+        return _ascii(omission(facts, "size")).encode("ascii")
 
 
 def _is_heavy(facts: object) -> bool:
@@ -386,7 +386,7 @@ class Redactor:
         self.suspects: Callable[[str], bool] = self._secrets.suspects
         """Whether a text has a secret in it. The text must have no lone surrogates."""
 
-    def names(self, name: str) -> bool:
+    def covers_name(self, name: str) -> bool:
         """Whether this name belongs to secrets; remembered, for the same names come again and again."""
         known = self._names.get(name)
         if known is None:
@@ -395,18 +395,18 @@ class Redactor:
             known = self._names[name] = is_secret_name(name)
         return known
 
-    def hidden(self, value: str) -> dict[str, Any]:
+    def replacement_of(self, value: str) -> dict[str, Any]:
         """What stands in the place of a value that is a secret."""
         return {"$secret": self._hash(value), "length": len(value)}
 
-    def without(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text with its secrets hidden, and everything else as it was."""
         if not self.suspects(text):
             return text
         spans = self._secrets.spans(text)
         if len(spans) > MOST_FOUND or any(kind == PRIVATE_KEY.kind for _, _, kind in spans):
             return self._mark(text)
-        return exchanged(text, spans, [self._mark(text[start:end]) for start, end, _ in spans])
+        return replace_spans(text, spans, [self._mark(text[start:end]) for start, end, _ in spans])
 
     def _mark(self, text: str) -> str:
         return f"{{$secret {self._hash(text)} length {len(text)}}}"

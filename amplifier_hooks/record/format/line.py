@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, frozen
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, Signer, VerifierKey, signed
+from amplifier_hooks.record.format.checkpoint import Checkpoint, Signer, VerifierKey, sign_checkpoint
 from amplifier_hooks.record.record_errors import MalformedLine
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _FIRST: Final = b'{"seq":'
 
 
 @frozen
-class Entry:
+class LogEntry:
     """One line, read. A checkpoint has no time of its own: nothing stands in it that is not signed."""
 
     seq: int
@@ -77,13 +77,13 @@ def unseal(line: bytes) -> tuple[bytes, bytes]:
     return body, bytes.fromhex(found[1].decode("ascii"))
 
 
-def read(body: bytes) -> Entry:
+def read(body: bytes) -> LogEntry:
     """What a body says.
 
     Raises `MalformedLine` when it is not the beginning of a JSON object with exactly the members of a record.
     """
     try:
-        members = json.loads(body + b"}", object_pairs_hook=_distinct)
+        members = json.loads(body + b"}", object_pairs_hook=_check_distinct)
     except (ValueError, RecursionError) as problem:
         raise MalformedLine(f"is not JSON: {problem}") from problem
     names = tuple(members)
@@ -94,10 +94,10 @@ def read(body: bytes) -> Entry:
         raise MalformedLine("has a member of the wrong type")
     if time is not None and not isinstance(time, str):
         raise MalformedLine("has a time that is no text")
-    return Entry(seq, kind, facts, time)
+    return LogEntry(seq, kind, facts, time)
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a name stands twice in one object")
@@ -139,7 +139,7 @@ class Opening:
             raise MalformedLine("opens no segment: a member is missing or of the wrong type")
         return cls(segment=segment, **texts)  # type: ignore[arg-type]  # looked at two lines above
 
-    def signed_by(self, public: bytes) -> Opening:
+    def with_key(self, public: bytes) -> Opening:
         """The same, signed by the key with this public half."""
         return evolve(self, key=str(VerifierKey(self.origin, public)))
 
@@ -172,7 +172,7 @@ class Opening:
         return hashed.digest()
 
 
-def following(head: bytes, body: bytes) -> bytes:
+def chain_hash(head: bytes, body: bytes) -> bytes:
     """The hash of the line with this body, after a line with that hash."""
     return hashlib.sha256(_LINE + head + body).digest()
 
@@ -191,7 +191,7 @@ class LineEnd:
 
 
 @define
-class Strand:
+class ChainPosition:
     """One segment as it grows. It only computes: the lines it makes are for the caller to write, in their order."""
 
     opening: Opening
@@ -202,12 +202,12 @@ class Strand:
     """Lines since the last checkpoint."""
 
     @classmethod
-    def begin(cls, opening: Opening, seq: int) -> Strand:
+    def begin(cls, opening: Opening, seq: int) -> ChainPosition:
         """A segment without a line, after the line of that number."""
         return cls(opening, seq, opening.head())
 
     @property
-    def place(self) -> LineEnd:
+    def end(self) -> LineEnd:
         """Where it ends."""
         return LineEnd(self.seq, self.head, self.length)
 
@@ -221,20 +221,20 @@ class Strand:
 
         Raises what the signer raises; nothing changed then.
         """
-        note = signed(Checkpoint(self.opening.origin, self.seq, self.head), signer)
+        note = sign_checkpoint(Checkpoint(self.opening.origin, self.seq, self.head), signer)
         self.seq += 1
-        line = self._line(b'{"seq":%d,%b' % (self.seq, own("log.checkpoint", {"note": note})))
+        line = self._line(b'{"seq":%d,%b' % (self.seq, encode_log_record("log.checkpoint", {"note": note})))
         self.since = 0
         return line, note
 
     def _line(self, body: bytes) -> bytes:
-        self.head = following(self.head, body)
+        self.head = chain_hash(self.head, body)
         line = seal(body, self.head)
         self.length += len(line)
         self.since += 1
         return line
 
 
-def own(kind: str, facts: Mapping[str, Any]) -> bytes:
+def encode_log_record(kind: str, facts: Mapping[str, Any]) -> bytes:
     """A record of the log about itself, as `Strand.add` takes it."""
     return f'"kind":{_encode(kind)},"facts":{_encode(facts)}'.encode("ascii")

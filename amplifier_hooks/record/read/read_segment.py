@@ -22,7 +22,7 @@ import msgspec
 from attrs import Factory, define
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, Entry, Opening, following, read, seal, unseal
+from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, LogEntry, Opening, chain_hash, read, seal, unseal
 from amplifier_hooks.record.read.report import Observation
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine, UnsafeLog
 
@@ -36,7 +36,7 @@ _BUFFER: Final = 1 << 18
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Pages:
+class SegmentFile:
     """One file of a log, open for reading."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -73,13 +73,13 @@ class Pages:
         return hashed.hexdigest()
 
     @property
-    def grew(self) -> int:
+    def growth(self) -> int:
         """Bytes that were added since it was opened; negative when there are fewer."""
         return os.fstat(self._file.fileno()).st_size - self.size
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Pages]:
+def open_segment(path: Path) -> Iterator[SegmentFile]:
     """The file at a path, open for reading.
 
     Raises `UnsafeLog` for what is no plain file: a pipe would wait for a writer. Otherwise the `OSError` of opening it.
@@ -89,7 +89,7 @@ def opened(path: Path) -> Iterator[Pages]:
         os.close(descriptor)
         raise UnsafeLog(f"{path} is no plain file")
     with os.fdopen(descriptor, "rb", buffering=_BUFFER) as file:
-        yield Pages(file)
+        yield SegmentFile(file)
 
 
 # -- what a line says --------------------------------------------------------------------------------------------------
@@ -102,18 +102,18 @@ _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def entry(body: bytes) -> Entry:
+def parse_entry(body: bytes) -> LogEntry:
     """What a body says: as `line.read` has it, several times faster where nothing in the line is unusual.
 
     Raises `MalformedLine` for what that one refuses, and for bytes that no line may have.
     """
-    return Entry(*parts(body))
+    return LogEntry(*parse_parts(body))
 
 
-def parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
+def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
     """The same without an object around it: number, kind, facts and time."""
     usual = _USUAL.match(body)
-    facts = None if usual is None else _plain(body[usual.end() :])
+    facts = None if usual is None else _parse_plain(body[usual.end() :])
     if usual is not None and facts is not None:
         seq, time, kind = usual.groups()
         return int(seq), kind.decode("ascii"), facts, None if time is None else time.decode("ascii")
@@ -123,7 +123,7 @@ def parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
     return record.seq, record.kind, record.facts, record.time
 
 
-def _plain(written: bytes) -> dict[str, Any] | None:
+def _parse_plain(written: bytes) -> dict[str, Any] | None:
     """An object that is written as this encoder would write it: no name stands twice in it, and nothing is left out."""
     try:
         facts = _decode(written)
@@ -150,14 +150,14 @@ _MAY_FOLLOW: Final = {CLOSED: (_RESUMED, _RECOVERED), GOES_ON: (_RECOVERED,)}
 _LINES_OF_A_NOTE: Final = 5
 
 
-def chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes]]:
+def iter_chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The body and the hash of each line, as long as each follows the one before.
 
     Raises `MalformedLine` at the first that does not, and `TornLine` at one that a crash can have left.
     """
     for line in lines:
         body = line[:-SEAL]
-        head = following(head, body)
+        head = chain_hash(head, body)
         if line != seal(body, head):
             if is_torn(line):
                 raise TornLine("does not end in a hash and a newline")
@@ -219,7 +219,7 @@ class Walk:
         if record.kind != _OPENED:
             raise MalformedLine(f"is of the kind {record.kind!r:.80}, and a segment begins with {_OPENED!r}")
         opening = Opening.of(record.facts)
-        for _ in chained([line], opening.head()):
+        for _ in iter_chained([line], opening.head()):
             pass
         if opening.segment != number:
             raise MalformedLine(f"opens segment {opening.segment}, in the place of segment {number}")
@@ -255,7 +255,7 @@ class Walk:
 
         Raises `MalformedLine` or `BadNote` when it does not belong there.
         """
-        seq, kind, facts, time = parts(body)
+        seq, kind, facts, time = parse_parts(body)
         if seq != self.due and self.due is not None:
             raise MalformedLine(f"has the number {seq}, and {self.due} is due")
         if self.end and kind not in _MAY_FOLLOW[self.end]:
@@ -266,7 +266,7 @@ class Walk:
         if kind not in _KEEP_IT_CLOSED:
             self.closing = ""
         if kind in _MEANINGS:
-            _MEANINGS[kind](self, Entry(seq, kind, facts, time), body)
+            _MEANINGS[kind](self, LogEntry(seq, kind, facts, time), body)
         if time is not None:
             if time < self.clock:
                 self.count(Observation.CLOCK)
@@ -279,7 +279,7 @@ class Walk:
         return seq
 
     @property
-    def covered(self) -> int:
+    def covered_seq(self) -> int:
         """The last line that a signature covers, its own included; the line before the first if none does."""
         return self.signed + 1 if self.signed else self.first - 1
 
@@ -293,7 +293,7 @@ class Walk:
 # -- lines of the log about itself -------------------------------------------------------------------------------------
 
 
-def _checkpoint(walk: Walk, record: Entry, body: bytes) -> None:
+def _read_checkpoint(walk: Walk, record: LogEntry, body: bytes) -> None:
     if walk.key is None:
         raise BadNote("the segment names no key")
     note = record.facts.get("note")
@@ -306,30 +306,30 @@ def _checkpoint(walk: Walk, record: Entry, body: bytes) -> None:
     walk.end = walk.closing
 
 
-def _closed(walk: Walk, record: Entry, _body: bytes) -> None:
+def _read_closed(walk: Walk, record: LogEntry, _body: bytes) -> None:
     walk.closing = record.kind
     if walk.key is None:
         walk.end = record.kind
 
 
-def _goes_on(walk: Walk, record: Entry, body: bytes) -> None:
+def _read_goes_on(walk: Walk, record: LogEntry, body: bytes) -> None:
     if record.facts.get("next") != walk.number + 1:
         raise MalformedLine(f"names another segment than {walk.number + 1} as the next one")
-    _closed(walk, record, body)
+    _read_closed(walk, record, body)
 
 
-def _recovered(walk: Walk, record: Entry, _body: bytes) -> None:
+def _read_recovered(walk: Walk, record: LogEntry, _body: bytes) -> None:
     size = record.facts.get("bytes")
     if type(size) is not int:
         raise MalformedLine("does not say how many bytes were cut off")
     walk.count(Observation.RECOVERED, amount=size)
 
 
-def _resumed(walk: Walk, _record: Entry, _body: bytes) -> None:
+def _read_resumed(walk: Walk, _record: LogEntry, _body: bytes) -> None:
     walk.count(Observation.RESUMED)
 
 
-def _unsigned(walk: Walk, record: Entry, _body: bytes) -> None:
+def _read_unsigned(walk: Walk, record: LogEntry, _body: bytes) -> None:
     walk.count(Observation.SIGNER, why=str(record.facts.get("error"))[:200])
 
 
@@ -344,11 +344,11 @@ def _statement(seq: int, note: str) -> bytes:
     return json.dumps(record, separators=(",", ":")).removesuffix("}").encode("ascii")
 
 
-_MEANINGS: Final[dict[str, Callable[[Walk, Entry, bytes], None]]] = {
-    _CHECKPOINT: _checkpoint,
-    CLOSED: _closed,
-    GOES_ON: _goes_on,
-    _RECOVERED: _recovered,
-    _RESUMED: _resumed,
-    _UNSIGNED: _unsigned,
+_MEANINGS: Final[dict[str, Callable[[Walk, LogEntry, bytes], None]]] = {
+    _CHECKPOINT: _read_checkpoint,
+    CLOSED: _read_closed,
+    GOES_ON: _read_goes_on,
+    _RECOVERED: _read_recovered,
+    _RESUMED: _read_resumed,
+    _UNSIGNED: _read_unsigned,
 }

@@ -46,75 +46,75 @@ class _Row:
     """Whether a head from elsewhere, found in the log, makes up for it."""
 
 
-def _tampered(says: str) -> _Row:
+def _tampered_row(says: str) -> _Row:
     return _Row(LogVerdict.TAMPERED, says)
 
 
-def _truncated(says: str) -> _Row:
+def _truncated_row(says: str) -> _Row:
     return _Row(LogVerdict.TRUNCATED, says)
 
 
-def _doubt(says: str) -> _Row:
+def _doubt_row(says: str) -> _Row:
     return _Row(LogVerdict.CANNOT_TELL, says)
 
 
-def _open(says: str) -> _Row:
+def _open_row(says: str) -> _Row:
     """A doubt that a head answers."""
     return _Row(LogVerdict.CANNOT_TELL, says, head_answers=True)
 
 
-def _repaired(says: str) -> _Row:
+def _repaired_row(says: str) -> _Row:
     return _Row(LogVerdict.REPAIRED, says)
 
 
-def _information(says: str) -> _Row:
+def _information_row(says: str) -> _Row:
     return _Row(None, says)
 
 
 class Observation(Enum):
     """What can be found, what it leads to, and the sentence for it. Without a verdict it is information."""
 
-    LINE = _tampered("the line {why}")
-    CHECKPOINT = _tampered("the checkpoint is wrong: {why}")
-    NO_END = _tampered("the segment has no end, and the next one does not say why")
-    EVIDENCE_CHANGED = _tampered("what was kept behind the last line that counts is not what was found there")
-    DAMAGE = _tampered("when the next segment was begun, lines of this one behind line {seq} were damaged")
-    OTHER_LOG = _tampered("this is the log {log}, and the {source} is of the log {wanted}")
-    DIFFERS = _tampered("line {seq} is not the one that the {source} knows")
+    LINE = _tampered_row("the line {why}")
+    CHECKPOINT = _tampered_row("the checkpoint is wrong: {why}")
+    NO_END = _tampered_row("the segment has no end, and the next one does not say why")
+    EVIDENCE_CHANGED = _tampered_row("what was kept behind the last line that counts is not what was found there")
+    DAMAGE = _tampered_row("when the next segment was begun, lines of this one behind line {seq} were damaged")
+    OTHER_LOG = _tampered_row("this is the log {log}, and the {source} is of the log {wanted}")
+    DIFFERS = _tampered_row("line {seq} is not the one that the {source} knows")
 
-    MISSING = _truncated("{which} not there, and later ones are")
-    NOT_REACHED = _truncated("the {source} knows a line {seq} in segment {segment}, and it is not there")
-    FEWER = _truncated("of the {bytes} bytes that the next segment counts, {size} are there")
-    CUT = _truncated("when the next segment was begun, the store knew of lines behind line {seq}")
+    MISSING = _truncated_row("{which} not there, and later ones are")
+    NOT_REACHED = _truncated_row("the {source} knows a line {seq} in segment {segment}, and it is not there")
+    FEWER = _truncated_row("of the {bytes} bytes that the next segment counts, {size} are there")
+    CUT = _truncated_row("when the next segment was begun, the store knew of lines behind line {seq}")
 
-    NOT_PINNED = _doubt("the segment is signed by the key {key}, which is not pinned")
-    NOT_SIGNED = _doubt("a key is pinned, and the segment is not signed")
-    NO_HEAD = _doubt("the store that was asked knows no such log")
-    LEFT = _doubt("the next segment was begun for a reason that is not known here: {why}")
-    UNREADABLE = _doubt("the file cannot be read: {why}")
-    SHRANK = _doubt("the file became shorter while it was read")
-    NO_KEY = _open("no key is pinned: whoever could write the files could have made them")
-    UNSIGNED = _open("nothing is signed: whoever could write the file could have made it")
-    OPEN = _open("the log is not closed: lines behind line {seq} could have been cut off")
-    NOT_BEGUN = _open("segment {number} is to follow: it was not begun, or taken away")
-    UNCOVERED = _open("no checkpoint covers what follows line {seq}")
-    TORN = _open("the last {bytes} bytes are no whole line")
-    EMPTY = _open("there is no line")
+    NOT_PINNED = _doubt_row("the segment is signed by the key {key}, which is not pinned")
+    NOT_SIGNED = _doubt_row("a key is pinned, and the segment is not signed")
+    NO_HEAD = _doubt_row("the store that was asked knows no such log")
+    LEFT = _doubt_row("the next segment was begun for a reason that is not known here: {why}")
+    UNREADABLE = _doubt_row("the file cannot be read: {why}")
+    SHRANK = _doubt_row("the file became shorter while it was read")
+    NO_KEY = _open_row("no key is pinned: whoever could write the files could have made them")
+    UNSIGNED = _open_row("nothing is signed: whoever could write the file could have made it")
+    OPEN = _open_row("the log is not closed: lines behind line {seq} could have been cut off")
+    NOT_BEGUN = _open_row("segment {number} is to follow: it was not begun, or taken away")
+    UNCOVERED = _open_row("no checkpoint covers what follows line {seq}")
+    TORN = _open_row("the last {bytes} bytes are no whole line")
+    EMPTY = _open_row("there is no line")
 
-    RECOVERED = _repaired("{bytes} bytes of torn lines were cut off after crashes, {times}")
-    FAILURE = _repaired("the disk failed behind line {seq}, and the log went on in the next segment")
+    RECOVERED = _repaired_row("{bytes} bytes of torn lines were cut off after crashes, {times}")
+    FAILURE = _repaired_row("the disk failed behind line {seq}, and the log went on in the next segment")
 
-    LOST_KEY = _information("the segment has no end, because its key was changed or lost")
-    KEY_CHANGED = _information("another key signs from here on: {key}")
-    SIGNER = _information("the key did not sign, {times}: {why}")
-    RESUMED = _information("a writer opened the log again, {times}")
-    CLOCK = _information("the clock went back, {times}")
-    EVIDENCE = _information("{bytes} bytes behind the last line that counts are kept as evidence")
-    GREW = _information("the file grew by {bytes} bytes meanwhile, which were not looked at")
+    LOST_KEY = _information_row("the segment has no end, because its key was changed or lost")
+    KEY_CHANGED = _information_row("another key signs from here on: {key}")
+    SIGNER = _information_row("the key did not sign, {times}: {why}")
+    RESUMED = _information_row("a writer opened the log again, {times}")
+    CLOCK = _information_row("the clock went back, {times}")
+    EVIDENCE = _information_row("{bytes} bytes behind the last line that counts are kept as evidence")
+    GREW = _information_row("the file grew by {bytes} bytes meanwhile, which were not looked at")
 
 
 @frozen
-class Finding:
+class LogFinding:
     """One thing that was found, and where."""
 
     found: Observation
@@ -135,7 +135,7 @@ class Finding:
         return self.found.value.says.format_map(self.details)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it was found."""
         return self.file if self.line is None else f"{self.file}, line {self.line}"
 
@@ -164,7 +164,7 @@ class SegmentReport:
 
 
 @frozen(kw_only=True)
-class Compared:
+class HeadComparison:
     """A head from elsewhere, and what came of the comparison."""
 
     source: Literal["head", "anchor"]
@@ -181,18 +181,18 @@ class Report:
     log: str
     """The log's id, as its first segment has it; empty if that could not be read."""
     verdict: LogVerdict
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
     segments: tuple[SegmentReport, ...]
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[HeadComparison, ...] = ()
 
     @property
-    def bad(self) -> Finding | None:
+    def bad(self) -> LogFinding | None:
         """The first line that is not what was written, or not whole."""
         severe = (LogVerdict.TAMPERED, LogVerdict.CANNOT_TELL)
         return next((one for one in self.findings if one.line is not None and one.verdict in severe), None)
 
 
-def decide(findings: Iterable[Finding], compared: Iterable[Compared]) -> LogVerdict:
+def decide(findings: Iterable[LogFinding], compared: Iterable[HeadComparison]) -> LogVerdict:
     """The worst that the findings lead to. A head that is found in the log answers what a head can answer."""
     reached = {one.source for one in compared if one.matches}
     levels = {"anchor": LogVerdict.TO_ANCHOR, "head": LogVerdict.TO_HEAD}

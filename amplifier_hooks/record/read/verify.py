@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 
 from amplifier_hooks.record.format.line import FORMAT
-from amplifier_hooks.record.read.read_segment import CLOSED, GOES_ON, Walk, chained, is_torn, opened
-from amplifier_hooks.record.read.report import Compared, Finding, Observation, Report, SegmentReport, decide
+from amplifier_hooks.record.read.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_chained, open_segment
+from amplifier_hooks.record.read.report import HeadComparison, LogFinding, Observation, Report, SegmentReport, decide
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
-    from amplifier_hooks.record.read.read_segment import Pages
+    from amplifier_hooks.record.read.read_segment import SegmentFile
 
 
 _WHY_LEFT: Final = {
@@ -51,14 +51,16 @@ def verify(
     Changes nothing, and holds little of a file at a time. What is wrong with the files is in the report; `BadNote` is
     raised for a head or an anchor that is none of a log.
     """
-    known = [_Known.of("anchor", anchor) for anchor in anchors]
-    known += [_Known.of("head", head) for head in heads or ()]
+    known = [_KnownHead.of("anchor", anchor) for anchor in anchors]
+    known += [_KnownHead.of("head", head) for head in heads or ()]
     verification = _Verification({(key.algorithm, key.public) for key in keys}, log, known)
-    return verification.of(files, is_unknown=heads is not None and not any(one.source == "head" for one in known))
+    return verification.verify_files(
+        files, is_unknown=heads is not None and not any(one.source == "head" for one in known)
+    )
 
 
 @frozen
-class _Known:
+class _KnownHead:
     """A head from elsewhere."""
 
     source: Literal["head", "anchor"]
@@ -68,7 +70,7 @@ class _Known:
     hash: bytes
 
     @classmethod
-    def of(cls, source: Literal["head", "anchor"], checkpoint: Checkpoint) -> _Known:
+    def of(cls, source: Literal["head", "anchor"], checkpoint: Checkpoint) -> _KnownHead:
         rest, _, segment = checkpoint.origin.rpartition("/")
         form, _, log = rest.rpartition("/")
         if form != FORMAT or not (segment.isascii() and segment.isdecimal()):
@@ -79,28 +81,28 @@ class _Known:
 class _Verification:
     """One reading of one log."""
 
-    def __init__(self, pinned: set[tuple[int, bytes]], log: str | None, known: list[_Known]) -> None:
+    def __init__(self, pinned: set[tuple[int, bytes]], log: str | None, known: list[_KnownHead]) -> None:
         self._pinned = pinned
         self._log = log
         self._known = known
-        self._findings: list[Finding] = []
-        self._matches: dict[_Known, bool] = {}
+        self._findings: list[LogFinding] = []
+        self._matches: dict[_KnownHead, bool] = {}
 
-    def of(self, files: Mapping[int, Path], *, is_unknown: bool) -> Report:
+    def verify_files(self, files: Mapping[int, Path], *, is_unknown: bool) -> Report:
         """Read every segment, in order, and decide."""
         numbers = sorted(files)
         openings = {number: _opening(number, files[number], is_last=number == numbers[-1]) for number in numbers}
         walks = {number: opening for number, opening in openings.items() if isinstance(opening, Walk)}
         for before, number in pairwise([0, *numbers]):
             if number > before + 1:
-                self._missing(before + 1, number - 1)
+                self._add_missing(before + 1, number - 1)
             opening = openings[number]
             if isinstance(opening, Walk):
-                self._segment(opening, walks.get(number - 1), openings.get(number + 1), number == numbers[-1])
+                self._check_segment(opening, walks.get(number - 1), openings.get(number + 1), number == numbers[-1])
             else:
                 self._findings.append(opening)
         log = next((walk.opening.log for walk in walks.values()), "")
-        self._whole(log, walks.values(), is_unknown=is_unknown)
+        self._check_log(log, walks.values(), is_unknown=is_unknown)
         compared = tuple(self._compare(known, log, openings) for known in self._known)
         return Report(
             log=log,
@@ -110,136 +112,138 @@ class _Verification:
             compared=compared,
         )
 
-    def _segment(
+    def _check_segment(
         self,
         walk: Walk,
         before: Walk | None,
-        after: Walk | Finding | None,
+        after: Walk | LogFinding | None,
         is_last: bool,  # noqa: FBT001
     ) -> None:
         """One segment: who signs it, its lines, and how it ends."""
-        self._signer(walk, before)
+        self._check_signer(walk, before)
         left = after.left if isinstance(after, Walk) else {}
         try:
-            with opened(walk.file) as pages:
+            with open_segment(walk.file) as pages:
                 walk.follow(before)
                 try:
-                    self._lines(walk, pages.lines(left.get("bytes")))
+                    self._check_lines(walk, pages.lines(left.get("bytes")))
                 except TornLine:
                     if not is_last:
                         raise
-                    self._find(Observation.TORN, walk, walk.lines + 1, bytes=pages.size + pages.grew - walk.size)
-                self._behind(walk, left, pages)
+                    self._add_finding(
+                        Observation.TORN, walk, walk.lines + 1, bytes=pages.size + pages.growth - walk.size
+                    )
+                self._check_trailing(walk, left, pages)
         except OSError as problem:
-            self._broken(walk, Observation.UNREADABLE, problem, None)
+            self._add_broken(walk, Observation.UNREADABLE, problem, None)
         except MalformedLine as problem:
-            self._broken(walk, Observation.LINE, problem, walk.lines + 1)
+            self._add_broken(walk, Observation.LINE, problem, walk.lines + 1)
         except BadNote as problem:
-            self._broken(walk, Observation.CHECKPOINT, problem, walk.lines + 1)
+            self._add_broken(walk, Observation.CHECKPOINT, problem, walk.lines + 1)
         for found, tally in walk.tallies.items():
-            self._find(found, walk, tally.line, times=tally.times, bytes=tally.amount, why=tally.why)
+            self._add_finding(found, walk, tally.line, times=tally.times, bytes=tally.amount, why=tally.why)
         if is_last and not walk.broken:
-            self._last(walk)
+            self._check_last_end(walk)
         elif isinstance(after, Walk) and not walk.broken:
-            self._left(walk, left)
+            self._check_segment_end(walk, left)
 
-    def _signer(self, walk: Walk, before: Walk | None) -> None:
+    def _check_signer(self, walk: Walk, before: Walk | None) -> None:
         key = walk.key
         if key is None:
-            self._find(Observation.NOT_SIGNED if self._pinned else Observation.UNSIGNED, walk)
+            self._add_finding(Observation.NOT_SIGNED if self._pinned else Observation.UNSIGNED, walk)
             return
         if self._pinned and not self._is_pinned(key):
-            self._find(Observation.NOT_PINNED, walk, key=key.fingerprint)
+            self._add_finding(Observation.NOT_PINNED, walk, key=key.fingerprint)
         if before is not None and before.key is not None and before.key.public != key.public:
-            self._find(Observation.KEY_CHANGED, walk, key=key.fingerprint)
+            self._add_finding(Observation.KEY_CHANGED, walk, key=key.fingerprint)
 
-    def _lines(self, walk: Walk, lines: Iterable[bytes]) -> None:
+    def _check_lines(self, walk: Walk, lines: Iterable[bytes]) -> None:
         """Every line, beside the heads from elsewhere that are about this segment."""
-        wanted: dict[int, list[_Known]] = {}
+        wanted: dict[int, list[_KnownHead]] = {}
         for known in self._known:
             if (known.log, known.segment) == (walk.opening.log, walk.number):
                 wanted.setdefault(known.seq, []).append(known)
-        for body, head in chained(lines, walk.opening.head()):
+        for body, head in iter_chained(lines, walk.opening.head()):
             seq = walk.take(body, head)
             for known in wanted.get(seq, ()):
                 self._matches[known] = known.hash == head
                 if known.hash != head:
-                    self._find(Observation.DIFFERS, walk, walk.lines, seq=seq, source=known.source)
+                    self._add_finding(Observation.DIFFERS, walk, walk.lines, seq=seq, source=known.source)
 
-    def _behind(self, walk: Walk, left: Mapping[str, Any], pages: Pages) -> None:
+    def _check_trailing(self, walk: Walk, left: Mapping[str, Any], pages: SegmentFile) -> None:
         """What the file has besides the lines that count."""
         if left:
             behind = pages.size - walk.size
             if left["bytes"] > walk.size:
-                self._find(Observation.FEWER, walk, bytes=left["bytes"], size=walk.size)
+                self._add_finding(Observation.FEWER, walk, bytes=left["bytes"], size=walk.size)
             if behind > 0:
-                self._find(Observation.EVIDENCE, walk, bytes=behind)
+                self._add_finding(Observation.EVIDENCE, walk, bytes=behind)
             stated = left.get("digest", None if left.get("why") == "failure" else "")  # a broken disk is not read
             if stated is not None and stated != (pages.digest(walk.size) if behind > 0 else ""):
-                self._find(Observation.EVIDENCE_CHANGED, walk)
-        elif pages.grew > 0:
-            self._find(Observation.GREW, walk, bytes=pages.grew)
-        elif pages.grew < 0:
-            self._find(Observation.SHRANK, walk)
+                self._add_finding(Observation.EVIDENCE_CHANGED, walk)
+        elif pages.growth > 0:
+            self._add_finding(Observation.GREW, walk, bytes=pages.growth)
+        elif pages.growth < 0:
+            self._add_finding(Observation.SHRANK, walk)
 
-    def _last(self, walk: Walk) -> None:
+    def _check_last_end(self, walk: Walk) -> None:
         """How the last segment ends."""
         if walk.end == GOES_ON:
-            self._find(Observation.NOT_BEGUN, walk, number=walk.number + 1)
+            self._add_finding(Observation.NOT_BEGUN, walk, number=walk.number + 1)
         elif walk.end != CLOSED:
-            self._find(Observation.OPEN, walk, seq=walk.seq)
-        if walk.key is not None and walk.seq > walk.covered:
-            self._find(Observation.UNCOVERED, walk, seq=walk.covered)
+            self._add_finding(Observation.OPEN, walk, seq=walk.seq)
+        if walk.key is not None and walk.seq > walk.covered_seq:
+            self._add_finding(Observation.UNCOVERED, walk, seq=walk.covered_seq)
 
-    def _left(self, walk: Walk, left: Mapping[str, Any]) -> None:
+    def _check_segment_end(self, walk: Walk, left: Mapping[str, Any]) -> None:
         """How a segment ends that another follows."""
         if left:
             why = str(left.get("why"))
-            self._find(_WHY_LEFT.get(why, Observation.LEFT), walk, seq=walk.seq, why=why[:80])
+            self._add_finding(_WHY_LEFT.get(why, Observation.LEFT), walk, seq=walk.seq, why=why[:80])
         elif walk.end != GOES_ON:
-            self._find(Observation.NO_END, walk, walk.lines)
+            self._add_finding(Observation.NO_END, walk, walk.lines)
 
     # -- the log as a whole --------------------------------------------------------------------------------------------
 
-    def _whole(self, log: str, walks: Collection[Walk], *, is_unknown: bool) -> None:
+    def _check_log(self, log: str, walks: Collection[Walk], *, is_unknown: bool) -> None:
         """What concerns all of it."""
         if not walks and not self._findings:
-            self._find(Observation.EMPTY)
+            self._add_finding(Observation.EMPTY)
         if not self._pinned and any(walk.key for walk in walks):
-            self._find(Observation.NO_KEY)
+            self._add_finding(Observation.NO_KEY)
         if is_unknown:
-            self._find(Observation.NO_HEAD)
+            self._add_finding(Observation.NO_HEAD)
         if self._log is not None and log not in ("", self._log):
-            self._find(Observation.OTHER_LOG, log=log, wanted=self._log, source="name")
+            self._add_finding(Observation.OTHER_LOG, log=log, wanted=self._log, source="name")
 
-    def _compare(self, known: _Known, log: str, openings: Mapping[int, Walk | Finding]) -> Compared:
+    def _compare(self, known: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding]) -> HeadComparison:
         """What came of a head from elsewhere."""
         matches = self._matches.get(known)
         if matches is None and log not in ("", known.log):
             matches = False
-            self._find(Observation.OTHER_LOG, log=log, wanted=known.log, source=known.source)
+            self._add_finding(Observation.OTHER_LOG, log=log, wanted=known.log, source=known.source)
         elif matches is None:
             opening = openings.get(known.segment)
             if opening is None or (isinstance(opening, Walk) and not opening.broken):
                 matches = False
-                self._find(Observation.NOT_REACHED, seq=known.seq, segment=known.segment, source=known.source)
-        return Compared(source=known.source, segment=known.segment, seq=known.seq, matches=matches)
+                self._add_finding(Observation.NOT_REACHED, seq=known.seq, segment=known.segment, source=known.source)
+        return HeadComparison(source=known.source, segment=known.segment, seq=known.seq, matches=matches)
 
-    def _missing(self, first: int, last: int) -> None:
+    def _add_missing(self, first: int, last: int) -> None:
         which = f"segment {first} is" if first == last else f"segments {first} to {last} are"
-        self._find(Observation.MISSING, which=which)
+        self._add_finding(Observation.MISSING, which=which)
 
     def _is_pinned(self, key: VerifierKey | None) -> bool:
         return key is not None and (key.algorithm, key.public) in self._pinned
 
-    def _broken(self, walk: Walk, found: Observation, problem: Exception, line: int | None) -> None:
+    def _add_broken(self, walk: Walk, found: Observation, problem: Exception, line: int | None) -> None:
         walk.broken = True
-        self._find(found, walk, line, why=str(problem))
+        self._add_finding(found, walk, line, why=str(problem))
 
-    def _find(
+    def _add_finding(
         self, found: Observation, walk: Walk | None = None, line: int | None = None, **details: str | int
     ) -> None:
-        self._findings.append(Finding(found, walk.file.name if walk else "", line, details))
+        self._findings.append(LogFinding(found, walk.file.name if walk else "", line, details))
 
     def _summary(self, walk: Walk) -> SegmentReport:
         return SegmentReport(
@@ -258,18 +262,18 @@ class _Verification:
         )
 
 
-def _opening(number: int, file: Path, *, is_last: bool) -> Walk | Finding:
+def _opening(number: int, file: Path, *, is_last: bool) -> Walk | LogFinding:
     """What the first line of a segment says, or what is wrong with it."""
     try:
-        with opened(file) as pages:
+        with open_segment(file) as pages:
             line, size = next(pages.lines(), b""), pages.size
     except OSError as problem:
-        return Finding(Observation.UNREADABLE, file.name, details={"why": str(problem)})
+        return LogFinding(Observation.UNREADABLE, file.name, details={"why": str(problem)})
     try:
         return Walk.of(number, file, line)
     except (MalformedLine, BadNote) as problem:
         if is_last and not line:
-            return Finding(Observation.EMPTY, file.name)
+            return LogFinding(Observation.EMPTY, file.name)
         if is_last and is_torn(line):
-            return Finding(Observation.TORN, file.name, 1, {"bytes": max(size, len(line))})
-        return Finding(Observation.LINE, file.name, 1, {"why": str(problem)})
+            return LogFinding(Observation.TORN, file.name, 1, {"bytes": max(size, len(line))})
+        return LogFinding(Observation.LINE, file.name, 1, {"why": str(problem)})

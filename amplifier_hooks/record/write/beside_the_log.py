@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.record.format.line import read, unseal
-from amplifier_hooks.record.read.read_segment import opened
+from amplifier_hooks.record.read.read_segment import open_segment
 from amplifier_hooks.record.record_errors import HeadConflict, MalformedLine
 from amplifier_hooks.record.write.segments import file_of, numbers_of
 from amplifier_hooks.storage.database import Migrations, Statement
@@ -77,14 +77,14 @@ class StoredHeads:
         """
         await self._database.run(_write_head(head))
 
-    async def marked(self) -> StoreMark | None:
+    async def latest_mark(self) -> StoreMark | None:
         """How far the store has counted. Raises `StoreUnavailable`."""
         rows = await self._database.fetch("SELECT store, number FROM {schema}.audit_store")
         return StoreMark(store=rows[0][0], number=rows[0][1]) if rows else None
 
     async def mark(self) -> StoreMark:
         """Count once more. Raises `StoreUnavailable`. Cancelling it leaves open whether that counted."""
-        return await self._database.run(_counted(secrets.token_hex(8)))
+        return await self._database.run(_count_mark(secrets.token_hex(8)))
 
 
 def _write_head(head: Head) -> Script[None]:
@@ -105,7 +105,7 @@ def _write_head(head: Head) -> Script[None]:
     )
 
 
-def _counted(name: str) -> Script[StoreMark]:
+def _count_mark(name: str) -> Script[StoreMark]:
     """Count; a store that never did is given its name."""
     ((store, number),) = yield Statement(
         "INSERT INTO {schema}.audit_store AS s (one, store, number) VALUES (1, $1, 1) "
@@ -135,7 +135,7 @@ def last_mark(path: Path) -> StoreMark | None:
     """
     for number in reversed(numbers_of(path)):
         found = None
-        with opened(file_of(path, number)) as pages:
+        with open_segment(file_of(path, number)) as pages:
             for line in pages.lines():
                 if _KIND in line[:_NEAR]:
                     found = _mark_in(line) or found
@@ -211,7 +211,7 @@ class StoredArguments:
 
         Raises `StoreUnavailable`, and what the record raises.
         """
-        gone = await self._database.run(_purged(_milliseconds(self._clock.now()), tenant))
+        gone = await self._database.run(_purge_rows(_milliseconds(self._clock.now()), tenant))
         if audit is not None:
             about = {} if tenant is None else {"tenant": tenant}
             await audit.write("arguments.purged", {"number": gone, **about}, durable=True)
@@ -226,7 +226,7 @@ def _write_arguments(digest: str, tenant: str, arguments: str, expires: int) -> 
     )
 
 
-def _purged(now: int, tenant: str | None) -> Script[int]:
+def _purge_rows(now: int, tenant: str | None) -> Script[int]:
     which, value = ("expires <= $1", now) if tenant is None else ("tenant = $1", tenant)
     found = yield Statement(f"SELECT count(*) FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608
     yield Statement(f"DELETE FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608

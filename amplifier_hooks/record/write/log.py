@@ -20,7 +20,7 @@ from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailabl
 from amplifier_hooks.record.write.beside_the_log import MARKED, last_mark
 from amplifier_hooks.record.write.log_files import AuditKey, Files
 from amplifier_hooks.record.write.segments import Segments, hash_at
-from amplifier_hooks.record.write.writer import Mark, Pace, Writer
+from amplifier_hooks.record.write.writer import LogWriter, Mark, WriteSchedule
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-PATIENCE: Final = 4.0
+DISK_TIMEOUT: Final = 4.0
 """Seconds a record may wait for the disk."""
 
 LOOKS: Final = 8
@@ -59,11 +59,11 @@ class AuditLog:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: LogWriter,
         encoder: Encoder,
         path: Path,
         *,
-        patience: float = PATIENCE,
+        patience: float = DISK_TIMEOUT,
         heads: HeadStore | None = None,
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
@@ -72,7 +72,7 @@ class AuditLog:
         self.path = path
         self._writer = writer
         self._encode = encoder.encode
-        self._patience = patience
+        self._timeout = patience
         self._heads = heads
         self._anchor = anchor
         self._marks = heads if isinstance(heads, MarkedStore) else None
@@ -86,7 +86,7 @@ class AuditLog:
         self._compared: asyncio.Task[None] | None = None
         self._unmarked = False
         self._closed = False
-        writer.told = self._tell
+        writer.on_checkpoint = self._tell
 
     @classmethod
     def open(
@@ -103,8 +103,8 @@ class AuditLog:
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
         accept_store: bool = False,
-        patience: float = PATIENCE,
-        pace: Pace | None = None,
+        patience: float = DISK_TIMEOUT,
+        pace: WriteSchedule | None = None,
         clock: Clock | None = None,
         files: Files | None = None,
     ) -> AuditLog:
@@ -139,9 +139,9 @@ class AuditLog:
         except BaseException:
             files.close(descriptor)
             raise
-        writer = Writer(segments, pace or Pace(), descriptor, held=heads is not None)
+        writer = LogWriter(segments, pace or WriteSchedule(), descriptor, held=heads is not None)
         writer.start()
-        hiding = _hiding(signer, writer.strand.opening.log)
+        hiding = _hash_key(signer, writer.position.opening.log)
         encoder = Encoder(Redactor(hiding, known=known) if redact else None)
         return cls(
             writer,
@@ -177,10 +177,10 @@ class AuditLog:
             piece = await self._pool.run(self._encode, kind, facts, patient=True)
         if self._elsewhere:
             self._loop = asyncio.get_running_loop()
-            await self._comparison()
+            await self._compare_once()
             self._unmarked = True
         if durable or self._writer.down:
-            await self._on_disk(self._writer.append, piece)
+            await self._begin_write(self._writer.append, piece)
         else:
             self._writer.append(piece)
 
@@ -190,8 +190,8 @@ class AuditLog:
         Raises `LogClosed`, `LogCut`, `StoreReplaced`, `LogHangs`, and other kinds of `LogUnavailable`, as long as
         records are refused.
         """
-        await self._comparison()
-        await self._on_disk(self._writer.flush)
+        await self._compare_once()
+        await self._begin_write(self._writer.flush)
 
     async def close(self) -> None:
         """Write what is there, sign it, say that the log is closed, and let go of it. Twice is harmless.
@@ -202,17 +202,17 @@ class AuditLog:
             return
         self._closed = True
         try:
-            await self._comparison()
+            await self._compare_once()
         except LogUnavailable:
-            await self._on_disk(self._writer.abandon)
+            await self._begin_write(self._writer.abandon)
             raise
         if self._unmarked and self._marks is not None:
-            await asyncio.wait({asyncio.ensure_future(self._mark(self._marks))}, timeout=self._patience)
-        await self._on_disk(self._writer.end)
+            await asyncio.wait({asyncio.ensure_future(self._mark(self._marks))}, timeout=self._timeout)
+        await self._begin_write(self._writer.end)
         if self._publishing:
-            await asyncio.wait(self._publishing, timeout=self._patience)
+            await asyncio.wait(self._publishing, timeout=self._timeout)
 
-    def _on_disk(self, begin: Callable[..., None], *given: Any) -> asyncio.Future[Mark]:
+    def _begin_write(self, begin: Callable[..., None], *given: Any) -> asyncio.Future[Mark]:
         """Begin something, and what to wait on until the disk has it; that raises `LogHangs` when it takes too long."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Mark] = loop.create_future()
@@ -220,20 +220,20 @@ class AuditLog:
         waiting = self._waiting.get(loop)
         if waiting is None:
             waiting = self._waiting[loop] = deque()
-            loop.call_later(self._patience / LOOKS, self._look, loop, waiting)
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
         while waiting and waiting[0][1].done():
             waiting.popleft()
-        waiting.append((loop.time() + self._patience, future))
+        waiting.append((loop.time() + self._timeout, future))
         return future
 
-    def _look(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
         """One look for all who wait in a loop, instead of a timer for each."""
         while waiting and (waiting[0][1].done() or waiting[0][0] <= loop.time()):
             _, future = waiting.popleft()
             if not future.done():
-                future.set_exception(LogHangs(f"the disk did not take it within {self._patience:g} s"))
+                future.set_exception(LogHangs(f"the disk did not take it within {self._timeout:g} s"))
         if waiting:
-            loop.call_later(self._patience / LOOKS, self._look, loop, waiting)
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
         else:
             del self._waiting[loop]
 
@@ -246,11 +246,11 @@ class AuditLog:
                 self._loop.call_soon_threadsafe(self._publish, mark)
 
     def _publish(self, mark: Mark) -> None:
-        task = asyncio.ensure_future(self._published(mark))
+        task = asyncio.ensure_future(self._store_head(mark))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
-    async def _published(self, mark: Mark) -> None:
+    async def _store_head(self, mark: Mark) -> None:
         try:
             if self._heads is not None:
                 await self._heads.put(Head(**mark._asdict()))
@@ -273,7 +273,7 @@ class AuditLog:
             self._unmarked = True
             log.error("audit_store_not_marked", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
-    async def _comparison(self) -> None:
+    async def _compare_once(self) -> None:
         """Before anything is written: compare the files with what is kept elsewhere.
 
         Raises `LogCut`, `StoreReplaced`; and `LogUnavailable` when that cannot be read, to be tried again with the next
@@ -287,27 +287,27 @@ class AuditLog:
 
     async def _compare(self, heads: HeadStore) -> None:
         try:
-            head = await heads.latest(self._writer.strand.opening.log)
-            mark = None if self._marks is None else await self._marks.marked()
+            head = await heads.latest(self._writer.position.opening.log)
+            mark = None if self._marks is None else await self._marks.latest_mark()
         except Exception as error:
             raise LogUnavailable(f"the head of the record cannot be read: {error}") from error
         known = None if self._marks is None else await self._pool.run(last_mark, self.path)
         replaced = known is not None and (mark is None or mark.store != known.store or mark.number < known.number)
         if known is not None and replaced and not self._accept_store:
             raise StoreReplaced(
-                f"{self.path} was written beside {_told(known)}, and the store that is there is {_told(mark)}; put the "
-                f"right one back, or find out why and go on beside this one: {ACCEPT}, or accept_store=True"
+                f"{self.path} was written beside {_mark_text(known)}, and the store that is there is {_mark_text(mark)}; "
+                f"put the right one back, or find out why and go on beside this one: {ACCEPT}, or accept_store=True"
             )
         if head is not None and await self._pool.run(hash_at, self.path, head.segment, head.size) != head.head:
-            await self._go_past(head)
+            await self._record_cut(head)
         self._writer.release()
         if known is not None and replaced:
-            log.error("audit_store_accepted", path=str(self.path), known=_told(known), found=_told(mark))
+            log.error("audit_store_accepted", path=str(self.path), known=_mark_text(known), found=_mark_text(mark))
             facts = {"known": attrs.asdict(known), "found": mark and attrs.asdict(mark)}
-            await self._on_disk(self._writer.append, self._encode("store.accepted", facts))
+            await self._begin_write(self._writer.append, self._encode("store.accepted", facts))
             self._unmarked = True
 
-    async def _go_past(self, head: Head) -> None:
+    async def _record_cut(self, head: Head) -> None:
         """The log lacks what the store knows. Raises `LogCut`, unless that was accepted."""
         known = f"line {head.size} of segment {head.segment}"
         if not self._accept_cut:
@@ -316,10 +316,10 @@ class AuditLog:
                 f"segment: {ACCEPT}, or accept_cut=True"
             )
         log.error("audit_cut_accepted", path=str(self.path), size=head.size)
-        await self._on_disk(self._writer.leave, "cut")
+        await self._begin_write(self._writer.leave, "cut")
 
 
-def _told(mark: StoreMark | None) -> str:
+def _mark_text(mark: StoreMark | None) -> str:
     return "one that was never marked" if mark is None else f"the store {clip(mark.store, 8)} at mark {mark.number}"
 
 
@@ -329,9 +329,9 @@ def _signer(path: Path, key: Signer | str | Path | None) -> Signer:
     return AuditKey.open(key) if isinstance(key, str | Path) else key
 
 
-def _hiding(signer: Signer | None, log_id: str) -> bytes:
+def _hash_key(signer: Signer | None, log_id: str) -> bytes:
     """The key that secrets are hashed under. Of a foreign signer there is none: then equal ones look equal for now."""
-    return signer.hiding(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
+    return signer.hash_key(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
 
 
 def _name(text: str) -> str:

@@ -250,7 +250,7 @@ class AuditKey:
         """The Ed25519 signature."""
         return self._private.sign(data)
 
-    def hiding(self, log: str) -> bytes:
+    def hash_key(self, log: str) -> bytes:
         """The key under which the secrets of one log are hashed: equal ones look equal there, and cannot be guessed."""
         return hmac.digest(self._hidden, log.encode(), "sha256")
 

@@ -109,7 +109,7 @@ class TwoSinks:
             raise InvalidLimit("need", need, "1 or 2")
         self._sinks = (first, second)
         self._need = need
-        self._patience = patience
+        self._timeout = patience
         self._late: set[asyncio.Task[None]] = set()
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -120,27 +120,29 @@ class TwoSinks:
         tasks = {asyncio.ensure_future(sink.write(kind, facts, durable=durable)) for sink in self._sinks}
         self._late |= tasks
         for task in tasks:
-            task.add_done_callback(self._over)
-        deadline = asyncio.get_running_loop().time() + self._patience
+            task.add_done_callback(self._forget)
+        deadline = asyncio.get_running_loop().time() + self._timeout
         waiting, done = tasks, set[asyncio.Task[None]]()
-        while waiting and self._need > _good(done):
+        while waiting and self._need > _count_succeeded(done):
             left = deadline - asyncio.get_running_loop().time()
             ended, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             done |= ended
             if not ended:
                 break
-        if self._need > _good(done):
+        if self._need > _count_succeeded(done):
             problems = [str(task.exception()) for task in done if not task.cancelled() and task.exception()]
             problems += ["no answer in time"] * len(waiting)
-            raise LogUnavailable(f"{_good(done)} of {len(tasks)} records could be written: {'; '.join(problems)}")
+            raise LogUnavailable(
+                f"{_count_succeeded(done)} of {len(tasks)} records could be written: {'; '.join(problems)}"
+            )
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("audit_sink_failed", error=f"{type(problem).__name__}: {problem}")
 
 
-def _good(tasks: set[asyncio.Task[None]]) -> int:
+def _count_succeeded(tasks: set[asyncio.Task[None]]) -> int:
     return sum(not task.cancelled() and task.exception() is None for task in tasks)
 
 
@@ -170,7 +172,7 @@ class PunctualSink:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                await rest(step, waiting)
+                await remaining_steps(step, waiting)
         except TimeoutError as error:
             if limit.expired():
                 raise TimeoutError(f"not written within {seconds:g} s") from error
@@ -178,7 +180,7 @@ class PunctualSink:
 
 
 @coroutine
-def rest(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:
+def remaining_steps(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:
     """The other steps of something awaitable that has been started, the first of which waits for `waiting`."""
     steps: Any = step
     try:

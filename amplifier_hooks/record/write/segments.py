@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, frozen
 
 from amplifier_hooks.record.format.checkpoint import Signer, VerifierKey
-from amplifier_hooks.record.format.line import LONGEST_LINE, LineEnd, Opening, Strand, following, own, read, unseal
+from amplifier_hooks.record.format.line import (
+    LONGEST_LINE,
+    ChainPosition,
+    LineEnd,
+    Opening,
+    chain_hash,
+    encode_log_record,
+    read,
+    unseal,
+)
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, UnsafeLog
 from amplifier_hooks.record.write.log_files import Files
 
@@ -53,11 +62,11 @@ def numbers_of(path: Path) -> list[int]:
 
 
 @frozen(kw_only=True)
-class Found:
+class FoundSegment:
     """A segment as it was found."""
 
     opening: Opening | None
-    place: LineEnd
+    end: LineEnd
     """The end of the last line up to which everything holds."""
     kinds: tuple[str, ...]
     """Of the last two of these lines."""
@@ -68,18 +77,18 @@ class Found:
     """Whether these bytes are one line that was never finished."""
 
     @property
-    def ended_in(self) -> str:
+    def last_kind(self) -> str:
         """The kind of its last line; of the one before, if that is a checkpoint."""
         return self.kinds[0] if self.kinds[-1] == "log.checkpoint" else self.kinds[-1]
 
     @property
-    def left(self) -> dict[str, Any]:
+    def facts_for_next(self) -> dict[str, Any]:
         """What the next segment says of this one."""
         about = {"dropped": self.dropped, "digest": self.digest} if self.dropped else {}
-        return {"bytes": self.place.length, **about}
+        return {"bytes": self.end.length, **about}
 
 
-def examine(files: Files, descriptor: int) -> Found:
+def examine(files: Files, descriptor: int) -> FoundSegment:
     """Read a segment up to its end, or to the first line that is wrong."""
     opening: Opening | None = None
     seq, head, length = 0, b"", 0
@@ -91,16 +100,16 @@ def examine(files: Files, descriptor: int) -> Found:
                 entry = read(body)
                 opening = Opening.of(entry.facts)
                 seq, head = entry.seq - 1, opening.head()
-            if following(head, body) != claimed or not body.startswith(b'{"seq":%d,' % (seq + 1)):
+            if chain_hash(head, body) != claimed or not body.startswith(b'{"seq":%d,' % (seq + 1)):
                 break
         except MalformedLine:
             break
         seq, head, length = seq + 1, claimed, length + len(line)
         bodies = [*bodies[-1:], body]
-    dropped, digest, torn = _rest(files, descriptor, length)
-    return Found(
+    dropped, digest, torn = _trailing_bytes(files, descriptor, length)
+    return FoundSegment(
         opening=opening if length else None,
-        place=LineEnd(seq, head, length),
+        end=LineEnd(seq, head, length),
         kinds=tuple(_kind(body) for body in bodies),
         dropped=dropped,
         digest=digest,
@@ -120,7 +129,7 @@ def _lines(files: Files, descriptor: int) -> Iterator[bytes]:
             return
 
 
-def _rest(files: Files, descriptor: int, offset: int) -> tuple[int, str, bool]:
+def _trailing_bytes(files: Files, descriptor: int, offset: int) -> tuple[int, str, bool]:
     hashed, length, torn = hashlib.sha256(), 0, True
     while chunk := files.read(descriptor, CHUNK, offset + length):
         length += len(chunk)
@@ -137,10 +146,10 @@ def _kind(body: bytes) -> str:
 
 
 @frozen
-class Start:
+class OpenSegment:
     """A segment that can be appended to."""
 
-    strand: Strand
+    position: ChainPosition
     descriptor: int
     pieces: tuple[bytes, ...] = ()
     """What has to be said first."""
@@ -162,43 +171,45 @@ class Segments:
     _second: tuple[int, ...] = ()
     _until_second: str = ""
 
-    def start(self) -> Start:
+    def start(self) -> OpenSegment:
         """Go on where the last writer ended. The caller has the lock.
 
         Raises `UnsafeLog`, and `OSError` when the files cannot be read or made; nothing is left open then.
         """
         numbers = numbers_of(self.path)
         if not numbers:
-            return self.begin(Strand.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
+            return self.begin(ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
         path = file_of(self.path, numbers[-1])
         descriptor = self.files.open(path)
         try:
-            return self._resumed(numbers[-1], path, descriptor)
+            return self._resume(numbers[-1], path, descriptor)
         except BaseException:
             self.files.close(descriptor)
             raise
 
-    def begin(self, strand: Strand, left: dict[str, Any] | None = None) -> Start:
+    def begin(self, strand: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
         """Make a segment's file, with its first line."""
         line = self.first_line(strand, left)
-        return Start(strand, self.create(strand.opening, line))
+        return OpenSegment(strand, self.create(strand.opening, line))
 
     def create(self, opening: Opening, line: bytes) -> int:
         """Make the file of a segment with that first line, durably."""
         return self.files.create(file_of(self.path, opening.segment), line)
 
-    def has(self, opening: Opening) -> bool:
+    def exists(self, opening: Opening) -> bool:
         """Whether that segment has a file."""
         return file_of(self.path, opening.segment).exists()
 
-    def first_line(self, strand: Strand, left: dict[str, Any] | None = None, time: str = "") -> bytes:
+    def first_line(self, strand: ChainPosition, left: dict[str, Any] | None = None, time: str = "") -> bytes:
         """The line that opens a segment."""
         facts = strand.opening.facts()
-        return strand.add(own("segment.opened", {**facts, "left": left} if left else facts), time or self.now())
+        return strand.add(
+            encode_log_record("segment.opened", {**facts, "left": left} if left else facts), time or self.now()
+        )
 
-    def after(self, opening: Opening, place: LineEnd) -> Strand:
+    def next_position(self, opening: Opening, place: LineEnd) -> ChainPosition:
         """The segment after that one, without a line; it goes on from that place."""
-        return Strand.begin(self._opening(opening.log, opening.segment + 1, place.head.hex()), place.seq)
+        return ChainPosition.begin(self._opening(opening.log, opening.segment + 1, place.head.hex()), place.seq)
 
     def now(self) -> str:
         """The time as a line has it."""
@@ -212,53 +223,55 @@ class Segments:
         opening = Opening(
             log=log, segment=number, previous=previous, tenant=self.tenant, session=self.session, sdk=self.sdk
         )
-        return opening if self.signer is None else opening.signed_by(self.signer.public)
+        return opening if self.signer is None else opening.with_key(self.signer.public)
 
-    def _resumed(self, number: int, path: Path, descriptor: int) -> Start:
+    def _resume(self, number: int, path: Path, descriptor: int) -> OpenSegment:
         found = examine(self.files, descriptor)
         if found.opening is None:
-            return self._anew(number, path, descriptor, found)
-        strand = Strand(found.opening, found.place.seq, found.place.head, found.place.length)
+            return self._begin_anew(number, path, descriptor, found)
+        strand = ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
         strand.since = int(found.kinds[-1] != "log.checkpoint")
         why = "damage" if found.dropped and not found.torn else "" if self._is_ours(found.opening) else "key"
         if why:
-            start = self.begin(self.after(strand.opening, strand.place), {"why": why, **found.left})
+            start = self.begin(self.next_position(strand.opening, strand.end), {"why": why, **found.facts_for_next})
             self.files.close(descriptor)
             return start
-        recovered = self._recovered(descriptor, found)
-        if found.ended_in == "segment.closed":
-            return self._finished(strand, descriptor, found, recovered)
+        recovered = self._recover(descriptor, found)
+        if found.last_kind == "segment.closed":
+            return self._finish_closed(strand, descriptor, found, recovered)
         complete = self.signer is None or found.kinds[-1] == "log.checkpoint"
-        closed = found.ended_in == "log.closed" and complete and not recovered
-        resumed = own("log.resumed", {"closed": closed, "size": found.place.seq})
-        return Start(strand, descriptor, (*recovered, resumed))
+        closed = found.last_kind == "log.closed" and complete and not recovered
+        resumed = encode_log_record("log.resumed", {"closed": closed, "size": found.end.seq})
+        return OpenSegment(strand, descriptor, (*recovered, resumed))
 
-    def _finished(self, strand: Strand, descriptor: int, found: Found, recovered: tuple[bytes, ...]) -> Start:
+    def _finish_closed(
+        self, strand: ChainPosition, descriptor: int, found: FoundSegment, recovered: tuple[bytes, ...]
+    ) -> OpenSegment:
         """The segment was closed for the next one, which was never made."""
         if recovered:
-            again = own("segment.closed", {"next": strand.opening.segment + 1})
-            return Start(strand, descriptor, (*recovered, again), finish=True)
+            again = encode_log_record("segment.closed", {"next": strand.opening.segment + 1})
+            return OpenSegment(strand, descriptor, (*recovered, again), finish=True)
         if found.kinds[-1] == "segment.closed" and self.signer is not None:
-            return Start(strand, descriptor, finish=True)
-        start = self.begin(self.after(strand.opening, strand.place))
+            return OpenSegment(strand, descriptor, finish=True)
+        start = self.begin(self.next_position(strand.opening, strand.end))
         self.files.close(descriptor)
         return start
 
-    def _anew(self, number: int, path: Path, descriptor: int, found: Found) -> Start:
+    def _begin_anew(self, number: int, path: Path, descriptor: int, found: FoundSegment) -> OpenSegment:
         """The segment has no first line yet."""
         if found.dropped and not found.torn:
             raise UnsafeLog(f"{path} is no log of this format, and is left as it is; name another file")
         if number == 1:
-            strand = Strand.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
+            strand = ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
         else:
-            before = self._before(number)
-            strand = self.after(before.opening, before.place)
-        recovered = self._recovered(descriptor, found)
+            before = self._previous_position(number)
+            strand = self.next_position(before.opening, before.end)
+        recovered = self._recover(descriptor, found)
         self.files.write(descriptor, self.first_line(strand))
         self.files.sync(descriptor)
-        return Start(strand, descriptor, recovered)
+        return OpenSegment(strand, descriptor, recovered)
 
-    def _before(self, number: int) -> Strand:
+    def _previous_position(self, number: int) -> ChainPosition:
         """The segment before that one, as far as it holds."""
         descriptor = self.files.open(file_of(self.path, number - 1))
         try:
@@ -267,14 +280,14 @@ class Segments:
             self.files.close(descriptor)
         if found.opening is None:
             raise UnsafeLog(f"{file_of(self.path, number - 1)} is no log of this format")
-        return Strand(found.opening, found.place.seq, found.place.head, found.place.length)
+        return ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
 
-    def _recovered(self, descriptor: int, found: Found) -> tuple[bytes, ...]:
+    def _recover(self, descriptor: int, found: FoundSegment) -> tuple[bytes, ...]:
         """Cut a torn line off, and say so."""
         if not found.torn:
             return ()
-        self.files.cut(descriptor, found.place.length)
-        return (own("log.recovered", {"bytes": found.dropped, "digest": found.digest}),)
+        self.files.cut(descriptor, found.end.length)
+        return (encode_log_record("log.recovered", {"bytes": found.dropped, "digest": found.digest}),)
 
     def _is_ours(self, opening: Opening) -> bool:
         if self.signer is None or not opening.key:

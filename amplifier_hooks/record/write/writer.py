@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from attrs import define, field, frozen
 
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.format.line import own
+from amplifier_hooks.record.format.line import encode_log_record
 from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogUnavailable
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from amplifier_hooks.record.format.line import LineEnd, Opening, Strand
+    from amplifier_hooks.record.format.line import ChainPosition, LineEnd, Opening
     from amplifier_hooks.record.write.segments import Segments
 
 
@@ -44,7 +44,7 @@ MOST_UNSYNCED: Final = 4 << 20
 
 
 @frozen(kw_only=True)
-class Pace:
+class WriteSchedule:
     """How often things happen."""
 
     lines: int = 256
@@ -83,42 +83,42 @@ class Batch:
 
     lines: list[bytes]
     waiters: list[Waiter]
-    place: LineEnd
+    end: LineEnd
     """Where the segment ends with it."""
     mark: Mark
     sync: bool
-    turn: Turn | None = None
+    next_segment: NextSegment | None = None
     last: bool = False
     """Whether it closes the log."""
 
 
 @frozen
-class Turn:
+class NextSegment:
     """The segment that begins behind a batch: its first line, and where that ends."""
 
     opening: Opening
     line: bytes
-    place: LineEnd
+    end: LineEnd
 
 
 @define(eq=False)
-class Writer:
+class LogWriter:
     """Writes the segments of one log. `told` hears of every checkpoint that is on disk, in the thread.
 
     While it is held, nothing is signed.
     """
 
     segments: Segments
-    pace: Pace
+    schedule: WriteSchedule
     lock_descriptor: int
     held: bool = False
-    told: Callable[[Mark], None] | None = None
+    on_checkpoint: Callable[[Mark], None] | None = None
     _lock: threading.Lock = field(init=False, factory=threading.Lock)
     _something: threading.Event = field(init=False, factory=threading.Event)
     _urgent: threading.Event = field(init=False, factory=threading.Event)
     _process: int = field(init=False, factory=os.getpid)
     # with the lock
-    _strand: Strand = field(init=False)
+    _position: ChainPosition = field(init=False)
     _lines: list[bytes] = field(init=False, factory=list)
     _pieces: list[Piece] = field(init=False, factory=list)
     _waiters: list[Waiter] = field(init=False, factory=list)
@@ -147,15 +147,15 @@ class Writer:
         """Open the log, say how it goes on, and begin to write. Raises `OSError`, and nothing is left open then."""
         try:
             begun = self.segments.start()
-            self._strand, self._base = begun.strand, begun.strand.opening
-            self._descriptor, self._synced = begun.descriptor, begun.strand.place
+            self._position, self._base = begun.position, begun.position.opening
+            self._descriptor, self._synced = begun.descriptor, begun.position.end
             self._uncovered_since = None if self.segments.signer is None else monotonic()
             for piece in begun.pieces:
                 self._add(piece)
             if begun.finish or len(begun.pieces) > self.held:  # held, the log is only resumed when it is written
-                self._carry_out(self._taken(finish=begun.finish))
+                self._carry_out(self._take_batch(finish=begun.finish))
         except BaseException:
-            self._let_go()
+            self._close_log()
             raise
         threading.Thread(target=self._work, name="audit", daemon=True).start()
 
@@ -167,9 +167,9 @@ class Writer:
         return self._down is not None
 
     @property
-    def strand(self) -> Strand:
+    def position(self) -> ChainPosition:
         """The segment that records go to now."""
-        return self._strand
+        return self._position
 
     def append(self, piece: bytes, waiter: Waiter | None = None) -> None:
         """Put a record in its place; the waiter is told when it is on disk.
@@ -243,13 +243,13 @@ class Writer:
         self._pieces.append((piece, time))
         self._queued += len(piece)
         if self._down is None:  # else its line is made when there is a segment for it
-            self._lines.append(self._strand.add(piece, time))
+            self._lines.append(self._position.add(piece, time))
 
     # -- in the thread -------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while not self._over:
-            self._something.wait(self._patience())
+            self._something.wait(self._seconds_until_due())
             if not self._urgent.is_set():
                 self._urgent.wait(LINGER)
             self._something.clear()
@@ -259,11 +259,14 @@ class Writer:
             except Exception as error:  # noqa: BLE001  # the thread has to go on, or everybody waits for ever
                 self._give_up([], OSError(f"{type(error).__name__}: {error}"))
 
-    def _patience(self) -> float | None:
+    def _seconds_until_due(self) -> float | None:
         """Seconds until something is due although nobody asks."""
         due = [
             since + limit
-            for since, limit in ((self._unsynced_since, self.pace.sync), (self._uncovered_since, self.pace.seconds))
+            for since, limit in (
+                (self._unsynced_since, self.schedule.sync),
+                (self._uncovered_since, self.schedule.seconds),
+            )
             if since is not None
         ]
         return max(0.0, min(due) - monotonic()) if due else None
@@ -271,21 +274,21 @@ class Writer:
     def _commit(self) -> None:
         """Write what is there."""
         if self._abandoned:
-            self._let_go()
-            tell(self._waiters, Mark("", 0, 0, ""))
+            self._close_log()
+            resume_waiters(self._waiters, Mark("", 0, 0, ""))
             return
         waiters: list[Waiter] = []
         problem = self._down
         if self._leaving:
-            left, self._leaving = {"why": self._leaving, **self._left}, ""
+            left, self._leaving = {"why": self._leaving, **self._closing_facts}, ""
             problem = self._attempt(lambda: self._begin_anew(waiters, left))
         elif problem is None:
-            batch = self._taken()
+            batch = self._take_batch()
             waiters, problem = batch.waiters, self._attempt(lambda: self._carry_out(batch))
         if problem is not None:
             self._mend(waiters, problem)
 
-    def _let_go(self) -> None:
+    def _close_log(self) -> None:
         """The last thing before whoever waits for the end is told."""
         self._swap(None)
         with suppress(OSError):
@@ -293,7 +296,7 @@ class Writer:
         self._over = True
 
     @property
-    def _left(self) -> dict[str, Any]:
+    def _closing_facts(self) -> dict[str, Any]:
         return {"bytes": self._synced.length}
 
     def _attempt(self, step: Callable[[], None]) -> OSError | None:
@@ -306,7 +309,7 @@ class Writer:
             return OSError(f"{type(error).__name__}: {error}")
         return None
 
-    def _taken(self, *, finish: bool = False) -> Batch:
+    def _take_batch(self, *, finish: bool = False) -> Batch:
         """Everything that came in, as a batch; from here on records go behind it."""
         now = monotonic()
         with self._lock:
@@ -315,34 +318,36 @@ class Writer:
             self._unsynced_bytes += self._queued
             waiters, self._waiters = self._waiters, []
             self._pieces, self._queued = [], 0
-            strand, turn, ending = self._strand, None, self._ending
-            turning = finish or (strand.length >= self.pace.segment and not ending)
+            strand, turn, ending = self._position, None, self._ending
+            turning = finish or (strand.length >= self.schedule.segment and not ending)
             if turning and not finish:
                 lines.append(
-                    strand.add(own("segment.closed", {"next": strand.opening.segment + 1}), self.segments.now())
+                    strand.add(
+                        encode_log_record("segment.closed", {"next": strand.opening.segment + 1}), self.segments.now()
+                    )
                 )
             if ending:
-                lines.append(strand.add(own("log.closed", {}), self.segments.now()))
+                lines.append(strand.add(encode_log_record("log.closed", {}), self.segments.now()))
             note = self._note(lines, now, due=turning or ending)
-            place = strand.place
+            place = strand.end
             mark = Mark(strand.opening.log, strand.opening.segment, place.seq, place.head.hex(), note)
             if turning:
-                self._strand = self.segments.after(strand.opening, place)
-                turn = Turn(self._strand.opening, self.segments.first_line(self._strand), self._strand.place)
+                self._position = self.segments.next_position(strand.opening, place)
+                turn = NextSegment(self._position.opening, self.segments.first_line(self._position), self._position.end)
         if lines and self._unsynced_since is None:
             self._unsynced_since = now
-        late = self._unsynced_since is not None and now - self._unsynced_since >= self.pace.sync
+        late = self._unsynced_since is not None and now - self._unsynced_since >= self.schedule.sync
         sync = bool(waiters or turning or ending or note or late) or self._unsynced_bytes > MOST_UNSYNCED
         return Batch(lines, waiters, place, mark, sync, turn, last=ending)
 
     def _note(self, lines: list[bytes], now: float, *, due: bool) -> str:
         """Add a checkpoint if one is due; its note, or nothing."""
-        strand, signer = self._strand, self.segments.signer
+        strand, signer = self._position, self.segments.signer
         if signer is None or self.held or not strand.since:
             return ""
         if self._uncovered_since is None:
             self._uncovered_since = now
-        if not due and strand.since < self.pace.lines and now - self._uncovered_since < self.pace.seconds:
+        if not due and strand.since < self.schedule.lines and now - self._uncovered_since < self.schedule.seconds:
             return ""
         self._uncovered_since = None
         try:
@@ -350,7 +355,9 @@ class Writer:
         except Exception as error:  # noqa: BLE001  # a signer may be anybody's
             if not self._unsigned:
                 log.error("audit_unsigned", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
-                lines.append(strand.add(own("log.unsigned", {"error": type(error).__name__}), self.segments.now()))
+                lines.append(
+                    strand.add(encode_log_record("log.unsigned", {"error": type(error).__name__}), self.segments.now())
+                )
             self._unsigned, strand.since = True, 0
             return ""
         self._unsigned = False
@@ -366,31 +373,33 @@ class Writer:
             files.write(descriptor, b"".join(batch.lines))
         if batch.sync and self._unsynced_since is not None:
             files.sync(descriptor)
-            self._has_synced(batch.place)
-        if batch.turn is not None:
+            self._note_sync(batch.end)
+        if batch.next_segment is not None:
             self._turned = True
-            self._move_to(batch.turn)
-        if batch.mark.note and self.told is not None:
-            self.told(batch.mark)
+            self._move_to(batch.next_segment)
+        if batch.mark.note and self.on_checkpoint is not None:
+            self.on_checkpoint(batch.mark)
         if batch.last:
-            self._let_go()
-        tell(batch.waiters, batch.mark)
+            self._close_log()
+        resume_waiters(batch.waiters, batch.mark)
 
-    def _has_synced(self, place: LineEnd) -> None:
+    def _note_sync(self, place: LineEnd) -> None:
         self._synced, self._unsynced_since = place, None
         self._unsynced.clear()
         self._unsynced_bytes = 0
 
-    def _move_to(self, turn: Turn) -> None:
+    def _move_to(self, turn: NextSegment) -> None:
         """Go on in a new segment."""
         try:
             descriptor = self.segments.create(turn.opening, turn.line)
         except OSError:
-            if self.segments.has(turn.opening):  # it is there, and may not survive a power cut: it has to be gone past
-                self._base, self._synced, self._turned = turn.opening, turn.place, False
+            if self.segments.exists(
+                turn.opening
+            ):  # it is there, and may not survive a power cut: it has to be gone past
+                self._base, self._synced, self._turned = turn.opening, turn.end, False
             raise
         self._swap(descriptor)
-        self._base, self._synced, self._turned = turn.opening, turn.place, False
+        self._base, self._synced, self._turned = turn.opening, turn.end, False
 
     def _swap(self, descriptor: int | None) -> None:
         """Use another descriptor; what the old one says to its end is of no interest, it was synced or is lost."""
@@ -404,10 +413,10 @@ class Writer:
     def _mend(self, waiters: list[Waiter], problem: OSError) -> None:
         """Write everything since the last sync into a new segment, or say that it cannot be written."""
         now = monotonic()
-        if self._down is None or now - self._tried >= self.pace.retry or self._ending:
+        if self._down is None or now - self._tried >= self.schedule.retry or self._ending:
             log.error("audit_segment_failed", error=str(problem))
             self._tried = now
-            left = {"why": "failure", **self._left, "error": str(problem)[:200]}
+            left = {"why": "failure", **self._closing_facts, "error": str(problem)[:200]}
             again = self._attempt(lambda: self._begin_anew(waiters, left))
             if again is None:
                 return
@@ -417,14 +426,14 @@ class Writer:
     def _begin_anew(self, waiters: list[Waiter], left: dict[str, Any]) -> None:
         """Write everything since the last sync into a new segment; `waiters` are then all who wait for it."""
         self._swap(None)
-        strand = self.segments.after(self._base, self._synced)
+        strand = self.segments.next_position(self._base, self._synced)
         time = next((time for _, time in (*self._unsynced, *self._pieces[:1])), self.segments.now())
         line = self.segments.first_line(strand, None if self._turned else left, time)
-        self._move_to(Turn(strand.opening, line, strand.place))
+        self._move_to(NextSegment(strand.opening, line, strand.end))
         with self._lock:
-            self._down, self._strand = None, strand
+            self._down, self._position = None, strand
             if self._lost:
-                self._lines = [strand.add(own("log.lost", {"records": self._lost}), time)]
+                self._lines = [strand.add(encode_log_record("log.lost", {"records": self._lost}), time)]
             else:
                 self._lines = []
             self._pieces = self._unsynced + self._pieces
@@ -433,7 +442,7 @@ class Writer:
             waiters += self._waiters
             self._waiters = []
             self._unsynced, self._unsynced_bytes = [], 0
-        batch = self._taken()
+        batch = self._take_batch()
         waiters += batch.waiters
         batch.waiters, batch.sync = waiters, True
         self._carry_out(batch)
@@ -452,21 +461,21 @@ class Writer:
             ending = self._ending
         log.error("audit_unavailable", error=str(problem), lost=self._lost)
         if ending:
-            self._let_go()
-        tell(waiters, problem)
+            self._close_log()
+        resume_waiters(waiters, problem)
 
 
-def tell(waiters: list[Waiter], result: Mark | OSError) -> None:
+def resume_waiters(waiters: list[Waiter], result: Mark | OSError) -> None:
     """Let everybody go on who waited, each in their own event loop; one call for each loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Mark]]] = {}
     for loop, future in waiters:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
         with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
-            loop.call_soon_threadsafe(_settle, futures, result)
+            loop.call_soon_threadsafe(_set_results, futures, result)
 
 
-def _settle(futures: list[asyncio.Future[Any]], result: Mark | OSError) -> None:
+def _set_results(futures: list[asyncio.Future[Any]], result: Mark | OSError) -> None:
     for future in futures:
         if future.done():
             continue

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import field, frozen
 
 from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentOrder, AgentRuns
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
-from amplifier_hooks.definitions.kinds.event_codec import incoming, outgoing
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
+from amplifier_hooks.definitions.kinds.event_codec import decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable
-from amplifier_hooks.runs.contain_errors import contained, in_words
+from amplifier_hooks.runs.contain_errors import contain_errors, describe_error
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -41,19 +41,19 @@ def child_id(parent: str, key: str) -> str:
     return f"run_{sha256(f'{parent}/{key}'.encode()).hexdigest()[:32]}"
 
 
-def found(name: str) -> Any:
+def find_function(name: str) -> Any:
     """What a `handler_ref` names; of a class, an object. Raises `HookUnavailable`."""
     return build_hook(name, {})
 
 
 @frozen(kw_only=True)
-class Carriers:
+class HookCaller:
     """What the hooks of blueprints need from elsewhere."""
 
     agents: AgentRuns
-    find: Callable[[str], Any] = found
+    find: Callable[[str], Any] = find_function
     """What a `handler_ref` names: something to call. Raises `HookUnavailable`."""
-    reach: Reach = PUBLIC
+    reach: AllowedUrls = PUBLIC
     variables: Mapping[str, str] = field(factory=dict, repr=False)
     """What `${VAR}` in headers stands for."""
     threads: DaemonPool = field(factory=lambda: DaemonPool(THREADS, "amplifier-hooks-runs"), repr=False)
@@ -66,16 +66,16 @@ class Carriers:
         Raises `HookError`s, and whatever a function raises. Cancelling it cancels the hook, as far as it can be.
         """
         if entry.type == "python":
-            return await self._called(str(entry.handler_ref), EVENT_OF[point], given)
+            return await self._call_function(str(entry.handler_ref), EVENT_OF[point], given)
         if entry.type == "http":
-            return await self._sent(entry, point, record, given)
+            return await self._post_to_service(entry, point, record, given)
         return await AgentHook(agent_name=entry.target, runs=self.agents).ask(self.order(entry, point, record, given))
 
     def order(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> AgentOrder:
         """What a hook's agent is to do."""
         return AgentOrder(agent=entry.target, parameters=given, tenant=record.tenant, parent=record.id, key=point)
 
-    async def _called(self, name: str, event: str, given: dict[str, Any]) -> Any:
+    async def _call_function(self, name: str, event: str, given: dict[str, Any]) -> Any:
         function = self._functions.get(name)
         if function is None:
             try:
@@ -83,31 +83,33 @@ class Carriers:
             except HookError:
                 raise
             except Exception as problem:
-                raise HookUnavailable(f"{name!r} cannot be loaded: {in_words(problem)}") from problem
+                raise HookUnavailable(f"{name!r} cannot be loaded: {describe_error(problem)}") from problem
             if not callable(function):
                 raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
             function = self._functions.setdefault(name, function)
-        with contained():
+        with contain_errors():
             if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
                 return await function(event, given)
             answer = await self.threads.run(function, event, given)
             return await answer if inspect.isawaitable(answer) else answer
 
-    async def _sent(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> Any:
+    async def _post_to_service(
+        self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]
+    ) -> Any:
         known = self._services.get((record.agent, point))
         if known is None or known[0] != entry:
             service = WebhookHook(
                 url=str(entry.url),
                 method=entry.method,
-                headers={name: self._filled(value) for name, value in entry.headers.items()},
+                headers={name: self._fill_variables(value) for name, value in entry.headers.items()},
                 reach=self.reach,
                 retry_within=entry.timeout_seconds,
             )
             known = self._services[record.agent, point] = (entry, service)
         request_id = f"msg_{child_id(record.id, point).removeprefix('run_')}"
-        return incoming(await known[1].exchange(request_id, outgoing(given), record.tenant))
+        return decode_answer(await known[1].exchange(request_id, encode_message(given), record.tenant))
 
-    def _filled(self, text: str) -> str:
+    def _fill_variables(self, text: str) -> str:
         def value(found: re.Match[str]) -> str:
             name = found.group(1)
             if name not in self.variables:
@@ -123,4 +125,4 @@ def failure_of(problem: BaseException) -> str:
         return str(problem)
     if isinstance(problem, asyncio.CancelledError):
         return "it cancelled itself"
-    return in_words(problem)
+    return describe_error(problem)

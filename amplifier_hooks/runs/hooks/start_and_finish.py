@@ -29,8 +29,8 @@ from amplifier_hooks.runs.hooks.hook_answers import (
     plain_parameters,
     start_input,
 )
-from amplifier_hooks.runs.run_states import HookPoint, Told, event_body
-from amplifier_hooks.runs.store.run_rows import Passed
+from amplifier_hooks.runs.run_states import HookPoint, NewRunEvent, event_body
+from amplifier_hooks.runs.store.run_rows import StartOutcome
 from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
-    from amplifier_hooks.runs.hooks.call_hooks import Carriers
+    from amplifier_hooks.runs.hooks.call_hooks import HookCaller
     from amplifier_hooks.runs.run_states import RunRecord
 
 
@@ -59,30 +59,32 @@ CANONICAL: Final[Mapping[str, str]] = {
 log = get_logger(__name__)
 
 
-def hook_told(at: datetime, kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any) -> Told:
+def hook_event(
+    at: datetime, kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any
+) -> NewRunEvent:
     """An event of a hook, with the fields each of them has."""
     fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
-    return Told(kind, fields, at)
+    return NewRunEvent(kind, fields, at)
 
 
 class Notes(Protocol):
     """Keeps what is told of a run while its hooks are at work."""
 
-    async def __call__(self, run: str, told: Iterable[Told]) -> object:
+    async def __call__(self, run: str, told: Iterable[NewRunEvent]) -> object:
         """Keep it."""
         ...
 
 
 @define(eq=False)
-class Early:
+class EarlyEvents:
     """What is told of a run before its start hooks are done: held back for a moment, since most are done by then."""
 
     run: str
     note: Notes
-    untold: list[Told]
+    untold: list[NewRunEvent]
     _telling: bool = False
 
-    async def add(self, *told: Told) -> None:
+    async def add(self, *told: NewRunEvent) -> None:
         """Tell it, now or with the rest."""
         if self._telling:
             await self.note(self.run, told)
@@ -97,28 +99,28 @@ class Early:
 
 
 @frozen(kw_only=True)
-class Around:
+class RunHooks:
     """The hooks around runs: the registry's and the blueprints'."""
 
-    carriers: Carriers
+    carriers: HookCaller
     note: Notes
     clock: Clock
     registry: HookRegistry | None = None
 
-    def heard(self, event: str) -> bool:
+    def is_heard(self, event: str) -> bool:
         """Whether the registry has anybody for this event."""
         return self.registry is not None and self.registry.is_heard(event)
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
-    async def start(self, record: RunRecord, blueprint: Blueprint) -> Passed:
+    async def start(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
         """Whether a run may go on, and with which parameters.
 
         What is told of it is told together with what comes of it, where that comes at once; otherwise while its hooks
         are at work. Cancelling it cancels the hook that is running.
         """
-        early = Early(record.id, self.note, [Told("run_starting", {}, self.clock.now())])
-        hooks = asyncio.ensure_future(self._asked(record, blueprint, early))
+        early = EarlyEvents(record.id, self.note, [NewRunEvent("run_starting", {}, self.clock.now())])
+        hooks = asyncio.ensure_future(self._ask_start_hooks(record, blueprint, early))
         try:
             done, _ = await asyncio.wait({hooks}, timeout=SOON)
             if not done:
@@ -130,91 +132,95 @@ class Around:
                 await asyncio.wait({hooks})
         return evolve(passed, told=(*early.untold, *passed.told))
 
-    async def _asked(self, record: RunRecord, blueprint: Blueprint, early: Early) -> Passed:
-        problem = _unfit(blueprint, record.parameters)
+    async def _ask_start_hooks(self, record: RunRecord, blueprint: Blueprint, early: EarlyEvents) -> StartOutcome:
+        problem = _parameter_problem(blueprint, record.parameters)
         if problem is not None:
-            return Passed(error=f"these are no parameters for {blueprint.name!r}: {problem}")
-        parameters, passed = await self._registry(record, blueprint)
+            return StartOutcome(error=f"these are no parameters for {blueprint.name!r}: {problem}")
+        parameters, passed = await self._ask_registry(record, blueprint)
         entry = blueprint.hooks.on_run_start
         if entry is None or passed.error is not None:
             return passed
-        begun = hook_told(self.clock.now(), "hook_start", START, entry.type, entry.target)
+        begun = hook_event(self.clock.now(), "hook_start", START, entry.type, entry.target)
         await early.add(*passed.told, begun)
-        await self._show(record, begun)
-        return await self._own(record, blueprint, entry, parameters)
+        await self._tell_hook(record, begun)
+        return await self._ask_blueprint_hook(record, blueprint, entry, parameters)
 
-    async def _registry(self, record: RunRecord, blueprint: Blueprint) -> tuple[dict[str, Any], Passed]:
+    async def _ask_registry(self, record: RunRecord, blueprint: Blueprint) -> tuple[dict[str, Any], StartOutcome]:
         """What the registry's hooks make of a run."""
         parameters = dict(record.parameters)
-        if self.registry is None or not self.heard(catalogue.RUN_START):
-            return parameters, Passed(parameters=parameters)
+        if self.registry is None or not self.is_heard(catalogue.RUN_START):
+            return parameters, StartOutcome(parameters=parameters)
         outcome = await self.registry.emit(catalogue.RUN_START, self._payload(record, parameters=parameters))
-        told = tuple(_answers_told(outcome, self.clock.now()))
+        told = tuple(_answer_events(outcome, self.clock.now()))
         if outcome.action == "deny":
             reason = clip(outcome.reason or f"{outcome.denied_by or 'a hook'} said no", LONGEST_REASON)
-            return parameters, Passed(error=reason, blocked=True, told=told)
+            return parameters, StartOutcome(error=reason, blocked=True, told=told)
         if outcome.asks or outcome.injections:
-            return parameters, Passed(error=NOBODY_TO_ASK if outcome.asks else NO_CONTEXT, blocked=True, told=told)
+            return parameters, StartOutcome(
+                error=NOBODY_TO_ASK if outcome.asks else NO_CONTEXT, blocked=True, told=told
+            )
         try:
             parameters = plain_parameters(outcome.data["parameters"])
-            problem = _unfit(blueprint, parameters)
+            problem = _parameter_problem(blueprint, parameters)
         except (InvalidResult, KeyError, TypeError, ValueError) as error:
             problem = failure_of(error)
         if problem is not None:
-            return parameters, Passed(
+            return parameters, StartOutcome(
                 error=f"hooks of the registry made parameters that do not fit: {problem}", told=told
             )
-        return parameters, Passed(parameters=parameters, told=told)
+        return parameters, StartOutcome(parameters=parameters, told=told)
 
-    async def _own(
+    async def _ask_blueprint_hook(
         self, record: RunRecord, blueprint: Blueprint, entry: HookEntry, parameters: dict[str, Any]
-    ) -> Passed:
+    ) -> StartOutcome:
         """What the blueprint's own hook makes of a run."""
         began = monotonic()
         target = (START, entry.type, entry.target)
         try:
             given = start_input(record, parameters)
             raw = await within(entry.timeout_seconds, self.carriers.ask(entry, START, record, given))
-            answer = _fitting(as_start_answer(raw), blueprint)
+            answer = _check_answer(as_start_answer(raw), blueprint)
         except AgentInputRefused as problem:  # a mistake in the blueprint: on_error is not for that
             answer = StartAnswer(block_reason=clip(str(problem), LONGEST_REASON))
         except Exception as problem:  # noqa: BLE001  # whatever a hook raises, on_error says what it means
-            await self._timed_out(record, problem)
-            return await self._failed(record, entry, clip(failure_of(problem), LONGEST_REASON), parameters, began)
-        took = _since(began)
+            await self._tell_timeout(record, problem)
+            return await self._start_failure(
+                record, entry, clip(failure_of(problem), LONGEST_REASON), parameters, began
+            )
+        took = _elapsed_ms(began)
         if answer.block_reason is not None:
-            what = hook_told(
+            what = hook_event(
                 self.clock.now(), "hook_blocked", *target, block_reason=answer.block_reason, duration_ms=took
             )
-            await self._show(record, what)
-            return Passed(error=answer.block_reason, blocked=True, told=(what,))
-        what = hook_told(self.clock.now(), "hook_complete", *target, duration_ms=took, action="continue")
-        await self._show(record, what)
-        return Passed(parameters=parameters if answer.parameters is None else answer.parameters, told=(what,))
+            await self._tell_hook(record, what)
+            return StartOutcome(error=answer.block_reason, blocked=True, told=(what,))
+        what = hook_event(self.clock.now(), "hook_complete", *target, duration_ms=took, action="continue")
+        await self._tell_hook(record, what)
+        return StartOutcome(parameters=parameters if answer.parameters is None else answer.parameters, told=(what,))
 
-    async def _failed(
+    async def _start_failure(
         self, record: RunRecord, entry: HookEntry, error: str, parameters: dict[str, Any], began: float
-    ) -> Passed:
+    ) -> StartOutcome:
         """A start hook that failed: on_error decides."""
-        what = hook_told(
+        what = hook_event(
             self.clock.now(),
             *("hook_failed", START, entry.type, entry.target),
             error=error,
             on_error_behavior=entry.on_error,
-            duration_ms=_since(began),
+            duration_ms=_elapsed_ms(began),
         )
-        await self._show(record, what)
+        await self._tell_hook(record, what)
         if entry.on_error == "continue":
-            return Passed(parameters=parameters, told=(what,))
-        return Passed(error=f"the start hook {entry.target} failed: {error}", told=(what,))
+            return StartOutcome(parameters=parameters, told=(what,))
+        return StartOutcome(error=f"the start hook {entry.target} failed: {error}", told=(what,))
 
     # -- the finish ----------------------------------------------------------------------------------------------------
 
-    async def result(self, record: RunRecord) -> None:
+    async def tell_result(self, record: RunRecord) -> None:
         """Tell the registry of a result that was posted."""
         await self._emit(catalogue.RUN_RESULT, record, **_result_of(record))
 
-    async def ended(self, record: RunRecord) -> None:
+    async def tell_end(self, record: RunRecord) -> None:
         """Tell the registry how a run ended, once that is kept."""
         if record.handed:
             await self._emit(catalogue.RUN_FINISH, record, **_result_of(record))
@@ -227,9 +233,9 @@ class Around:
         Cancelling it cancels the hook.
         """
         target = (FINISH, entry.type, entry.target)
-        begun, began = hook_told(self.clock.now(), "hook_start", *target), monotonic()
+        begun, began = hook_event(self.clock.now(), "hook_start", *target), monotonic()
         await self.note(record.id, (begun,))
-        await self._show(record, begun)
+        await self._tell_hook(record, begun)
         given = finish_input(record)
         try:
             if entry.type == "agent":  # started, and not waited for
@@ -237,34 +243,34 @@ class Around:
             else:
                 as_finish_answer(await within(entry.timeout_seconds, self.carriers.ask(entry, FINISH, record, given)))
         except Exception as problem:  # noqa: BLE001  # it is reported, and changes nothing
-            await self._timed_out(record, problem)
+            await self._tell_timeout(record, problem)
             error = clip(failure_of(problem), LONGEST_REASON)
-            what = hook_told(
+            what = hook_event(
                 self.clock.now(),
                 "hook_failed",
                 *target,
                 error=error,
                 on_error_behavior=entry.on_error,
-                duration_ms=_since(began),
+                duration_ms=_elapsed_ms(began),
             )
             if entry.on_error != "ignore":
                 report = log.error if entry.on_error == "block" else log.warning
                 report("run_finish_hook_failed", run=record.id, target=entry.target, error=error)
         else:
-            what = hook_told(self.clock.now(), "hook_complete", *target, duration_ms=_since(began))
+            what = hook_event(self.clock.now(), "hook_complete", *target, duration_ms=_elapsed_ms(began))
         await self.note(record.id, (what,))
-        await self._show(record, what)
+        await self._tell_hook(record, what)
 
     # -- telling the registry ------------------------------------------------------------------------------------------
 
-    async def _show(self, record: RunRecord, what: Told) -> None:
+    async def _tell_hook(self, record: RunRecord, what: NewRunEvent) -> None:
         """Tell those who watch hooks of one of a run."""
         event = CANONICAL[what.type]
         if self.registry is not None and self.registry.is_heard(event):
             body = event_body(record, what, self.clock.now())
             await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
 
-    async def _timed_out(self, record: RunRecord, problem: Exception) -> None:
+    async def _tell_timeout(self, record: RunRecord, problem: Exception) -> None:
         """Tell the registry of a hook whose time was up."""
         if isinstance(problem, TooLate):
             await self._emit(catalogue.RUN_TIMEOUT, record, error=str(problem))
@@ -284,40 +290,40 @@ class Around:
         }
 
 
-def _answers_told(outcome: Outcome, at: datetime) -> Iterable[Told]:
+def _answer_events(outcome: Outcome, at: datetime) -> Iterable[NewRunEvent]:
     """What the registry's hooks did, as events of the run."""
     for answer in outcome.hook_results:
         if answer.status == "disabled":
             continue
         target = (START, "registry", answer.hook_name)
-        yield hook_told(at, "hook_start", *target)
-        yield _answer_told(at, answer, target, outcome.total_duration_ms)
+        yield hook_event(at, "hook_start", *target)
+        yield _answer_event(at, answer, target, outcome.total_duration_ms)
 
 
-def _answer_told(at: datetime, answer: Answer, target: tuple[HookPoint, str, str], chain_ms: float) -> Told:
+def _answer_event(at: datetime, answer: Answer, target: tuple[HookPoint, str, str], chain_ms: float) -> NewRunEvent:
     took = round(chain_ms if answer.duration_ms is None else answer.duration_ms, 3)
     if not answer.success:
         behavior = "block" if answer.denies else "continue"
         error = answer.error or answer.status
-        return hook_told(at, "hook_failed", *target, error=error, on_error_behavior=behavior, duration_ms=took)
+        return hook_event(at, "hook_failed", *target, error=error, on_error_behavior=behavior, duration_ms=took)
     if answer.action == "deny":
         reason = answer.result.reason or "it said no"
-        return hook_told(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
+        return hook_event(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
     if answer.action == "ask_user":
-        return hook_told(at, "hook_blocked", *target, block_reason=NOBODY_TO_ASK, duration_ms=took)
+        return hook_event(at, "hook_blocked", *target, block_reason=NOBODY_TO_ASK, duration_ms=took)
     if answer.result.injects:
-        return hook_told(at, "hook_blocked", *target, block_reason=NO_CONTEXT, duration_ms=took)
-    return hook_told(at, "hook_complete", *target, duration_ms=took, action="continue")
+        return hook_event(at, "hook_blocked", *target, block_reason=NO_CONTEXT, duration_ms=took)
+    return hook_event(at, "hook_complete", *target, duration_ms=took, action="continue")
 
 
-def _unfit(blueprint: Blueprint, parameters: Mapping[str, Any]) -> str | None:
+def _parameter_problem(blueprint: Blueprint, parameters: Mapping[str, Any]) -> str | None:
     """Why these are no parameters of the agent's; None if they are."""
     schema = blueprint.parameters_schema
     return None if schema is None else schema.problem(dict(parameters))
 
 
-def _fitting(answer: StartAnswer, blueprint: Blueprint) -> StartAnswer:
-    problem = None if answer.parameters is None else _unfit(blueprint, answer.parameters)
+def _check_answer(answer: StartAnswer, blueprint: Blueprint) -> StartAnswer:
+    problem = None if answer.parameters is None else _parameter_problem(blueprint, answer.parameters)
     if problem is not None:
         raise InvalidResult(f"parameters that do not fit the schema of {blueprint.name!r}: {problem}")
     return answer
@@ -333,5 +339,5 @@ def _result_of(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _since(began: float) -> float:
+def _elapsed_ms(began: float) -> float:
     return round((monotonic() - began) * 1e3, 3)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from amplifier_hooks.runs.run_states import RunRecord, RunRefusal, concluded_as
+from amplifier_hooks.runs.run_states import RunRecord, RunRefusal, conclude_run
 from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run, moment_of
 from amplifier_hooks.runs.store.run_store import RunStore
-from amplifier_hooks.runs.store.statements import RUN_TABLES, event_values, next_runs, setting, telling
+from amplifier_hooks.runs.store.statements import RUN_TABLES, event_statement, event_values, next_runs, update_statement
 from amplifier_hooks.storage.database import Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from amplifier_hooks.runs.run_states import RunWrite, Told
-    from amplifier_hooks.runs.store.run_rows import Concluded, Wanted
+    from amplifier_hooks.runs.run_states import NewRunEvent, RunWrite
+    from amplifier_hooks.runs.store.run_rows import ClaimFilter, StartConclusion
     from amplifier_hooks.storage.database import Database, Row, Script
 
 
@@ -48,7 +48,7 @@ class PostgresRuns(RunStore):
         self._zero: float | None = None  # when our steady clock began, as the database tells the time; not known yet
 
     async def take_all(
-        self, wanted: Sequence[tuple[Wanted, str]], coordinator: str, leases: tuple[float, float]
+        self, wanted: Sequence[tuple[ClaimFilter, str]], coordinator: str, leases: tuple[float, float]
     ) -> list[RunRecord | None]:
         """Begin as many as there are runners, if that is what comes next; what it is not goes the long way."""
         first = wanted[0][0]
@@ -72,7 +72,7 @@ class PostgresRuns(RunStore):
             taken += await super().take_all(wanted[len(taken) :], coordinator, leases)
         return taken
 
-    async def conclude_all(self, concluded: Sequence[Concluded], lease: float) -> list[RunRecord | RunRefusal]:
+    async def conclude_all(self, concluded: Sequence[StartConclusion], lease: float) -> list[RunRecord | RunRefusal]:
         """Hand runs on that nobody has touched since they were begun; the others go the long way."""
         if self._zero is None:
             return await super().conclude_all(concluded, lease)
@@ -80,16 +80,16 @@ class PostgresRuns(RunStore):
         writes: dict[str, RunWrite] = {}
         for one in concluded:
             if one.known is not None and one.runner is not None and one.passed.error is None:
-                written = concluded_as(one.known, one, lease, now)
+                written = conclude_run(one.known, one, lease, now)
                 if not isinstance(written, RunRefusal):
                     writes[one.run] = written
-        done = await self._handed_on(list(writes.values()), now) if writes else {}
+        done = await self._hand_on(list(writes.values()), now) if writes else {}
         rest = [one for one in concluded if one.run not in done]
         slow = await super().conclude_all(rest, lease) if rest else []
         found = {**done, **{one.run: after for one, after in zip(rest, slow, strict=True)}}
         return [found[one.run] for one in concluded]
 
-    async def _handed_on(self, writes: list[RunWrite], now: datetime) -> dict[str, RunRecord | RunRefusal]:
+    async def _hand_on(self, writes: list[RunWrite], now: datetime) -> dict[str, RunRecord | RunRefusal]:
         """Set what is still what was known, and add the events of those alone."""
         done = [replace(after, events=before.events + len(told)) for before, after, told in writes]
         done = [
@@ -101,7 +101,7 @@ class PostgresRuns(RunStore):
             for record, (before, _, told) in zip(done, writes, strict=True)
             for place, what in enumerate(told, start=1)
         ]
-        first = setting(writes, done)
+        first = update_statement(writes, done)
         count = len(first.values)
         columns = zip(*(event_values(event, now) for event in events), strict=True)
         values = (*first.values, self._postgres.schema, *(list(column) for column in columns))
@@ -115,20 +115,20 @@ class PostgresRuns(RunStore):
         )
         changed = {row[0] for row in await self.database.fetch(text, *values)}
         for run in changed:
-            self._postgres.ring(run)
+            self._postgres.notify(run)
         return {record.id: record for record in done if record.id in changed}
 
     def _set(
         self,
         writes: Sequence[RunWrite],
         done: Sequence[RunRecord],
-        events: Sequence[tuple[RunRecord, int, Told]],
+        events: Sequence[tuple[RunRecord, int, NewRunEvent]],
         now: datetime,
     ) -> Script[list[Row]]:
         """All in one statement, the notification included."""
-        first = setting(writes, done)
+        first = update_statement(writes, done)
         if not events:
             return (yield first)
-        lines = telling(events, now, start=len(first.values))
+        lines = event_statement(events, now, start=len(first.values))
         values = (*first.values, *lines.values, self._postgres.schema)
         return (yield Statement(f"WITH told AS ({lines.sql}) {first.sql}, pg_notify(${len(values)}, id)", values))

@@ -17,7 +17,7 @@ from amplifier_hooks.runs.run_states import RunEvent, RunRecord
 from amplifier_hooks.storage.database import CorruptStore
 
 if TYPE_CHECKING:
-    from amplifier_hooks.runs.run_states import Holder, RunStatus, Told
+    from amplifier_hooks.runs.run_states import Holder, NewRunEvent, RunStatus
     from amplifier_hooks.storage.database import Row
 
 
@@ -174,7 +174,7 @@ class NewRun:
 
 
 @frozen(kw_only=True)
-class Wanted:
+class ClaimFilter:
     """What whoever claims would take.
 
     `tenant` and `agents` None mean all. `begin`: also runs whose start hooks have to run first; `heard`: the registry
@@ -188,17 +188,17 @@ class Wanted:
 
 
 @frozen(kw_only=True)
-class Passed:
+class StartOutcome:
     """What the start hooks made of a run: go on with `parameters`, or `error`; blocked if a hook said so."""
 
     parameters: dict[str, Any] | None = None
     error: str | None = None
     blocked: bool = False
-    told: tuple[Told, ...] = ()
+    told: tuple[NewRunEvent, ...] = ()
 
 
 @frozen
-class Concluded:
+class StartConclusion:
     """What came of the start hooks of one run, and the runner that waits for it.
 
     `known` is the run as it was when it was begun: if it still is, it need not be read again.
@@ -206,7 +206,7 @@ class Concluded:
 
     run: str
     by: Holder
-    passed: Passed
+    passed: StartOutcome
     runner: str | None = None
     known: RunRecord | None = None
 

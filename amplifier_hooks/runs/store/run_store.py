@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.runs.run_errors import UnknownRun
-from amplifier_hooks.runs.store.run_rows import Concluded, load_run, load_run_event
+from amplifier_hooks.runs.store.run_rows import StartConclusion, load_run, load_run_event
 from amplifier_hooks.runs.store.run_transactions import ID, WAITING, RunScripts
-from amplifier_hooks.runs.store.statements import CHILDREN, EVENTS, GET, RUN_TABLES, selecting
-from amplifier_hooks.storage.database import Opened
+from amplifier_hooks.runs.store.statements import CHILDREN, EVENTS, GET, RUN_TABLES, list_statement
+from amplifier_hooks.storage.database import Openable
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Holder, RunEnding, RunEvent, RunRecord, RunRefusal, Told
-    from amplifier_hooks.runs.store.run_rows import NewRun, Passed, RunFilter, Wanted
+    from amplifier_hooks.runs.run_states import Holder, NewRunEvent, RunEnding, RunEvent, RunRecord, RunRefusal
+    from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartOutcome
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
 
@@ -28,7 +28,7 @@ RUNS_KEPT: Final = 7 * 86_400.0
 """Seconds a run is kept after its end."""
 
 
-class RunStore(Opened, RunScripts):
+class RunStore(Openable, RunScripts):
     """Runs over a database.
 
     All methods raise `StoreUnavailable` when the database cannot be used; what was under way then has happened or has
@@ -60,7 +60,7 @@ class RunStore(Opened, RunScripts):
 
     async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
         """Runs, newest first."""
-        statement = selecting(wanted, limit)
+        statement = list_statement(wanted, limit)
         return [load_run(row) for row in await self.database.fetch(statement.sql, *statement.values)]
 
     async def children(self, run: str, limit: int = 1_000) -> list[RunRecord]:
@@ -86,7 +86,7 @@ class RunStore(Opened, RunScripts):
 
     async def take(
         self,
-        wanted: Wanted,
+        wanted: ClaimFilter,
         runner: str,
         coordinator: str,
         leases: tuple[float, float],
@@ -99,7 +99,7 @@ class RunStore(Opened, RunScripts):
 
     async def take_all(
         self,
-        wanted: Sequence[tuple[Wanted, str]],
+        wanted: Sequence[tuple[ClaimFilter, str]],
         coordinator: str,
         leases: tuple[float, float],
     ) -> list[RunRecord | None]:
@@ -107,16 +107,16 @@ class RunStore(Opened, RunScripts):
         return await self.database.run(self._take(wanted, coordinator, leases))
 
     async def conclude(
-        self, run: str, by: Holder, passed: Passed, *, runner: str | None = None, lease: float = 0.0
+        self, run: str, by: Holder, passed: StartOutcome, *, runner: str | None = None, lease: float = 0.0
     ) -> RunRecord | RunRefusal:
         """The start hooks are done: blocked, ready for any runner, or in the hands of this one at once."""
-        return (await self.conclude_all([Concluded(run, by, passed, runner)], lease))[0]
+        return (await self.conclude_all([StartConclusion(run, by, passed, runner)], lease))[0]
 
-    async def conclude_all(self, concluded: Sequence[Concluded], lease: float) -> list[RunRecord | RunRefusal]:
+    async def conclude_all(self, concluded: Sequence[StartConclusion], lease: float) -> list[RunRecord | RunRefusal]:
         """The same for several runs, each of them once, in one transaction."""
         return await self.database.run(self._conclude(concluded, lease))
 
-    async def note(self, run: str, told: Iterable[Told], *, settled: bool = False) -> RunRecord:
+    async def note(self, run: str, told: Iterable[NewRunEvent], *, settled: bool = False) -> RunRecord:
         """Tell something of a run; `settled`: its finish hooks have run."""
         return await self.database.run(self._note(run, tuple(told), settled=settled))
 
@@ -161,9 +161,9 @@ class RunStore(Opened, RunScripts):
         """Take back what is in nobody's hands any more, but for those: each run goes to somebody else, or ends."""
         return await self.database.run(self._recover(frozenset(spared)))
 
-    async def owing(self, lease: float) -> list[RunRecord]:
+    async def take_owing(self, lease: float) -> list[RunRecord]:
         """Take hold of runs that ended and whose finish hooks nobody runs."""
-        return await self.database.run(self._owing(lease))
+        return await self.database.run(self._take_owing(lease))
 
     async def purge(self, older_than: float = RUNS_KEPT) -> int:
         """Remove runs that ended so long ago, with their events."""

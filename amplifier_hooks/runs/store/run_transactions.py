@@ -20,19 +20,19 @@ from amplifier_hooks.runs.run_states import (
     END_OF,
     ENDED,
     Holder,
+    NewRunEvent,
     RunEnding,
     RunRecord,
     RunRefusal,
-    Told,
-    concluded_as,
-    ended_told,
-    handed_back,
-    handed_to,
-    held,
-    moved,
-    result_told,
-    sure,
-    taken_back,
+    conclude_run,
+    end_event,
+    expect_record,
+    hand_back_run,
+    hand_to_runner,
+    hold_run,
+    move_run,
+    result_fields,
+    take_back_run,
 )
 from amplifier_hooks.runs.store.run_rows import (
     RUN_COLUMNS,
@@ -53,9 +53,9 @@ from amplifier_hooks.runs.store.statements import (
     OWING,
     PURGE,
     SESSION,
+    event_statement,
     next_runs,
-    setting,
-    telling,
+    update_statement,
 )
 from amplifier_hooks.storage.database import Script, Statement, Wake
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amplifier_hooks.runs.run_states import RunWrite
-    from amplifier_hooks.runs.store.run_rows import Concluded, NewRun, Wanted
+    from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, StartConclusion
     from amplifier_hooks.storage.database import Row
 
 
@@ -90,7 +90,7 @@ class RunScripts:
         self._clock = clock
 
     def _submit(self, new: NewRun, max_depth: int) -> Script[RunRecord]:
-        known, now = yield from self._held(new.id)
+        known, now = yield from self._hold_row(new.id)
         if known is not None:
             return known
         parent: RunRecord | None = None
@@ -126,12 +126,12 @@ class RunScripts:
         if not rows:  # somebody else's, at the same instant
             rows = yield Statement(GET, (new.id,))
             return load_run(rows[0])
-        yield telling([(record, 1, Told("run_queued", {"agent_name": record.agent}))], now)
+        yield event_statement([(record, 1, NewRunEvent("run_queued", {"agent_name": record.agent}))], now)
         yield Wake(record.id)
         yield Wake(WAITING)
         if parent is not None:
-            child = Told("run_child", {"child_run_id": record.id, "agent_name": record.agent})
-            held_parent, _ = yield from self._held(parent.id)
+            child = NewRunEvent("run_child", {"child_run_id": record.id, "agent_name": record.agent})
+            held_parent, _ = yield from self._hold_row(parent.id)
             if held_parent is not None:
                 yield from self._write(
                     held_parent, replace(held_parent, version=held_parent.version + 1), (child,), now
@@ -152,12 +152,12 @@ class RunScripts:
 
     def _take(
         self,
-        wanted: Sequence[tuple[Wanted, str]],
+        wanted: Sequence[tuple[ClaimFilter, str]],
         coordinator: str,
         leases: tuple[float, float],
     ) -> Script[list[RunRecord | None]]:
         for_runner, for_coordinator = leases
-        places: dict[Wanted, list[int]] = {}
+        places: dict[ClaimFilter, list[int]] = {}
         for place, (one, _) in enumerate(wanted):
             places.setdefault(one, []).append(place)
         writes: dict[int, RunWrite] = {}
@@ -171,15 +171,15 @@ class RunScripts:
             for place, (record, now) in zip(those, left, strict=False):
                 taken_ids.add(record.id)
                 if record.stage == "queued" and not record.bare and (record.hooked or one.heard):
-                    after = held(sure(moved(record, "begin", now)), coordinator, for_coordinator, now)
+                    after = hold_run(expect_record(move_run(record, "begin", now)), coordinator, for_coordinator, now)
                     writes[place] = (record, after, ())
                 else:
-                    writes[place] = handed_to(record, record, wanted[place][1], for_runner, now)
+                    writes[place] = hand_to_runner(record, record, wanted[place][1], for_runner, now)
         written = yield from self._write_all(list(writes.values()), now)
         taken = dict(zip(writes, written, strict=True))
         return [taken.get(place) for place in range(len(wanted))]
 
-    def _conclude(self, concluded: Sequence[Concluded], lease: float) -> Script[list[RunRecord | RunRefusal]]:
+    def _conclude(self, concluded: Sequence[StartConclusion], lease: float) -> Script[list[RunRecord | RunRefusal]]:
         places = ", ".join(f"${place}" for place in range(1, len(concluded) + 1))
         text = f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id IN ({places}) ORDER BY id{self.HOLD}"
         rows = yield Statement(text, tuple(one.run for one in concluded))
@@ -191,7 +191,7 @@ class RunScripts:
             if one.run not in found:
                 raise UnknownRun(one.run)
             record, now = found[one.run]
-            after = concluded_as(record, one, lease, now)
+            after = conclude_run(record, one, lease, now)
             if isinstance(after, RunRefusal):
                 results[one.run] = after
                 continue
@@ -201,8 +201,8 @@ class RunScripts:
         results.update({record.id: record for record in (yield from self._write_all(writes, now))})
         return [results[one.run] for one in concluded]
 
-    def _note(self, run: str, told: tuple[Told, ...], *, settled: bool) -> Script[RunRecord]:
-        record, now = yield from self._known(run)
+    def _note(self, run: str, told: tuple[NewRunEvent, ...], *, settled: bool) -> Script[RunRecord]:
+        record, now = yield from self._require_run(run)
         after = replace(record, version=record.version + 1)
         if any(what.type.startswith("hook_") for what in told):
             after = replace(after, hooked=True)
@@ -212,50 +212,50 @@ class RunScripts:
         return (yield from self._write(record, after, told, now))
 
     def _renew(self, run: str, by: Holder, lease: float) -> Script[RunRecord | RunRefusal]:
-        record, now = yield from self._known(run)
-        after = moved(record, "renew", now, by)
+        record, now = yield from self._require_run(run)
+        after = move_run(record, "renew", now, by)
         if isinstance(after, RunRefusal):
             return after
         return (yield from self._write(record, replace(after, held_until=now + timedelta(seconds=lease)), (), now))
 
     def _report(self, run: str, by: Holder, text: str | None, data: Any) -> Script[RunRecord | RunRefusal]:
-        record, now = yield from self._known(run)
-        after = moved(record, "report", now, by)
+        record, now = yield from self._require_run(run)
+        after = move_run(record, "report", now, by)
         if isinstance(after, RunRefusal):
             return after
         after = replace(after, reported=True, result_text=text, result_data=data)
-        return (yield from self._write(record, after, (Told("run_result", result_told(after)),), now))
+        return (yield from self._write(record, after, (NewRunEvent("run_result", result_fields(after)),), now))
 
     def _end(
         self, run: str, by: Holder, ending: RunEnding, error: str | None, owed: float | None
     ) -> Script[RunRecord | RunRefusal]:
-        record, now = yield from self._known(run)
+        record, now = yield from self._require_run(run)
         if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
             return record  # said before
-        after = moved(record, END_OF[ending], now, by)
+        after = move_run(record, END_OF[ending], now, by)
         if isinstance(after, RunRefusal):
             return after
         after = replace(after, error=error)
         if owed is not None:
             after = replace(after, owes=True, held_until=now + timedelta(seconds=owed))
-        return (yield from self._write(record, after, (ended_told(after),), now))
+        return (yield from self._write(record, after, (end_event(after),), now))
 
     def _stop(self, run: str, reason: str) -> Script[RunRecord]:
-        record, now = yield from self._known(run)
+        record, now = yield from self._require_run(run)
         if record.stage in ENDED:
             return record
-        after = moved(record, "stop", now)
+        after = move_run(record, "stop", now)
         if isinstance(after, RunRefusal):  # a runner has it
             if record.stopping:
                 return record
             after = replace(record, version=record.version + 1, stopping=True, error=reason)
-            return (yield from self._write(record, after, (Told("run_stopping", {"reason": reason}),), now))
+            return (yield from self._write(record, after, (NewRunEvent("run_stopping", {"reason": reason}),), now))
         after = replace(after, error=reason, owes=record.handed > 0, holder=None)
-        return (yield from self._write(record, after, (ended_told(after),), now))
+        return (yield from self._write(record, after, (end_event(after),), now))
 
     def _hand_back(self, run: str, by: Holder) -> Script[RunRecord | RunRefusal]:
-        record, now = yield from self._known(run)
-        after = handed_back(record, now, by)
+        record, now = yield from self._require_run(run)
+        after = hand_back_run(record, now, by)
         if isinstance(after, RunRefusal):
             return after
         yield Wake(WAITING)
@@ -280,8 +280,10 @@ class RunScripts:
         rows = yield Statement(f"{HELD_BY}{self.HOLD}", (as_column(holder),))
         for row in rows:
             record = load_run(row)
-            lost = Told("run_lost", {"holder": holder, "error": f"{holder} closed; its start hook is taken up again"})
-            after = sure(moved(replace(record, held_until=now), "drop", now))
+            lost = NewRunEvent(
+                "run_lost", {"holder": holder, "error": f"{holder} closed; its start hook is taken up again"}
+            )
+            after = expect_record(move_run(replace(record, held_until=now), "drop", now))
             yield from self._write(record, after, (lost,), now)
         for run in finishing:
             yield Statement(FINISH_ON, (micros_of(now), run))
@@ -295,13 +297,13 @@ class RunScripts:
             record, now = load_run(row), self._at(value)
             if record.id in spared:
                 continue
-            after, what = taken_back(record, now)
+            after, what = take_back_run(record, now)
             found.append((yield from self._write(record, after, what, now)))
         if found:
             yield Wake(WAITING)
         return found
 
-    def _owing(self, lease: float) -> Script[list[RunRecord]]:
+    def _take_owing(self, lease: float) -> Script[list[RunRecord]]:
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         now = self._at(value)
         rows = yield Statement(f"{OWING}{self.SKIP}", (micros_of(now), CHUNK))
@@ -328,7 +330,7 @@ class RunScripts:
     def _read(self, row: Row) -> tuple[RunRecord, datetime]:
         return load_run(row[1:]), self._at(row[0])
 
-    def _held(self, run: str) -> Script[tuple[RunRecord | None, datetime]]:
+    def _hold_row(self, run: str) -> Script[tuple[RunRecord | None, datetime]]:
         """A run and the time, the row held; the time alone where there is no such run."""
         rows = yield Statement(f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id = $1{self.HOLD}", (run,))
         if rows:
@@ -336,15 +338,17 @@ class RunScripts:
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         return None, self._at(value)
 
-    def _known(self, run: str) -> Script[tuple[RunRecord, datetime]]:
+    def _require_run(self, run: str) -> Script[tuple[RunRecord, datetime]]:
         if not ID.fullmatch(run):
             raise UnknownRun(run)
-        record, now = yield from self._held(run)
+        record, now = yield from self._hold_row(run)
         if record is None:
             raise UnknownRun(run)
         return record, now
 
-    def _write(self, before: RunRecord, after: RunRecord, told: Sequence[Told], now: datetime) -> Script[RunRecord]:
+    def _write(
+        self, before: RunRecord, after: RunRecord, told: Sequence[NewRunEvent], now: datetime
+    ) -> Script[RunRecord]:
         """Set the row where it is still what was read, and tell what there is to tell."""
         (written,) = yield from self._write_all([(before, after, told)], now)
         return written
@@ -354,7 +358,7 @@ class RunScripts:
         if not writes:
             return []
         done: list[RunRecord] = []
-        events: list[tuple[RunRecord, int, Told]] = []
+        events: list[tuple[RunRecord, int, NewRunEvent]] = []
         for before, after, told in writes:
             failed = sum(what.type == "hook_failed" for what in told)
             number = before.events + len(told)
@@ -365,18 +369,18 @@ class RunScripts:
         if len(rows) != len(writes):
             raise AssertionError(f"one of {len(writes)} runs changed while they were held")
         for run in dict.fromkeys(record.id for record, _, _ in events):
-            yield Wake(run, said=self.SAYS)
+            yield Wake(run, notified=self.SAYS)
         return done
 
     def _set(
         self,
         writes: Sequence[RunWrite],
         done: Sequence[RunRecord],
-        events: Sequence[tuple[RunRecord, int, Told]],
+        events: Sequence[tuple[RunRecord, int, NewRunEvent]],
         now: datetime,
     ) -> Script[list[Row]]:
         """Set the rows, and add the events; the rows that were still what they were."""
-        rows = yield setting(writes, done)
+        rows = yield update_statement(writes, done)
         if events:
-            yield telling(events, now)
+            yield event_statement(events, now)
         return rows

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.runs.run_states import RunRecord, RunWrite, Told
-    from amplifier_hooks.runs.store.run_rows import RunFilter, Wanted
+    from amplifier_hooks.runs.run_states import NewRunEvent, RunRecord, RunWrite
+    from amplifier_hooks.runs.store.run_rows import ClaimFilter, RunFilter
 
 
 RUNS: Final = f"SELECT {RUN_COLUMNS} FROM {{schema}}.run"
@@ -65,7 +65,7 @@ PURGE: Final = (
 )
 
 
-def next_runs(wanted: Wanted, count: int) -> tuple[str, tuple[Any, ...]]:
+def next_runs(wanted: ClaimFilter, count: int) -> tuple[str, tuple[Any, ...]]:
     """The next runs in the queue, as a condition and its values: those others wait for first, and then the oldest."""
     conditions: list[str] = ["stage IN ('queued', 'ready')"]
     values: list[Any] = []
@@ -85,7 +85,7 @@ def next_runs(wanted: Wanted, count: int) -> tuple[str, tuple[Any, ...]]:
     return f"WHERE {where} ORDER BY urgent DESC, created, id LIMIT {count:d}", tuple(values)
 
 
-def setting(writes: Sequence[RunWrite], done: Sequence[RunRecord]) -> Statement:
+def update_statement(writes: Sequence[RunWrite], done: Sequence[RunRecord]) -> Statement:
     """The statement that sets the rows that are still what they were, and returns their ids."""
     if len(done) == 1:
         before = writes[0][0]
@@ -117,13 +117,13 @@ def _tell_many(count: int, start: int) -> str:
     return f"{TELL} {', '.join(lines)}"
 
 
-def event_values(event: tuple[RunRecord, int, Told], now: datetime) -> tuple[Any, ...]:
+def event_values(event: tuple[RunRecord, int, NewRunEvent], now: datetime) -> tuple[Any, ...]:
     """The columns of one event."""
     record, number, what = event
     return record.id, number, micros_of(what.at or now), what.type, as_column(event_body(record, what, now))
 
 
-def telling(events: Sequence[tuple[RunRecord, int, Told]], now: datetime, start: int = 0) -> Statement:
+def event_statement(events: Sequence[tuple[RunRecord, int, NewRunEvent]], now: datetime, start: int = 0) -> Statement:
     """The statement that adds events, its values numbered after `start`."""
     values: list[Any] = []
     for event in events:
@@ -131,7 +131,7 @@ def telling(events: Sequence[tuple[RunRecord, int, Told]], now: datetime, start:
     return Statement(_tell_many(len(events), start), tuple(values))
 
 
-def selecting(wanted: RunFilter, limit: int) -> Statement:
+def list_statement(wanted: RunFilter, limit: int) -> Statement:
     """The statement that lists runs, newest first."""
     values: list[Any] = [limit]
     text = f"{RUNS} WHERE 1 = 1"

@@ -88,7 +88,7 @@ class AccessToken:
         """Whether it was given this scope, or one that includes it."""
         return scope in self.scopes or any(scope in IMPLIED.get(held, ()) for held in self.scopes)
 
-    def in_force(self, now: datetime) -> bool:
+    def is_in_force(self, now: datetime) -> bool:
         """Whether it counts at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
@@ -113,7 +113,7 @@ class AccessTokens:
         tenant or a lifetime that is none; `RecordUnavailable`, when nothing was made. `by` is who the record says did
         it.
         """
-        token = self._made(name, frozenset(scopes), tenant, lifetime)
+        token = self._new_token(name, frozenset(scopes), tenant, lifetime)
         await self._note("token.created", token, by)
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         ends = None if token.expires is None else _micros(token.expires)
@@ -122,7 +122,7 @@ class AccessTokens:
         await self._database.fetch(INSERT, *values)
         return token, secret
 
-    async def reachable(self) -> None:
+    async def check_store(self) -> None:
         """Return if the store answers."""
         await self._database.fetch(BY_ID, "")
 
@@ -132,7 +132,7 @@ class AccessTokens:
             return None
         rows = await self._database.fetch(BY_DIGEST, digest(secret))
         token = _token(rows[0]) if rows else None
-        return token if token is not None and token.in_force(self._clock.now()) else None
+        return token if token is not None and token.is_in_force(self._clock.now()) else None
 
     async def tokens(self, tenant: str | None = None) -> list[AccessToken]:
         """All of them, or one tenant's, oldest first; those that ended included."""
@@ -169,7 +169,7 @@ class AccessTokens:
         rows = yield Statement(BY_ID, (token_id,))
         return _token(rows[0]) if rows else None
 
-    def _made(self, name: str, scopes: frozenset[str], tenant: str, lifetime: timedelta | None) -> AccessToken:
+    def _new_token(self, name: str, scopes: frozenset[str], tenant: str, lifetime: timedelta | None) -> AccessToken:
         unknown = sorted(scopes.difference(SCOPES))
         if unknown or not scopes:
             wrong = f"no scope is called {unknown[0]!r}" if unknown else "a token without a scope opens nothing"

@@ -31,7 +31,7 @@ MOST: Final = 4_096
 
 
 @frozen
-class Rate:
+class RequestRate:
     """So many a second, and so many at once after a rest."""
 
     per_second: float
@@ -39,14 +39,14 @@ class Rate:
 
 
 @define(eq=False)
-class Turnstile:
+class RateLimiter:
     """A bucket for each name: every request takes one out, and time puts them back."""
 
-    rate: Rate
+    rate: RequestRate
     clock: Callable[[], float] = monotonic
     _buckets: OrderedDict[str, tuple[float, float]] = field(factory=OrderedDict, init=False)
 
-    def wait(self, name: str) -> float:
+    def seconds_to_wait(self, name: str) -> float:
         """0 if it may go on now, which then counts; otherwise the seconds until it may."""
         now = self.clock()
         left, then = self._buckets.pop(name, (float(self.rate.at_once), now))
@@ -58,9 +58,9 @@ class Turnstile:
         return short / self.rate.per_second
 
 
-READS: Final = Rate(per_second=100.0, at_once=200)
-WRITES: Final = Rate(per_second=20.0, at_once=40)
-RUNNERS: Final = Rate(per_second=500.0, at_once=1_000)
+READS: Final = RequestRate(per_second=100.0, at_once=200)
+WRITES: Final = RequestRate(per_second=20.0, at_once=40)
+RUNNERS: Final = RequestRate(per_second=500.0, at_once=1_000)
 """Runners say two things for each run, and hold on to all they have."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -104,9 +104,9 @@ class Admission:
     """Looks at tokens, and keeps everybody to their pace. An application has one, as `app.state.admission`."""
 
     tokens: AccessTokens
-    reads: Turnstile = field(factory=lambda: Turnstile(READS))
-    writes: Turnstile = field(factory=lambda: Turnstile(WRITES))
-    runners: Turnstile = field(factory=lambda: Turnstile(RUNNERS))
+    reads: RateLimiter = field(factory=lambda: RateLimiter(READS))
+    writes: RateLimiter = field(factory=lambda: RateLimiter(WRITES))
+    runners: RateLimiter = field(factory=lambda: RateLimiter(RUNNERS))
 
     async def admit(self, secret: str | None, scope: str, method: str) -> Caller:
         """Whoever bears this token. Raises `Problem`: 401 without one, 429 when it is too soon, 403 without the scope.
@@ -118,7 +118,7 @@ class Admission:
             detail = "send a token that is in force: Authorization: Bearer …"
             raise Problem(401, "unauthorized", detail, headers={"www-authenticate": "Bearer"})
         pace = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
-        seconds = pace.wait(token.tenant)
+        seconds = pace.seconds_to_wait(token.tenant)
         if seconds:
             detail = f"too many requests; at most {pace.rate.per_second:g} a second"
             raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
@@ -129,7 +129,7 @@ class Admission:
         return Caller(token)
 
 
-def admitted(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
+def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
     """A dependency: the caller, if their token has this scope."""
 
     async def admit(

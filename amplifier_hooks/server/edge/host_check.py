@@ -38,7 +38,7 @@ def _hosts(names: Iterable[str]) -> frozenset[str]:
 
 
 @frozen(kw_only=True)
-class Bounds:
+class HttpLimits:
     """What a request may be. `names` are further hosts we are reached as, as requests write them: `hooks.example`."""
 
     body: int = 256 * 1024
@@ -52,7 +52,7 @@ class Edge:
     """Stands before an ASGI application."""
 
     app: ASGIApp
-    bounds: Bounds = field(factory=Bounds)
+    bounds: HttpLimits = field(factory=HttpLimits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
@@ -62,9 +62,9 @@ class Edge:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "there are no sockets here"})
             return
-        headers, send = dict(scope["headers"]), _careful(send)
+        headers, send = dict(scope["headers"]), _forbid_caching(send)
         try:
-            self._known_place(scope, headers)
+            self._check_host(scope, headers)
             body = await self._body(headers, receive)
             if body is None:
                 return
@@ -73,9 +73,9 @@ class Edge:
         except Problem as refusal:
             await refusal.response()(scope, receive, send)
             return
-        await self.app(scope, _replayed(body, receive), send)
+        await self.app(scope, _replay(body, receive), send)
 
-    def _known_place(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check_host(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         foreign = foreign_header(scope, self.bounds.names)
         if foreign == "host":
             detail = "this server does not go by that name and port; see --name"
@@ -126,20 +126,20 @@ def foreign_header(scope: Scope, names: frozenset[str]) -> Literal["host", "orig
     return turned_away(local_names(port) | names, sent[b"host"], sent[b"origin"])
 
 
-def _careful(send: Send) -> Send:
+def _forbid_caching(send: Send) -> Send:
     """What the application is given for `send`: an answer that does not say otherwise is kept by no browser."""
 
-    async def sent(message: Message) -> None:
+    async def send_uncached(message: Message) -> None:
         if message["type"] == "http.response.start":
             said = list(message.get("headers", ()))
             names = {name for name, _ in said}
             message["headers"] = said + [pair for pair in CAREFUL if pair[0] not in names]
         await send(message)
 
-    return sent
+    return send_uncached
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """What the application is given for `receive`: the body in one piece, and then whatever comes."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -161,7 +161,13 @@ def _check(body: bytes, content_type: bytes, deepest: int) -> None:
         raise Problem(400, "too_deep", f"the body is nested deeper than {deepest}", headers=HANG_UP)
     try:
         text = body.decode("utf-8")
-        json.loads(text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float, parse_int=_integer)
+        json.loads(
+            text,
+            object_pairs_hook=_unique_object,
+            parse_constant=_refuse_constant,
+            parse_float=_float,
+            parse_int=_integer,
+        )
         if "\\u" in text:
             json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # half a character has no bytes
     except UnicodeError:
@@ -186,14 +192,14 @@ def depth(body: bytes) -> int:
     return most
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key is there twice")
     return fields
 
 
-def _no_number(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 

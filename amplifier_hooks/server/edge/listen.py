@@ -37,7 +37,7 @@ SHARE: Final = 4
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 
 
-class Terms(uvicorn.Config):
+class ListenConfig(uvicorn.Config):
     """How connections are dealt with."""
 
     def __init__(self, app: ASGIApp, *, head: float, most: int) -> None:
@@ -49,7 +49,7 @@ class Terms(uvicorn.Config):
 class Connection(H11Protocol):
     """One connection. There are no others than those of HTTP: what asks for another protocol is answered in this."""
 
-    config: Terms
+    config: ListenConfig
     _late: asyncio.TimerHandle | None = None
     """Hangs up on whoever has not said a whole head by then."""
 
@@ -97,13 +97,13 @@ class Leaving:
         """Let the application answer. Only the server cancels this, when it closes."""
         began: list[Message] = []
 
-        async def noted(message: Message) -> None:
+        async def note_start(message: Message) -> None:
             if message["type"] == "http.response.start":
                 began.append(message)
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, note_start)
         except asyncio.CancelledError:
             if not began:
                 closing = problem(503, "closing", "the server is closing; ask it again", headers={"retry-after": "1"})
@@ -114,7 +114,7 @@ class Leaving:
                 raise
 
 
-class Server(uvicorn.Server):
+class SignalFreeServer(uvicorn.Server):
     """One that leaves signals to whoever runs it."""
 
     @contextmanager
@@ -122,7 +122,7 @@ class Server(uvicorn.Server):
         """Nothing is captured."""
         yield
 
-    async def over(self, serving: asyncio.Task[None], farewell: float) -> None:
+    async def end_serving(self, serving: asyncio.Task[None], farewell: float) -> None:
         """Take nobody else; return when all are gone. What is under way is ended in time, and what stays is cut."""
         self.should_exit = True
         await asyncio.wait({serving}, timeout=farewell)
@@ -153,16 +153,16 @@ async def listening(
         farewell: Seconds that what is under way at the end may still take; then it is cancelled.
         most: Connections at once; a share of the files that this process may open if None.
     """
-    server = Server(Terms(app, head=head, most=room() if most is None else most))
+    server = SignalFreeServer(ListenConfig(app, head=head, most=connection_limit() if most is None else most))
     serving = asyncio.create_task(server.serve([listener]))
     try:
         yield
     finally:
-        await server.over(serving, farewell)
+        await server.end_serving(serving, farewell)
         listener.close()
 
 
-def room() -> int:
+def connection_limit() -> int:
     """How many connections one listener may have."""
     try:
         from resource import RLIMIT_NOFILE, getrlimit
@@ -172,7 +172,7 @@ def room() -> int:
     return MOST if allowed < 0 else max(1, min(MOST, allowed // SHARE))
 
 
-def loopback(port: int) -> socket.socket:
+def loopback_socket(port: int) -> socket.socket:
     """A port of this machine. Raises `OSError` when it is taken."""
     listener = socket.socket()
     try:
@@ -186,7 +186,7 @@ def loopback(port: int) -> socket.socket:
     return listener
 
 
-def answers(path: Path) -> bool:
+def has_listener(path: Path) -> bool:
     """Whether somebody listens there."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -196,7 +196,7 @@ def answers(path: Path) -> bool:
     return True
 
 
-def bound(path: Path) -> socket.socket:
+def unix_socket(path: Path) -> socket.socket:
     """A socket in a folder that is its owner's alone.
 
     One that a server left behind when it was killed is replaced; one that answers is not. Raises `OSError`.
@@ -205,7 +205,7 @@ def bound(path: Path) -> socket.socket:
     status = path.parent.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(f"others can put files into {path.parent}; name a socket in a folder of your own")
-    if answers(path):
+    if has_listener(path):
         raise FileExistsError(f"another server answers at {path}")
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)

@@ -60,7 +60,7 @@ class InForce(Protocol):
 
 
 @frozen
-class Change:
+class DefinitionChange:
     """What is about to happen to a definition."""
 
     kind: str
@@ -76,7 +76,7 @@ class Change:
         return found
 
 
-async def nothing(_definition: HookDefinition) -> None:
+async def void_nothing(_definition: HookDefinition) -> None:
     """Nobody has asked anything."""
 
 
@@ -95,11 +95,11 @@ class HookKeeper:
     """Definitions of one tenant."""
     tenant_handlers: Collection[str] = TENANT_HANDLERS
     """What may carry out a tenant's hooks."""
-    changed: Callable[[HookDefinition], Awaitable[None]] = nothing
+    changed: Callable[[HookDefinition], Awaitable[None]] = void_nothing
 
-    async def found(self, caller: Caller, hook_id: str) -> StoredHook:
+    async def get(self, caller: Caller, hook_id: str) -> StoredHook:
         """The definition, if the caller can see it. Raises `Problem` 404; what is another tenant's is not there."""
-        self._allow(caller)
+        self._check_allowed(caller)
         whose = None if caller.everywhere else caller.tenant
         known = await self.store.get(hook_id, whose) if HOOK_ID.fullmatch(hook_id) else None
         if known is None:
@@ -108,16 +108,16 @@ class HookKeeper:
 
     async def find(self, caller: Caller, tenant: str | None, **wanted: Any) -> list[StoredHook]:
         """A page of the definitions that the caller can see. Raises `Problem` 404 for another tenant's."""
-        self._allow(caller)
+        self._check_allowed(caller)
         return await self.store.find(tenant=whose_list(caller, tenant), **wanted)
 
     async def create(self, caller: Caller, new: NewHook) -> StoredHook:
         """Keep a new definition, for the caller's tenant, and put it in force."""
-        self._allow(caller)
-        definition = new.defined(tenant_id=caller.tenant, hook_id=new_hook_id(), now=self._now())
-        put = self._judged(definition)
-        change = Change("definition.created", None, definition)
-        return await self._made(caller, change, self.store.create(definition, most=self.most), put)
+        self._check_allowed(caller)
+        definition = new.to_definition(tenant_id=caller.tenant, hook_id=new_hook_id(), now=self._now())
+        put = self._prepare(definition)
+        change = DefinitionChange("definition.created", None, definition)
+        return await self._carry_out(caller, change, self.store.create(definition, most=self.most), put)
 
     async def change(
         self, caller: Caller, hook_id: str, changes: HookChanges, version: int | None = None
@@ -126,45 +126,49 @@ class HookKeeper:
 
         What would be the same as before is left as it is, and what it has asked stays asked.
         """
-        known = await self._at(caller, hook_id, version)
-        definition = changes.applied(known.definition, now=self._now())
+        known = await self._get_version(caller, hook_id, version)
+        definition = changes.apply_to(known.definition, now=self._now())
         if definition.digest == known.definition.digest:
             return known
-        put = self._judged(definition)
-        change = Change("definition.changed", known.definition, definition)
-        return await self._made(caller, change, self.store.replace(definition, known.version), put)
+        put = self._prepare(definition)
+        change = DefinitionChange("definition.changed", known.definition, definition)
+        return await self._carry_out(caller, change, self.store.replace(definition, known.version), put)
 
     async def delete(self, caller: Caller, hook_id: str, version: int) -> None:
         """Remove a definition, of this version, and take it out of force. Raises `Problem`."""
-        known = await self._at(caller, hook_id, version)
-        change = Change("definition.deleted", known.definition, None)
+        known = await self._get_version(caller, hook_id, version)
+        change = DefinitionChange("definition.deleted", known.definition, None)
         gone = partial(self.in_force.remove, known.definition)
-        await self._made(caller, change, self.store.delete(hook_id, known.version), gone)
+        await self._carry_out(caller, change, self.store.delete(hook_id, known.version), gone)
 
     async def note_trial(self, caller: Caller, hook: StoredHook) -> None:
         """Put on record that a hook is about to be tried. Raises `RecordUnavailable`."""
-        await self._record("definition.tried", caller, Change("definition.tried", hook.definition, hook.definition))
+        await self._record(
+            "definition.tried", caller, DefinitionChange("definition.tried", hook.definition, hook.definition)
+        )
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _allow(self, caller: Caller) -> None:
+    def _check_allowed(self, caller: Caller) -> None:
         if not caller.tenant and not caller.everywhere:
             wanted = 'Bearer error="insufficient_scope", scope="hooks:admin"'
             detail = "the system's hooks need a token with the scope hooks:admin"
             raise Problem(403, "insufficient_scope", detail, headers={"www-authenticate": wanted})
 
-    async def _at(self, caller: Caller, hook_id: str, version: int | None) -> StoredHook:
-        known = await self.found(caller, hook_id)
+    async def _get_version(self, caller: Caller, hook_id: str, version: int | None) -> StoredHook:
+        known = await self.get(caller, hook_id)
         if version is not None and known.version != version:
             raise ChangedMeanwhile(hook_id, known.version)
         return known
 
-    def _judged(self, definition: HookDefinition) -> Callable[[], None]:
+    def _prepare(self, definition: HookDefinition) -> Callable[[], None]:
         """What puts it in force; refuses what this tenant may not have, and what could not be."""
         check_tenant_hook(definition, definition.tenant_id, handlers=self.tenant_handlers)
         return self.in_force.ready(definition)
 
-    async def _made(self, caller: Caller, change: Change, making: Coroutine[Any, Any, T], put: Callable[[], None]) -> T:
+    async def _carry_out(
+        self, caller: Caller, change: DefinitionChange, making: Coroutine[Any, Any, T], put: Callable[[], None]
+    ) -> T:
         """Put it on record, make it, put it in force. Whatever keeps it from being made is on record as well."""
         try:
             await self._record(change.kind, caller, change)
@@ -174,7 +178,7 @@ class HookKeeper:
         try:
             made = await making
         except BaseException as problem:
-            await self._unmade(caller, change, problem)
+            await self._record_unchanged(caller, change, problem)
             raise
         put()
         if change.before is not None:
@@ -184,7 +188,7 @@ class HookKeeper:
                 log.warning("questions_not_voided", hook_id=change.before.hook_id, error=str(problem))
         return made
 
-    async def _record(self, kind: str, caller: Caller, change: Change, **facts: Any) -> None:
+    async def _record(self, kind: str, caller: Caller, change: DefinitionChange, **facts: Any) -> None:
         """Raises `RecordUnavailable` whatever the sink raises."""
         definition = change.about
         said = {
@@ -203,7 +207,7 @@ class HookKeeper:
         except Exception as error:
             raise RecordUnavailable(error) from error
 
-    async def _unmade(self, caller: Caller, change: Change, problem: BaseException) -> None:
+    async def _record_unchanged(self, caller: Caller, change: DefinitionChange, problem: BaseException) -> None:
         with suppress(RecordUnavailable):  # what was not done needs no proof
             await self._record("definition.unchanged", caller, change, reason=type(problem).__name__)
 

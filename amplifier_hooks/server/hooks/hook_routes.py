@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
-from amplifier_hooks.definitions.execution_log import HookExecutionLog, LogPlace
-from amplifier_hooks.definitions.kinds.event_codec import HOPS_HEADER, arrived
+from amplifier_hooks.definitions.execution_log import HookExecutionLog, LogCursor
+from amplifier_hooks.definitions.kinds.event_codec import HOPS_HEADER, note_hops
 from amplifier_hooks.definitions.model import HookChanges, NewHook
-from amplifier_hooks.definitions.store import ListPlace
+from amplifier_hooks.definitions.store import DefinitionCursor
 from amplifier_hooks.errors import HookRefused
-from amplifier_hooks.server.api import documented
-from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.hooks.change_hooks import whose_list
 from amplifier_hooks.server.hooks.try_hook import (
     HookBodies,
@@ -36,8 +36,8 @@ from amplifier_hooks.server.problem_details import (
     Problem,
     TenantFilter,
     cursor_of,
-    place_in,
-    storable,
+    read_cursor,
+    storable_text,
     wanted_event,
 )
 
@@ -47,16 +47,20 @@ if TYPE_CHECKING:
     from amplifier_hooks.server.hooks.try_hook import Trials
 
 
-Managing = Annotated[Caller, Depends(admitted("hooks:manage"))]
+Managing = Annotated[Caller, Depends(require_scope("hooks:manage"))]
 
 ETAG: Final = re.compile(r'(?:W/)?"([1-9][0-9]{0,9})"')
 
 IfMatch = Annotated[str | None, Header(max_length=100, description="The ETag of the version that you have seen.")]
 ETAGGED: Final[dict[str, Any]] = {"headers": {"ETag": {"description": "The version.", "schema": {"type": "string"}}}}
 
-MISSING: Final[dict[int | str, dict[str, Any]]] = {404: documented(404)}
-STALE: Final[dict[int | str, dict[str, Any]]] = {**MISSING, 412: documented(412), 428: documented(428)}
-TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: documented(409)}
+MISSING: Final[dict[int | str, dict[str, Any]]] = {404: response_description(404)}
+STALE: Final[dict[int | str, dict[str, Any]]] = {
+    **MISSING,
+    412: response_description(412),
+    428: response_description(428),
+}
+TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: response_description(409)}
 
 
 def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
@@ -75,11 +79,11 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
         limit: Limit = 100,
     ) -> HookPage:
         filters = ["hooks", tenant, event, enabled]
-        after = ListPlace(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        after = DefinitionCursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
         found = await keeper.find(
             caller, tenant, event=wanted_event(event), enabled=enabled, after=after, limit=limit + 1
         )
-        last = ListPlace.of(found[limit - 1]) if len(found) > limit else None
+        last = DefinitionCursor.of(found[limit - 1]) if len(found) > limit else None
         following = cursor_of(caller.tenant, filters, last.created, last.hook_id) if last else None
         return HookPage.model_construct(hooks=[shown(one) for one in found[:limit]], next=following)
 
@@ -92,7 +96,7 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
 
     @router.get("/{hook_id}", summary="One hook.", responses={200: ETAGGED, **MISSING})
     async def get(caller: Managing, hook_id: str, response: Response) -> HookBody:
-        found = await keeper.found(caller, hook_id)
+        found = await keeper.get(caller, hook_id)
         response.headers["etag"] = _etag(found.version)
         return shown(found)
 
@@ -104,20 +108,20 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
     async def change(
         caller: Managing, hook_id: str, changes: HookChanges, response: Response, if_match: IfMatch = None
     ) -> HookBody:
-        await keeper.found(caller, hook_id)
+        await keeper.get(caller, hook_id)
         made = await keeper.change(caller, hook_id, changes, _version(if_match))
         response.headers["etag"] = _etag(made.version)
         return shown(made)
 
     @router.delete("/{hook_id}", status_code=204, summary="Remove a hook.", responses=STALE)
     async def delete(caller: Managing, hook_id: str, if_match: IfMatch = None) -> None:
-        await keeper.found(caller, hook_id)
+        await keeper.get(caller, hook_id)
         await keeper.delete(caller, hook_id, _version(if_match))
 
     @router.put(
         "/{hook_id}/toggle",
         summary="Switch a hook on or off.",
-        responses={200: ETAGGED, **MISSING, 412: documented(412)},
+        responses={200: ETAGGED, **MISSING, 412: response_description(412)},
     )
     async def toggle(
         caller: Managing,
@@ -126,7 +130,7 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
         wanted: Annotated[Toggle | None, Body()] = None,
         if_match: IfMatch = None,
     ) -> HookBody:
-        known = await keeper.found(caller, hook_id)
+        known = await keeper.get(caller, hook_id)
         on = wanted.enabled if wanted is not None and wanted.enabled is not None else not known.definition.enabled
         version = known.version if if_match is None else _version(if_match)
         made = await keeper.change(caller, hook_id, HookChanges(enabled=on), version)
@@ -136,12 +140,12 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
     @router.post(
         "/{hook_id}/test",
         summary="Try a hook on a payload. What it calls is really called.",
-        responses={**MISSING, 508: documented(508)},
+        responses={**MISSING, 508: response_description(508)},
     )
     async def test(caller: Managing, hook_id: str, trial: Trial, request: Request) -> TrialResult:
-        known = await keeper.found(caller, hook_id)
+        known = await keeper.get(caller, hook_id)
         try:
-            arrived(request.headers.get(HOPS_HEADER))
+            note_hops(request.headers.get(HOPS_HEADER))
         except HookRefused as circle:
             raise Problem(508, "hooks_in_a_circle", str(circle)) from None
         await keeper.note_trial(caller, known)
@@ -164,7 +168,7 @@ def _version(if_match: str | None) -> int:
     return int(found[1])
 
 
-Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
+Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]
 
 LOG_ID: Final = re.compile(r"log_[0-9a-f]{24}")
 
@@ -186,16 +190,16 @@ def executions_router(executions: ExecutionStore) -> APIRouter:
     ) -> LogPage:
         whose = whose_list(caller, tenant)
         filters = ["logs", tenant, event, hook, aborted]
-        after = LogPlace(*place_in(cursor, caller.tenant, filters)) if cursor else None
+        after = LogCursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
         found = await executions.find(
             tenant=whose,
             event=wanted_event(event),
-            hook=storable(hook),
+            hook=storable_text(hook),
             aborted=aborted,
             after=after,
             limit=limit + 1,
         )
-        last = LogPlace.of(found[limit - 1]) if len(found) > limit else None
+        last = LogCursor.of(found[limit - 1]) if len(found) > limit else None
         following = cursor_of(caller.tenant, filters, last.at, last.log_id) if last else None
         return LogPage(logs=found[:limit], next=following)
 
@@ -212,7 +216,7 @@ def executions_router(executions: ExecutionStore) -> APIRouter:
         caller: Reading, *, tenant: TenantFilter = None, event: EventFilter = None, hook: NameFilter = None
     ) -> StatisticsBody:
         whose = whose_list(caller, tenant)
-        found = await executions.statistics(tenant=whose, event=wanted_event(event), hook=storable(hook))
+        found = await executions.statistics(tenant=whose, event=wanted_event(event), hook=storable_text(hook))
         return StatisticsBody(statistics=found)
 
     return router

@@ -41,7 +41,7 @@ log = get_logger(__name__)
 
 
 @define(eq=False)
-class Standing:
+class TenantHooks:
     """The definitions of one tenant, and what they are registered as."""
 
     defined: DefinedHooks
@@ -51,7 +51,7 @@ class Standing:
 
 
 @define(eq=False)
-class StandingHooks:
+class StoredHooks:
     """What is in force of a store's definitions.
 
     Those of different tenants do not know of each other: one that cannot be built fails by itself, as its fail_mode
@@ -63,7 +63,7 @@ class StandingHooks:
     made: Callable[[HookRegistry], DefinedHooks] = DefinedHooks
     most: int = MOST_DEFINITIONS
     """Definitions of one tenant."""
-    _tenants: dict[str, Standing] = field(factory=dict, init=False)
+    _tenants: dict[str, TenantHooks] = field(factory=dict, init=False)
     _behind: str = field(default="", init=False)
     """Why what is in force may be old."""
 
@@ -74,10 +74,10 @@ class StandingHooks:
         `UnknownEvent`, `NameTaken`, `TooManyDefinitions`, `TooManyHooks` where an event has as many as it may, and
         `InvalidDefinitions` for what cannot be built.
         """
-        standing = self._standing(definition.tenant_id)
+        standing = self._hooks_of(definition.tenant_id)
         self._check(definition, standing)
         before, wanted = standing.all, {**standing.all, definition.hook_id: definition}
-        plan = self._planned(standing, wanted)
+        plan = self._plan(standing, wanted)
         problem = problems(plan, {definition.hook_id: definition}).get(definition.hook_id)
         if problem is not None and self.settings.hooks_enabled:
             raise InvalidDefinitions([Flaw(Spot(f"hook {definition.name}"), problem)])
@@ -92,16 +92,16 @@ class StandingHooks:
 
     def put(self, definition: HookDefinition) -> None:
         """Put a definition in force, whatever comes of it."""
-        standing = self._standing(definition.tenant_id)
+        standing = self._hooks_of(definition.tenant_id)
         wanted = {**standing.all, definition.hook_id: definition}
-        self._install(standing, wanted, self._planned(standing, wanted))
+        self._install(standing, wanted, self._plan(standing, wanted))
 
     def remove(self, definition: HookDefinition) -> None:
         """Take a definition out of force. One that is not there is none."""
-        standing = self._standing(definition.tenant_id)
+        standing = self._hooks_of(definition.tenant_id)
         if definition.hook_id in standing.all:
             wanted = {hook_id: one for hook_id, one in standing.all.items() if hook_id != definition.hook_id}
-            self._install(standing, wanted, self._planned(standing, wanted))
+            self._install(standing, wanted, self._plan(standing, wanted))
 
     def problem(self, hook_id: str) -> str | None:
         """Why a definition is not in force as it says; None if it is, or is switched off."""
@@ -114,9 +114,9 @@ class StandingHooks:
         for definition in definitions:
             wanted.setdefault(definition.tenant_id, {})[definition.hook_id] = definition
         for tenant in {*wanted, *self._tenants}:
-            standing, given = self._standing(tenant), wanted.get(tenant, {})
+            standing, given = self._hooks_of(tenant), wanted.get(tenant, {})
             if standing.all != given:
-                self._install(standing, given, self._planned(standing, given))
+                self._install(standing, given, self._plan(standing, given))
 
     async def check(self) -> None:
         """Return if what the store has is in force, as far as it could be read. Raises `StoreUnavailable`."""
@@ -144,7 +144,7 @@ class StandingHooks:
         """A registry with this hook and no other, for as long as the block lasts. Raises `InvalidDefinitions`."""
         registry = HookRegistry(register_on_error="deny", timing=True)
         defined = self.made(registry)
-        defined.install(defined.plan(evolve(self._set((definition,)), events=(definition.event_type,))))
+        defined.install(defined.plan(evolve(self._definition_set((definition,)), events=(definition.event_type,))))
         try:
             yield registry
         finally:
@@ -163,19 +163,19 @@ class StandingHooks:
                 else:
                     self._behind = ""
 
-    def _standing(self, tenant: str) -> Standing:
+    def _hooks_of(self, tenant: str) -> TenantHooks:
         standing = self._tenants.get(tenant)
         if standing is None:
-            standing = self._tenants[tenant] = Standing(self.made(self.registry))
+            standing = self._tenants[tenant] = TenantHooks(self.made(self.registry))
         return standing
 
-    def _planned(self, standing: Standing, wanted: Mapping[str, HookDefinition]) -> Plan:
-        plan = standing.defined.plan(self._set(wanted.values()), tolerant=True)
+    def _plan(self, standing: TenantHooks, wanted: Mapping[str, HookDefinition]) -> Plan:
+        plan = standing.defined.plan(self._definition_set(wanted.values()), tolerant=True)
         for flaw in plan.broken:
             log.warning("definition_broken", error=str(flaw))
         return plan
 
-    def _check(self, definition: HookDefinition, standing: Standing) -> None:
+    def _check(self, definition: HookDefinition, standing: TenantHooks) -> None:
         """Refuse an unknown event, and a definition that has no room among the tenant's others."""
         if definition.event_type not in OPERATIONS:  # a hook with points may be around one
             self.registry.check_event(definition.event_type, definition.name)
@@ -191,11 +191,11 @@ class StandingHooks:
         if definition.enabled and beside >= most:
             raise TooManyHooks(definition.event_type, most)
 
-    def _install(self, standing: Standing, wanted: dict[str, HookDefinition], plan: Plan) -> None:
+    def _install(self, standing: TenantHooks, wanted: dict[str, HookDefinition], plan: Plan) -> None:
         standing.defined.install(plan)
         standing.all, standing.problems = wanted, problems(plan, wanted)
 
-    def _set(self, definitions: Iterable[HookDefinition]) -> DefinitionSet:
+    def _definition_set(self, definitions: Iterable[HookDefinition]) -> DefinitionSet:
         return DefinitionSet(definitions=tuple(definitions), settings=self.settings)
 
 

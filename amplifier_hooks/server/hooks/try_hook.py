@@ -19,9 +19,9 @@ from attrs import define, field
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 
 from amplifier_hooks.clock import SystemClock, stamp
-from amplifier_hooks.definitions.execution_log import HookExecutionLog, HookRun, HookStatistics, run_of
+from amplifier_hooks.definitions.execution_log import HookExecutionLog, HookRun, HookStatistics, hook_run_of
 from amplifier_hooks.definitions.model import FailMode, Kind
-from amplifier_hooks.record.format.encode_facts import Redactor, Tamer, TooMuch
+from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import Risk
 from amplifier_hooks.server.problem_details import Problem
@@ -70,7 +70,7 @@ class HookBody(BaseModel):
     def of(cls, hook: StoredHook) -> HookBody:
         """A hook as it is shown."""
         definition = hook.definition
-        said = definition.shown()
+        said = definition.public_fields()
         known = {name: said[name] for name in cls.model_fields if name in said}
         facts = {"version": hook.version, "band": definition.band.name, "kind": definition.kind}
         return cls.model_construct(
@@ -173,7 +173,7 @@ class Trials:
         name = event or definition.event_type
         if is_pattern(name):
             raise Problem(422, "which_event", f"the hook is for {name!r}; name one event in event_type")
-        with self._counted(definition):
+        with self._count_trial(definition):
             given = {"session_id": f"trial-{uuid4().hex[:12]}", "timestamp": stamp(self.clock)}
             payload = {**given, **sample, "tenant_id": definition.tenant_id or sample.get("tenant_id", "")}
             waited_for = {key: value for key, value in definition.config.items() if key != "mode"}
@@ -181,12 +181,12 @@ class Trials:
                 outcome = await registry.emit(name, payload)
         ran = outcome.hook_results
         return TrialResult(
-            result=run_of(ran[0], self._redactor) if ran else None,
+            result=hook_run_of(ran[0], self._redactor) if ran else None,
             context_after=_plain(dict(outcome.data)),
         )
 
     @contextmanager
-    def _counted(self, definition: HookDefinition) -> Iterator[None]:
+    def _count_trial(self, definition: HookDefinition) -> Iterator[None]:
         tenant, hook = definition.tenant_id, definition.hook_id
         if hook in self._tried or self._running[tenant] >= AT_ONCE:
             detail = "this hook is being tried already" if hook in self._tried else f"{AT_ONCE} trials are running"
@@ -203,7 +203,7 @@ class Trials:
 def _plain(payload: dict[str, Any]) -> dict[str, Any]:
     """A payload that JSON can hold."""
     try:
-        tamed = Tamer(None, LARGEST, LARGEST, MOST_VALUES).tamed(payload)
+        tamed = ValueSimplifier(None, LARGEST, LARGEST, MOST_VALUES).simplify(payload)
     except TooMuch:
         tamed = None
     return tamed if isinstance(tamed, dict) else {"$omitted": "size"}

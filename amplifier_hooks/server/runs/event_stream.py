@@ -67,36 +67,36 @@ async def while_there(
     What came of it all the same is undone. Cancelling it is as if they had hung up. Raises what the work raises.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
-        await _given_up(working, leaving, undo)
+        await _give_up(working, leaving, undo)
         raise
     if not leaving.done():
-        await _ended(leaving)
+        await _cancel_all(leaving)
         return working.result()
-    await _given_up(working, leaving, undo)
+    await _give_up(working, leaving, undo)
     return None
 
 
-async def _given_up(
+async def _give_up(
     working: asyncio.Task[T | None], leaving: asyncio.Task[None], undo: Callable[[T], Awaitable[None]]
 ) -> None:
-    await _ended(working, leaving)
+    await _cancel_all(working, leaving)
     if not working.cancelled() and working.exception() is None:
         found = working.result()
         if found is not None:
             await undo(found)
 
 
-async def _ended(*tasks: asyncio.Task[Any]) -> None:
+async def _cancel_all(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Returns when the other side has hung up."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -23,13 +23,13 @@ LONGEST_ERROR: Final = 8_192
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Sent(BaseModel):
+class RequestBody(BaseModel):
     """What somebody sends: an unknown field is a mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class NewRunBody(Sent):
+class NewRunBody(RequestBody):
     """A run to queue."""
 
     agent_name: Text
@@ -38,13 +38,13 @@ class NewRunBody(Sent):
     session_id: Text | None = Field(default=None, description="A session to go on with; a new one by default.")
 
 
-class StopBody(Sent):
+class StopBody(RequestBody):
     """Why a run is stopped."""
 
     reason: Annotated[str, Field(min_length=1, max_length=2_000)] = "somebody stopped it"
 
 
-class RunHold(Sent):
+class RunHold(RequestBody):
     """Whose run it is: what the claim said."""
 
     runner: Text

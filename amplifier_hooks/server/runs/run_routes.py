@@ -25,8 +25,8 @@ from amplifier_hooks.runs.run_errors import (
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
 from amplifier_hooks.runs.store.run_rows import RunFilter
-from amplifier_hooks.server.api import documented
-from amplifier_hooks.server.edge.authentication import Caller, admitted
+from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.server.runs.event_stream import EVENT_STREAM, as_stream, last_event, while_there
 from amplifier_hooks.server.runs.run_bodies import (
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 LONGEST_WAIT: Final = 60.0
 MOST_EVENTS: Final = 2_000
 """Of one run that are shown at once; the stream has them all."""
-LONGEST_PLACE: Final = 16
+LONGEST_CURSOR: Final = 16
 """Digits of a time in microseconds."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-Reader = Annotated[Caller, Depends(admitted("runs:read"))]
-Creator = Annotated[Caller, Depends(admitted("runs:create"))]
-Runner = Annotated[Caller, Depends(admitted("runs:claim"))]
+Reader = Annotated[Caller, Depends(require_scope("runs:read"))]
+Creator = Annotated[Caller, Depends(require_scope("runs:create"))]
+Runner = Annotated[Caller, Depends(require_scope("runs:claim"))]
 
 REFUSALS: Final[dict[type[RunRefused], tuple[int, str]]] = {
     UnknownRun: (404, "unknown_run"),
@@ -75,7 +75,7 @@ REFUSALS: Final[dict[type[RunRefused], tuple[int, str]]] = {
 }
 
 
-async def answered(work: Awaitable[T]) -> T:
+async def answer_or_problem(work: Awaitable[T]) -> T:
     """What the coordinator says; a refusal becomes a problem."""
     try:
         return await work
@@ -88,7 +88,7 @@ async def answered(work: Awaitable[T]) -> T:
 
 def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes of one room, one after the other
     """The routes over a coordinator."""
-    router = APIRouter(tags=["runs"], responses={404: documented(404), 409: documented(409)})
+    router = APIRouter(tags=["runs"], responses={404: response_description(404), 409: response_description(409)})
 
     def blueprint_of(record: RunRecord) -> Blueprint | None:
         with suppress(UnknownAgent):
@@ -97,7 +97,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
 
     @router.post("/runs", status_code=201, summary="Queue a run of an agent.")
     async def submit(caller: Creator, body: NewRunBody) -> RunBody:
-        record = await answered(
+        record = await answer_or_problem(
             runs.submit(
                 body.agent_name,
                 body.parameters,
@@ -109,7 +109,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         return RunBody.of(record)
 
     @router.get("/runs", summary="Runs, newest first.")
-    async def listed(
+    async def list_runs(
         caller: Reader,
         *,
         has_hooks: Annotated[bool, Query(description="Only those with hooks.")] = False,
@@ -132,16 +132,16 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
             agent=agent_name,
             parent=parent_run_id,
             session=session_id,
-            before=None if cursor is None else place_of(cursor),
+            before=None if cursor is None else read_cursor(cursor),
         )
         found = await runs.select(wanted, limit + 1)
         more = cursor_after(found[limit - 1]) if len(found) > limit else None
         return RunPage(runs=[RunBody.of(record) for record in found[:limit]], next=more)
 
     @router.get("/runs/{run_id}", summary="One run: timeline, parameters, hooks, result and children.")
-    async def shown(caller: Reader, run_id: str) -> RunDetail:
+    async def show_run(caller: Reader, run_id: str) -> RunDetail:
         tenant = tenant_seen(caller)
-        record = await answered(runs.get(run_id, tenant=tenant))
+        record = await answer_or_problem(runs.get(run_id, tenant=tenant))
         parent: RunRecord | None = None
         if record.parent is not None:
             with suppress(UnknownRun):
@@ -159,14 +159,14 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         summary="The events of a run as they happen, as server-sent events; 204 when nothing can follow.",
         response_class=StreamingResponse,
     )
-    async def followed(
+    async def follow_run(
         caller: Reader,
         run_id: str,
         last_event_id: Annotated[str | None, Header()] = None,
         after: Annotated[int, Query(ge=0, le=2**53, description="Begin after the event of this number.")] = 0,
     ) -> Response:
         tenant = tenant_seen(caller)
-        record = await answered(runs.get(run_id, tenant=tenant))
+        record = await answer_or_problem(runs.get(run_id, tenant=tenant))
         place = last_event(last_event_id) or after
         if record.stage in ENDED and not record.owes and place >= record.events:
             return Response(status_code=204)  # tells a browser not to come again
@@ -179,7 +179,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
     @router.post("/runs/{run_id}/stop", summary="Stop a run, or tell its runner to.")
     async def stop(caller: Creator, run_id: str, body: StopBody | None = None) -> RunBody:
         reason = (body or StopBody()).reason
-        return RunBody.of(await answered(runs.stop(run_id, reason=reason, tenant=tenant_seen(caller))))
+        return RunBody.of(await answer_or_problem(runs.stop(run_id, reason=reason, tenant=tenant_seen(caller))))
 
     # -- runners -------------------------------------------------------------------------------------------------------
 
@@ -207,14 +207,14 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
 
     @router.post("/runner/runs/{run_id}/renew", summary="Hold on to a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:
-        record = await answered(runs.renew(run_id, holder(body), tenant=tenant_served(caller)))
+        record = await answer_or_problem(runs.renew(run_id, holder(body), tenant=tenant_served(caller)))
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
 
     @router.post(
         "/runner/runs/{run_id}/result", summary="Post the result, before completing the run.", tags=["runners"]
     )
     async def result(caller: Runner, run_id: str, body: RunResultBody) -> Renewal:
-        record = await answered(
+        record = await answer_or_problem(
             runs.report(
                 run_id, holder(body), text=body.result_text, data=body.result_data, tenant=tenant_served(caller)
             )
@@ -222,8 +222,8 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
 
     @router.post("/runner/runs/{run_id}/completed", summary="End a run; the same twice is harmless.", tags=["runners"])
-    async def completed(caller: Runner, run_id: str, body: Completion) -> RunBody:
-        record = await answered(
+    async def complete_run(caller: Runner, run_id: str, body: Completion) -> RunBody:
+        record = await answer_or_problem(
             runs.complete(run_id, holder(body), body.status, error=body.error, tenant=tenant_served(caller))
         )
         return RunBody.of(record)
@@ -251,9 +251,9 @@ def cursor_after(record: RunRecord) -> str:
     return f"{(record.created - EPOCH) // timedelta(microseconds=1)}.{record.id}"
 
 
-def place_of(cursor: str) -> tuple[datetime, str]:
+def read_cursor(cursor: str) -> tuple[datetime, str]:
     """The same, read again. Raises `Problem` for a text that is none of ours."""
     at, _, run = cursor.partition(".")
-    if not at.isascii() or not at.isdigit() or len(at) > LONGEST_PLACE or not run.isascii() or not run.isprintable():
+    if not at.isascii() or not at.isdigit() or len(at) > LONGEST_CURSOR or not run.isascii() or not run.isprintable():
         raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one")
     return EPOCH + timedelta(microseconds=int(at)), run

@@ -134,7 +134,7 @@ def timeline(events: Iterable[RunEvent]) -> list[Step]:
         elif event.type in OUTCOMES:
             place = open_hooks.pop(_key(body), None)
             if place is not None:
-                steps[place] = _ended(steps[place], event)
+                steps[place] = _end_step(steps[place], event)
         else:
             name = NAMES.get(event.type, event.type)
             if staying is not None and name in STAYS | OVER | {"lost"}:
@@ -150,7 +150,7 @@ def _key(body: Mapping[str, Any]) -> tuple[Any, ...]:
     return body["hook_type"], body["target_type"], body["target_name"]
 
 
-def _ended(step: Step, event: RunEvent) -> Step:
+def _end_step(step: Step, event: RunEvent) -> Step:
     body, hook = event.body, step.hook
     took = body.get("duration_ms", _ms(step.at, event.at))
     assert hook is not None  # noqa: S101  # only those are open

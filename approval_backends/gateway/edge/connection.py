@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import CloseCode, Frame, Opcode
 
-from approval_backends.gateway.edge.message_rate_limit import Pace
+from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
 
 if TYPE_CHECKING:
     from websockets.http11 import Request
@@ -29,7 +29,7 @@ class BoundedConnection(ServerConnection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._pieces = 0
-        self._control = Pace(CONTROL_RATE, CONTROL_AT_ONCE)
+        self._control = MessageRateLimit(CONTROL_RATE, CONTROL_AT_ONCE)
 
     def cut(self) -> None:
         """Let go at once, whatever the other side does. Twice is harmless."""

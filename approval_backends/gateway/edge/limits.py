@@ -6,7 +6,7 @@ from attrs import frozen
 
 
 @frozen(kw_only=True)
-class Bounds:
+class GatewayLimits:
     """Numbers and seconds.
 
     `strangers` may be connected and not known yet; of more, the oldest has to go, so that nobody can keep the others

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Pace:
+class MessageRateLimit:
     """So many at once, and so many a second after that."""
 
     def __init__(self, per_second: float, at_once: int) -> None:

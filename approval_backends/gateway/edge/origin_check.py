@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from amplifier_hooks.text.host_names import turned_away
-from approval_backends.gateway.edge.message_rate_limit import Pace
+from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ WRONG_A_SECOND: Final = 20 / 60
 
 
 @frozen
-class Turned:
+class TurnedAway:
     """Turned away."""
 
     status: int
@@ -34,8 +34,8 @@ class Turned:
 
 
 TURNED: Final = {
-    "host": Turned(421, "This gateway is not reached under that name."),
-    "origin": Turned(403, "Requests of other sites are refused."),
+    "host": TurnedAway(421, "This gateway is not reached under that name."),
+    "origin": TurnedAway(403, "Requests of other sites are refused."),
 }
 
 
@@ -52,11 +52,11 @@ class Gate:
     def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
         self._approvers = approvers
         self._names = frozenset(name.lower() for name in names)
-        self._wrong = Pace(WRONG_A_SECOND, WRONG_AT_ONCE)
+        self._wrong = MessageRateLimit(WRONG_A_SECOND, WRONG_AT_ONCE)
 
     def admit(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
-    ) -> Admitted | Turned:
+    ) -> Admitted | TurnedAway:
         """Whether this request may go on. Each header is given as often as it was sent."""
         foreign = turned_away(self._names, hosts, origins)
         if foreign is not None:
@@ -65,21 +65,21 @@ class Gate:
             return Admitted()
         if authorizations:
             return self._by_token(authorizations, now)
-        return Admitted() if origins else Turned(401, "Send your token: Authorization: Bearer TOKEN")
+        return Admitted() if origins else TurnedAway(401, "Send your token: Authorization: Bearer TOKEN")
 
-    def whose(self, token: str) -> Decider | None:
+    def decider_of(self, token: str) -> Decider | None:
         """Whose token this is."""
-        return self._approvers.whose(token)
+        return self._approvers.decider_of(token)
 
-    def wrong(self, now: float) -> Turned:
+    def wrong(self, now: float) -> TurnedAway:
         """What somebody is told who had a wrong token."""
         if self._wrong.allows(now):
-            return Turned(401, "Unknown token.")
-        return Turned(429, "Too many wrong tokens; wait a minute.")
+            return TurnedAway(401, "Unknown token.")
+        return TurnedAway(429, "Too many wrong tokens; wait a minute.")
 
-    def _by_token(self, authorizations: Sequence[str], now: float) -> Admitted | Turned:
+    def _by_token(self, authorizations: Sequence[str], now: float) -> Admitted | TurnedAway:
         scheme, _blank, token = authorizations[0].partition(" ")
-        decider = self._approvers.whose(token.strip())
+        decider = self._approvers.decider_of(token.strip())
         if len(authorizations) > 1 or scheme.lower() != "bearer" or decider is None:
             return self.wrong(now)
         return Admitted(decider)

@@ -43,7 +43,7 @@ Id = str | int
 
 
 @frozen
-class Call:
+class GatewayCall:
     """A request: it wants an answer with its id."""
 
     id: Id
@@ -77,7 +77,7 @@ class Failure:
     data: Mapping[str, Any] | None = None
 
 
-Frame = Call | Note | Result | Failure
+Frame = GatewayCall | Note | Result | Failure
 
 
 class Malformed(ValueError):
@@ -95,14 +95,14 @@ class Malformed(ValueError):
         return Failure(self.id, self.code, f"{NAMES[self.code]}: {self.reason}")
 
 
-def written(frame: Frame) -> str:
+def write_frame(frame: Frame) -> str:
     """A message as text: compact, and ASCII only, so that nothing in it can be cut or read in two ways."""
-    return encoded(_fields(frame))
+    return encode_json(_fields(frame))
 
 
 def read(text: str) -> Frame:
     """The message in a frame. Raises `Malformed`."""
-    message = parsed(text)
+    message = parse_json(text)
     if not isinstance(message, dict):
         what = "batches are not supported" if isinstance(message, list) else "a message is a JSON object"
         raise Malformed(-32600, what)
@@ -113,21 +113,21 @@ def read(text: str) -> Frame:
     if "id" in message and known is None and "error" not in message:
         raise Malformed(-32600, f'the member "id" has to be an integer, or a text of at most {LONGEST_ID} characters')
     if "method" in message:
-        return _asked(message, known)
+        return _read_call(message, known)
     if "result" in message and "error" not in message and known is not None:
         return Result(known, message["result"])
     if "error" in message and "result" not in message:
-        return _failed(message["error"], known)
+        return _read_failure(message["error"], known)
     raise Malformed(-32600, "a message has a method, or a result, or an error", known)
 
 
-encoded: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+encode_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 """A value as JSON, in the same way."""
 
 
 def _fields(frame: Frame) -> dict[str, Any]:
     match frame:
-        case Call(id_, method, params):
+        case GatewayCall(id_, method, params):
             return {"jsonrpc": "2.0", "id": id_, "method": method, "params": dict(params)}
         case Note(method, params):
             return {"jsonrpc": "2.0", "method": method, "params": dict(params)}
@@ -138,7 +138,7 @@ def _fields(frame: Frame) -> dict[str, Any]:
             return {"jsonrpc": "2.0", "id": id_, "error": error}
 
 
-def _asked(message: dict[str, Any], known: Id | None) -> Frame:
+def _read_call(message: dict[str, Any], known: Id | None) -> Frame:
     method, params = message["method"], message.get("params")
     if not isinstance(method, str):
         raise Malformed(-32600, 'the member "method" has to be a text', known)
@@ -146,10 +146,10 @@ def _asked(message: dict[str, Any], known: Id | None) -> Frame:
         raise Malformed(-32600, "a message has a method, or a result, or an error", known)
     if params is not None and not isinstance(params, dict):
         raise Malformed(-32602, "params are an object", known)
-    return Note(method, params or {}) if known is None else Call(known, method, params or {})
+    return Note(method, params or {}) if known is None else GatewayCall(known, method, params or {})
 
 
-def _failed(error: object, known: Id | None) -> Failure:
+def _read_failure(error: object, known: Id | None) -> Failure:
     if not isinstance(error, dict):
         raise Malformed(-32600, 'the member "error" has to be an object')
     code, reason, data = error.get("code"), error.get("message"), error.get("data")
@@ -169,7 +169,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
 _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
-def parsed(text: str) -> object:
+def parse_json(text: str) -> object:
     """JSON that can be read in one way only, as a value. Raises `Malformed` for any other."""
     if _too_deep(text):
         raise Malformed(-32700, f"nested deeper than {DEEPEST}")
@@ -198,14 +198,14 @@ def _too_deep(text: str) -> bool:
     return False
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise Malformed(-32700, "a key twice in one object")
     return found
 
 
-def _constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise Malformed(-32700, f"{name} is not JSON")
 
 
@@ -216,7 +216,9 @@ def _float(text: str) -> float:
     return value
 
 
-_decode: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float).decode
+_decode: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_object, parse_constant=_refuse_constant, parse_float=_float
+).decode
 
 
 def _has_halves(value: object) -> bool:

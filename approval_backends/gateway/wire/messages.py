@@ -34,19 +34,19 @@ LONGEST_MESSAGE: Final = 8_192
 """Characters that somebody may say with a decision."""
 
 
-class Wire(BaseModel):
+class WireMessage(BaseModel):
     """A message's fields, spelt `likeThis` on the wire."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, validate_by_name=True, extra="ignore")
 
 
-class Wanted(Wire):
+class ClientMessage(WireMessage):
     """What a client sends. Types are taken as they are: a text is no number, and 1 is not true."""
 
     model_config = ConfigDict(strict=True)
 
 
-M = TypeVar("M", bound=Wire)
+M = TypeVar("M", bound=WireMessage)
 
 
 def accept(model: type[M], params: object) -> M:
@@ -59,12 +59,12 @@ def accept(model: type[M], params: object) -> M:
         raise Malformed(-32602, f"{where}: {first['msg']}") from None
 
 
-def fields(message: Wire) -> dict[str, Any]:
+def fields(message: WireMessage) -> dict[str, Any]:
     """A message as JSON has it; what is None is left out."""
     return message.model_dump(by_alias=True, exclude_none=True)
 
 
-def told(method: str, message: Wire) -> str:
+def notification_text(method: str, message: WireMessage) -> str:
     """A notification as text, at once: these go to everybody, while whoever asked waits."""
     params = message.model_dump_json(by_alias=True, exclude_none=True, ensure_ascii=True)
     return f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'
@@ -77,29 +77,29 @@ Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 # -- what a client may want --------------------------------------------------------------------------------------------
 
 
-class Nothing(Wanted):
+class Nothing(ClientMessage):
     """No parameters."""
 
 
-class OurCapabilities(Wanted):
+class OurCapabilities(ClientMessage):
     """`queue`: this client wants the queue and looks at requests itself, instead of being asked each of them."""
 
     queue: bool = False
 
 
-class OurCapabilitiesMeta(Wanted):
+class OurCapabilitiesMeta(ClientMessage):
     """Under `clientCapabilities._meta`."""
 
     ours: OurCapabilities = Field(default=OurCapabilities(), validation_alias=META, serialization_alias=META)
 
 
-class ClientCapabilities(Wanted):
+class ClientCapabilities(ClientMessage):
     """Of the protocol's own capabilities none matters to a gateway."""
 
     meta: OurCapabilitiesMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
-class Initialize(Wanted):
+class Initialize(ClientMessage):
     """`initialize`: the first message of every connection."""
 
     protocol_version: int | str
@@ -112,38 +112,38 @@ class Initialize(Wanted):
         return meta is not None and meta.ours.queue
 
 
-class Token(Wanted):
+class Token(ClientMessage):
     """The secret."""
 
     token: str = Field(max_length=1_024, repr=False)
 
 
-class TokenMeta(Wanted):
+class TokenMeta(ClientMessage):
     """Under `_meta`."""
 
     ours: Token = Field(validation_alias=META, serialization_alias=META)
 
 
-class Authenticate(Wanted):
+class Authenticate(ClientMessage):
     """`authenticate`, with the method `token`."""
 
     method_id: Literal["token"]
     meta: TokenMeta = Field(validation_alias="_meta", serialization_alias="_meta")
 
 
-class SessionNamed(Wanted):
+class SessionNamed(ClientMessage):
     """`session/load`, `session/resume` and others about one session."""
 
     session_id: Key
 
 
-class Show(Wanted):
+class Show(ClientMessage):
     """`_amplifier-hooks/show`: one request, as a card."""
 
     request_id: Key
 
 
-class More(Wanted):
+class More(ClientMessage):
     """`_amplifier-hooks/more`: the next part of a view."""
 
     request_id: Key
@@ -151,7 +151,7 @@ class More(Wanted):
     start: int = Field(ge=0)
 
 
-class Preview(Wanted):
+class Preview(ClientMessage):
     """`_amplifier-hooks/preview`: what would run with these arguments, before anybody decides that it may."""
 
     request_id: Key
@@ -159,7 +159,7 @@ class Preview(Wanted):
     arguments: str
 
 
-class Decide(Wanted):
+class Decide(ClientMessage):
     """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of what was shown."""
 
     request_id: Key
@@ -170,62 +170,62 @@ class Decide(Wanted):
     arguments: str | None = None
 
 
-class HistoryWanted(Wanted):
+class HistoryWanted(ClientMessage):
     """`_amplifier-hooks/history`."""
 
     limit: int = Field(default=100, ge=1, le=200)
 
 
-class Revoke(Wanted):
+class Revoke(ClientMessage):
     """`_amplifier-hooks/revoke`."""
 
     grant_id: Key
 
 
-class Tail(Wanted):
+class Tail(ClientMessage):
     """`_amplifier-hooks/tail`: be told what happens in one session, or, with `on` false, no longer."""
 
     session_id: Key
     on: bool = True
 
 
-class Selected(Wanted):
+class Selected(ClientMessage):
     """One of the options."""
 
     outcome: Literal["selected"]
     option_id: Key
 
 
-class Cancelled(Wanted):
+class Cancelled(ClientMessage):
     """No answer of this client. It decides nothing; others may still answer."""
 
     outcome: Literal["cancelled"]
 
 
-class Said(Wanted):
+class AnswerExtra(ClientMessage):
     """What a client may add to its choice."""
 
     message: str | None = Field(default=None, max_length=LONGEST_MESSAGE)
     arguments: str | None = None
 
 
-class SaidMeta(Wanted):
+class AnswerExtraMeta(ClientMessage):
     """Under `_meta`."""
 
-    ours: Said = Field(default=Said(), validation_alias=META, serialization_alias=META)
+    ours: AnswerExtra = Field(default=AnswerExtra(), validation_alias=META, serialization_alias=META)
 
 
-class PermissionAnswer(Wanted):
+class PermissionAnswer(ClientMessage):
     """The answer to `session/request_permission`. An outcome nobody knows is no answer, least of all a permit."""
 
     outcome: Annotated[Selected | Cancelled, Field(discriminator="outcome")]
-    meta: SaidMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
+    meta: AnswerExtraMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
 # -- what it is told ---------------------------------------------------------------------------------------------------
 
 
-class Rights(Wire):
+class Rights(WireMessage):
     """Who the client is, as the gateway authenticated it. `sessions` None means all of them."""
 
     name: str
@@ -234,7 +234,7 @@ class Rights(Wire):
     sessions: list[str] | None = None
 
 
-class Row(Wire):
+class RequestRow(WireMessage):
     """One request, in a line."""
 
     request_id: str
@@ -256,18 +256,18 @@ class Row(Wire):
     """The arguments in short, where `what` is no more than the tool."""
 
 
-class Outcome(Wire):
+class WireOutcome(WireMessage):
     """What was decided, in the protocol's words. Silence selects the default; what was taken back is cancelled."""
 
     outcome: Literal["selected", "cancelled"]
     option_id: str | None = None
 
 
-class Ending(Wire):
+class Ending(WireMessage):
     """What became of a request. `by` is missing when nobody decided; `reason` then says why it ended."""
 
     status: Status
-    outcome: Outcome
+    outcome: WireOutcome
     allowed: bool
     kind: OptionKind | None = None
     label: str | None = None
@@ -280,30 +280,30 @@ class Ending(Wire):
     reason: str = ""
 
 
-class HistoryRow(Wire):
+class HistoryRow(WireMessage):
     """A request that is not asked any more."""
 
-    row: Row
+    row: RequestRow
     ending: Ending
 
 
-class Features(Wire):
+class Features(WireMessage):
     """What this gateway can do beyond deciding."""
 
     tail: bool = False
 
 
-class Attached(Wire):
+class Attached(WireMessage):
     """The answer to `_amplifier-hooks/attach`: who you are, and everything that waits, oldest first."""
 
     you: Rights
-    queue: list[Row]
+    queue: list[RequestRow]
     recent: list[HistoryRow] = []
     features: Features = Features()
     server_time: Time
 
 
-class DiffLine(Wire):
+class DiffLine(WireMessage):
     """One line of a diff. `skip` counts unchanged lines left out, `part` says which edit follows, or what is special.
 
     A line that is very long goes on in the next one, which has no number.
@@ -317,7 +317,7 @@ class DiffLine(Wire):
     """The text in three pieces, where it is much like the line it stands for: the one in the middle differs."""
 
 
-class ViewPart(Wire):
+class ViewPart(WireMessage):
     """One way to look at the action, or a part of it. With `next`, there is more: ask for it from there.
 
     A diff has `lines`, everything else `text`; sizes are those of the whole.
@@ -332,7 +332,7 @@ class ViewPart(Wire):
     next: int | None = None
 
 
-class Question(Wire):
+class WireQuestion(WireMessage):
     """Why somebody is asked."""
 
     hook: str
@@ -340,14 +340,14 @@ class Question(Wire):
     prompt: str
 
 
-class RiskReason(Wire):
+class RiskReason(WireMessage):
     """A reason for the risk, and the hook, rule or host that gives it."""
 
     by: str
     reason: str
 
 
-class Choice(Wire):
+class Choice(WireMessage):
     """One of the answers that are offered."""
 
     option_id: str
@@ -355,7 +355,7 @@ class Choice(Wire):
     kind: OptionKind
 
 
-class Odd(Wire):
+class Odd(WireMessage):
     """Something in the action that does not look like what it is; `mark` is how it appears in the texts."""
 
     what: str
@@ -363,7 +363,7 @@ class Odd(Wire):
     note: str
 
 
-class ReachView(Wire):
+class ReachView(WireMessage):
     """What "always" would answer from now on: a sentence for each hook, what it leaves out, and when it ends."""
 
     covers: list[str]
@@ -371,14 +371,14 @@ class ReachView(Wire):
     ends: str
 
 
-class CardView(Wire):
+class CardView(WireMessage):
     """The answer to `_amplifier-hooks/show`: everything there is to know about one request."""
 
-    row: Row
+    row: RequestRow
     event: str
     cwd: str
     views: list[ViewPart]
-    questions: list[Question]
+    questions: list[WireQuestion]
     risk_reasons: list[RiskReason] = []
     claim: str | None = None
     odd: list[Odd] = []
@@ -391,7 +391,7 @@ class CardView(Wire):
     server_time: Time
 
 
-class Previewed(Wire):
+class Previewed(WireMessage):
     """The answer to `_amplifier-hooks/preview`: how the arguments differ, and the digest of the action with them."""
 
     digest: str
@@ -401,14 +401,14 @@ class Previewed(Wire):
     server_time: Time
 
 
-class Refused(Wire):
+class Refused(WireMessage):
     """Why an answer did not count."""
 
     code: RefusalCode
     reason: str
 
 
-class Decided(Wire):
+class Decided(WireMessage):
     """The answer to `_amplifier-hooks/decide`. Refused or not, `ending` is what is so, if anything is decided."""
 
     request_id: str
@@ -418,14 +418,14 @@ class Decided(Wire):
     server_time: Time
 
 
-class Added(Wire):
+class Added(WireMessage):
     """`_amplifier-hooks/added`."""
 
-    row: Row
+    row: RequestRow
     server_time: Time
 
 
-class Resolved(Wire):
+class Resolved(WireMessage):
     """`_amplifier-hooks/resolved`: nobody is asked any more."""
 
     request_id: str
@@ -434,7 +434,7 @@ class Resolved(Wire):
     server_time: Time
 
 
-class Changed(Wire):
+class Changed(WireMessage):
     """`_amplifier-hooks/changed`: what became of an approved action."""
 
     request_id: str
@@ -442,14 +442,14 @@ class Changed(Wire):
     server_time: Time
 
 
-class History(Wire):
+class History(WireMessage):
     """The answer to `_amplifier-hooks/history`, newest first."""
 
     entries: list[HistoryRow]
     server_time: Time
 
 
-class GrantRow(Wire):
+class GrantRow(WireMessage):
     """A standing answer."""
 
     grant_id: str
@@ -466,21 +466,21 @@ class GrantRow(Wire):
     expires: Time | None = None
 
 
-class Grants(Wire):
+class Grants(WireMessage):
     """The answer to `_amplifier-hooks/grants`, oldest first."""
 
     grants: list[GrantRow]
     server_time: Time
 
 
-class Revoked(Wire):
+class Revoked(WireMessage):
     """The answer to `_amplifier-hooks/revoke`."""
 
     revoked: bool
     server_time: Time
 
 
-class TailLine(Wire):
+class TailLine(WireMessage):
     """One thing that happened in a session."""
 
     number: int
@@ -489,14 +489,14 @@ class TailLine(Wire):
     text: str
 
 
-class Tailed(Wire):
+class Tailed(WireMessage):
     """The answer to `_amplifier-hooks/tail`: what happened last."""
 
     lines: list[TailLine]
     server_time: Time
 
 
-class TailNote(Wire):
+class TailNote(WireMessage):
     """`_amplifier-hooks/line`."""
 
     session_id: str
@@ -504,7 +504,7 @@ class TailNote(Wire):
     server_time: Time
 
 
-class Pong(Wire):
+class Pong(WireMessage):
     """The answer to `_amplifier-hooks/ping`."""
 
     server_time: Time
@@ -513,21 +513,21 @@ class Pong(Wire):
 # -- the same, to a client that knows only the Agent Client Protocol ---------------------------------------------------
 
 
-class TextBlock(Wire):
+class TextBlock(WireMessage):
     """A text in the content of a tool call."""
 
     type: Literal["text"] = "text"
     text: str
 
 
-class TextContent(Wire):
+class TextContent(WireMessage):
     """Content of a tool call: a text."""
 
     type: Literal["content"] = "content"
     content: TextBlock
 
 
-class ToolCall(Wire):
+class WireToolCall(WireMessage):
     """What would run."""
 
     tool_call_id: str
@@ -538,7 +538,7 @@ class ToolCall(Wire):
     raw_input: Any = None
 
 
-class PermissionExtra(Wire):
+class PermissionExtra(WireMessage):
     """What the protocol has no field for."""
 
     request_id: str
@@ -553,17 +553,17 @@ class PermissionExtra(Wire):
     server_time: Time
 
 
-class PermissionMeta(Wire):
+class PermissionMeta(WireMessage):
     """Under `_meta`."""
 
     ours: PermissionExtra = Field(validation_alias=META, serialization_alias=META)
 
 
-class Permission(Wire):
+class Permission(WireMessage):
     """`session/request_permission`."""
 
     session_id: str
-    tool_call: ToolCall
+    tool_call: WireToolCall
     options: list[Choice]
     meta: PermissionMeta = Field(validation_alias="_meta", serialization_alias="_meta")
 
@@ -571,7 +571,7 @@ class Permission(Wire):
 # -- which is which ----------------------------------------------------------------------------------------------------
 
 
-CALLS: Final[Mapping[str, tuple[type[Wanted], type[Wire]]]] = {
+CALLS: Final[Mapping[str, tuple[type[ClientMessage], type[WireMessage]]]] = {
     f"{OURS}attach": (Nothing, Attached),
     f"{OURS}show": (Show, CardView),
     f"{OURS}more": (More, ViewPart),
@@ -585,12 +585,12 @@ CALLS: Final[Mapping[str, tuple[type[Wanted], type[Wire]]]] = {
 }
 """Our own calls: what they want, and what they are answered with."""
 
-NOTES: Final[Mapping[str, type[Wire]]] = {
+NOTES: Final[Mapping[str, type[WireMessage]]] = {
     f"{OURS}added": Added,
     f"{OURS}resolved": Resolved,
     f"{OURS}changed": Changed,
     f"{OURS}refused": Decided,
-    f"{OURS}grants_changed": Wire,
+    f"{OURS}grants_changed": WireMessage,
     f"{OURS}line": TailNote,
 }
 """Our own notifications; all go to the client."""

@@ -8,9 +8,9 @@ from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.text.escape import clip, for_page
-from approval_backends.card.contents import asked, claim, headline, reach, reach_of, views
-from approval_backends.card.edit_arguments import editable, edited
-from approval_backends.card.file_diff import marked
+from approval_backends.card.contents import agent_statement, headline, hook_questions, reach, reach_of, views
+from approval_backends.card.edit_arguments import edit_request, editable_text
+from approval_backends.card.file_diff import word_changes
 from approval_backends.card.oddities import oddities
 from approval_backends.gateway.wire.messages import (
     CardView,
@@ -20,31 +20,31 @@ from approval_backends.gateway.wire.messages import (
     GrantRow,
     HistoryRow,
     Odd,
-    Outcome,
     Permission,
     PermissionExtra,
     PermissionMeta,
     Previewed,
-    Question,
     ReachView,
     Refused,
+    RequestRow,
     Rights,
     RiskReason,
-    Row,
     TextBlock,
     TextContent,
-    ToolCall,
     ViewPart,
+    WireOutcome,
+    WireQuestion,
+    WireToolCall,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Option
-    from approval_backends.card.contents import Reach, View
+    from amplifier_hooks.ports import ApprovalRequest, Grant, Option
+    from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
-    from approval_backends.lifecycle import Decider, Grant, Record, Refusal, Status
+    from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
 
 
 PART: Final = 32_768
@@ -70,11 +70,11 @@ def rights(decider: Decider) -> Rights:
     )
 
 
-def row(record: Record) -> Row:
+def row(record: RequestRecord) -> RequestRow:
     """A request in a line."""
     request = record.request
     head = headline(request, for_page)
-    return Row(
+    return RequestRow(
         request_id=_key(request.id),
         session_id=_key(request.session),
         session=clip(for_page(request.session), LONGEST_NAME),
@@ -94,7 +94,7 @@ def row(record: Record) -> Row:
     )
 
 
-def card_view(record: Record, now: datetime, keep: float | None = None) -> CardView:
+def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -> CardView:
     """Everything there is to know about a request; long views begin here and go on in parts."""
     request = record.request
     told = _reach(request, keep)
@@ -102,12 +102,15 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
         row=row(record),
         event=for_page(request.event),
         cwd=for_page(request.cwd),
-        views=[_begun(view, 0) for view in views(request, for_page)],
-        questions=[Question(hook=why.hook, version=why.version, prompt=why.prompt) for why in asked(request, for_page)],
+        views=[_part_from(view, 0) for view in views(request, for_page)],
+        questions=[
+            WireQuestion(hook=why.hook, version=why.version, prompt=why.prompt)
+            for why in hook_questions(request, for_page)
+        ],
         risk_reasons=_risk_reasons(request),
-        claim=claim(request, for_page),
+        claim=agent_statement(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
-        edit=editable(request.arguments),
+        edit=editable_text(request.arguments),
         options=[_choice(option) for option in request.options],
         always=None if told is None else ReachView(covers=list(told.covers), leaves=told.leaves, ends=told.ends),
         status=record.status,
@@ -116,14 +119,14 @@ def card_view(record: Record, now: datetime, keep: float | None = None) -> CardV
     )
 
 
-def part(record: Record, view: str, start: int) -> ViewPart | None:
+def part(record: RequestRecord, view: str, start: int) -> ViewPart | None:
     """A view from here on; None if there is no such view."""
-    return next((_begun(found, start) for found in views(record.request, for_page) if found.name == view), None)
+    return next((_part_from(found, start) for found in views(record.request, for_page) if found.name == view), None)
 
 
-def previewed(record: Record, text: str, now: datetime) -> Previewed:
+def preview_message(record: RequestRecord, text: str, now: datetime) -> Previewed:
     """What would run with these arguments. Raises `BadArguments`, with a sentence for whoever wrote them."""
-    change = edited(record.request, text)
+    change = edit_request(record.request, text)
     lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
     return Previewed(
         digest=change.digest,
@@ -134,12 +137,14 @@ def previewed(record: Record, text: str, now: datetime) -> Previewed:
     )
 
 
-def ending(record: Record) -> Ending:
+def ending(record: RequestRecord) -> Ending:
     """What became of it. What nobody decided has no name under it."""
     request, decision = record.request, record.decision
     if decision is None or record.status in UNDECIDED:
         chosen = _by_silence(request) if record.status == "expired" else None
-        outcome = Outcome(outcome="selected", option_id=_key(chosen.id)) if chosen else Outcome(outcome="cancelled")
+        outcome = (
+            WireOutcome(outcome="selected", option_id=_key(chosen.id)) if chosen else WireOutcome(outcome="cancelled")
+        )
         reason = record.reason or ("nobody answered in time" if record.status == "expired" else "")
         return Ending(
             status=record.status,
@@ -151,7 +156,7 @@ def ending(record: Record) -> Ending:
     option = next((option for option in request.options if option.id == decision.option), None)
     return Ending(
         status=record.status,
-        outcome=Outcome(outcome="selected", option_id=_key(decision.option)),
+        outcome=WireOutcome(outcome="selected", option_id=_key(decision.option)),
         allowed=option is not None and option.allows,
         kind=option.kind if option else None,
         label=for_page(option.label) if option else None,
@@ -165,12 +170,12 @@ def ending(record: Record) -> Ending:
     )
 
 
-def history_row(record: Record) -> HistoryRow:
+def history_row(record: RequestRecord) -> HistoryRow:
     """A request that is not asked any more."""
     return HistoryRow(row=row(record), ending=ending(record))
 
 
-def refused(refusal: Refusal) -> Refused:
+def refusal_message(refusal: Refusal) -> Refused:
     """Why an answer did not count."""
     return Refused(code=refusal.code, reason=for_page(refusal.reason))
 
@@ -194,7 +199,7 @@ def grant_row(grant: Grant) -> GrantRow:
     )
 
 
-def permission(record: Record, now: datetime, keep: float | None = None) -> Permission:
+def permission(record: RequestRecord, now: datetime, keep: float | None = None) -> Permission:
     """The question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered.
@@ -203,7 +208,7 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
     head = headline(request, for_page)
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
-    lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in asked(request, for_page)]
+    lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
     risk = f"{request.risk.capitalize()} risk"
     lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
     if told := _reach(request, keep):
@@ -216,7 +221,7 @@ def permission(record: Record, now: datetime, keep: float | None = None) -> Perm
     text = "\n".join(lines)
     return Permission(
         session_id=_key(request.session),
-        tool_call=ToolCall(
+        tool_call=WireToolCall(
             tool_call_id=_key(request.id),
             title=f"{head.verb}: {head.what}",
             kind=head.kind,
@@ -255,7 +260,7 @@ def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
     return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
 
 
-def _reach(request: ApprovalRequest, keep: float | None) -> Reach | None:
+def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:
     """The reach of an "always", where one is offered."""
     return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
 
@@ -269,7 +274,7 @@ def _by_silence(request: ApprovalRequest) -> Option | None:
     return next((option for option in request.options if option.allows == (request.default == "allow")), None)
 
 
-def _begun(view: View, start: int) -> ViewPart:
+def _part_from(view: ActionView, start: int) -> ViewPart:
     """A view from here on, as much of it as is sent at a time."""
     whole = ViewPart(name=view.name, added=view.added, removed=view.removed, characters=view.characters)
     if not view.lines:
@@ -288,7 +293,7 @@ def _begun(view: View, start: int) -> ViewPart:
 
 
 def _lines(lines: Sequence[ChangeLine]) -> Iterator[DiffLine]:
-    marks = marked(lines)
+    marks = word_changes(lines)
     for number, line in enumerate(lines):
         pieces = list(marks[number]) if number in marks else None
         yield DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new, pieces=pieces)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from amplifier_hooks import HookResult, SessionCoordinator
 from amplifier_hooks.adapters.shared import Texts
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 
 
 def made(_role: str, text: str) -> str:
@@ -20,7 +20,7 @@ def made(_role: str, text: str) -> str:
 @given(steps=st.lists(st.integers(min_value=0, max_value=2), min_size=1, max_size=8))
 async def test_a_text_stays_where_it_came(steps: list[int]) -> None:
     """However many texts come between two calls, the SDK's messages keep their order, and so do the texts."""
-    async with SessionCoordinator(budget=Limits(per_turn=None)) as session:
+    async with SessionCoordinator(budget=InjectionLimits(per_turn=None)) as session:
         texts: Texts[str] = Texts(session, made)
         own: list[str] = []
         before: list[str] = []
@@ -28,7 +28,7 @@ async def test_a_text_stays_where_it_came(steps: list[int]) -> None:
             own.append(f"message {call}")
             for number in range(count):
                 await session.process_hook_result(HookResult.inject(f"text {call}-{number}"), "tool:post", "lint")
-            whole = await texts.among(own)
+            whole = await texts.merge_into(own)
             assert [one for one in whole if one.startswith("message")] == own
             assert [one for one in whole if one in before] == before
             assert sum(one.startswith("text") for one in whole) == sum(steps[: call + 1])
@@ -41,10 +41,10 @@ async def test_what_the_sdk_kept_is_not_there_twice() -> None:
     async with SessionCoordinator() as session:
         texts: Texts[str] = Texts(session, made)
         await session.process_hook_result(HookResult.inject("be careful"), "tool:post", "lint")
-        first = await texts.among(["hello"], kept=True)
+        first = await texts.merge_into(["hello"], kept=True)
         assert first == ["hello", "be careful"]
-        assert await texts.among([*first, "more"], kept=True) == ["hello", "be careful", "more"]
-        assert await texts.among(["hello", "more"], kept=True) == ["hello", "be careful", "more"]
+        assert await texts.merge_into([*first, "more"], kept=True) == ["hello", "be careful", "more"]
+        assert await texts.merge_into(["hello", "more"], kept=True) == ["hello", "be careful", "more"]
 
 
 @pytest.mark.rule("DIA-3")
@@ -66,6 +66,6 @@ async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list
     async with SessionCoordinator() as session:
         texts: Texts[str] = Texts(session, made)
         await session.process_hook_result(HookResult.inject("lint"), "tool:post", "lint")
-        assert await texts.among(["ask", "call", "result"]) == ["ask", "call", "result", "lint"]
-        assert await texts.among(left) == whole
-        assert await texts.among(["ask", "call", "result", "done"]) == ["ask", "call", "result", "lint", "done"]
+        assert await texts.merge_into(["ask", "call", "result"]) == ["ask", "call", "result", "lint"]
+        assert await texts.merge_into(left) == whole
+        assert await texts.merge_into(["ask", "call", "result", "done"]) == ["ask", "call", "result", "lint", "done"]

@@ -149,7 +149,7 @@ async def test_what_is_no_verdict(verdict: Any) -> None:
 @pytest.mark.rule("BCK-6", "DSP-3")
 async def test_rules_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules that raise or hang deny; async rules count like plain ones."""
-    monkeypatch.setattr(rules_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(rules_module, "RULES_TIMEOUT", 0.01)
 
     def broken(facts: ActionFacts) -> None:
         raise OSError("the file is gone")

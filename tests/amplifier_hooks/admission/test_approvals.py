@@ -85,7 +85,7 @@ async def test_allowed_for_good() -> None:
     asked, granted = desk.audit.facts("approval.decided")
     assert (granted["by"], granted["channel"], granted["grants"]) == ("Robin", "grant", [grant.id])
     assert (asked["option"], asked["option_kind"]) == ("Allow always", "allow_always")
-    assert desk.approver.did == ["request", "claim", "settle"]
+    assert desk.approver.step_names == ["request", "claim", "settle"]
     assert (grant.by, grant.allows, grant.key.cwd, grant.key.scope) == ("Robin", True, "/w", "prompt:Really?")
 
 
@@ -225,7 +225,7 @@ async def test_edited_arguments() -> None:
     assert (desk.ran, seen) == ([{"path": "safe"}], [{"path": "danger"}, {"path": "safe"}])
     (decided,), (running,) = desk.audit.facts("approval.decided"), desk.audit.facts("tool.running")
     assert decided["edited"] == running["digest"] != decided["digest"]
-    assert desk.approver.did == ["request", "claim", "settle"]
+    assert desk.approver.step_names == ["request", "claim", "settle"]
 
 
 @pytest.mark.rule("APR-7", "BCK-6")
@@ -247,7 +247,7 @@ async def test_edits_that_are_denied(by: str) -> None:
 
     assert (await desk.write(path="a")).by == by
     assert desk.ran == []
-    assert desk.approver.did == ["request", "withdraw"]
+    assert desk.approver.step_names == ["request", "withdraw"]
 
 
 @pytest.mark.rule("APR-7")
@@ -264,7 +264,7 @@ async def test_edits_that_are_asked_about() -> None:
     first, second = desk.approver.requests
     assert (second.arguments, second.prompt) == ({"path": "prod"}, "Really?\nIn production?")
     assert first.id != second.id
-    assert desk.approver.did == ["request", "withdraw", "request", "claim", "settle"]
+    assert desk.approver.step_names == ["request", "withdraw", "request", "claim", "settle"]
 
 
 @pytest.mark.rule("APR-7", "COO-4")
@@ -316,7 +316,7 @@ async def test_edits_without_end() -> None:
     outcome = await desk.write(path="b")
     assert "edited 3 times" in (outcome.reason or "")
     assert (desk.asked, desk.ran) == (3, [])
-    assert desk.approver.did == ["request", "withdraw"] * 3
+    assert desk.approver.step_names == ["request", "withdraw"] * 3
 
 
 @pytest.mark.rule("APR-7", "APR-6")
@@ -501,7 +501,7 @@ async def test_default_of_others(who: str) -> None:
     registry = HookRegistry()
     ask = lambda event, data: HookResult.ask("Really?", default="allow", timeout=0.01)  # noqa: E731
     if who == "plugin":
-        registry.scoped("thing").register("tool:pre", ask, name="guard")
+        registry.scope("thing").register("tool:pre", ask, name="guard")
     else:
         registry.register(
             "tool:pre",

@@ -204,7 +204,7 @@ async def test_silence(answer: Any, default: str, allowed: bool) -> None:
     assert (approval.status, approval.allowed) == ("expired", allowed)
     assert approval.reason == f"Timeout - {'allowed' if allowed else 'denied'} by default"
     assert office.recorded == ["expired"]
-    assert office.backend.did == ["request", "withdraw"]
+    assert office.backend.step_names == ["request", "withdraw"]
     assert await office.approver.claim(approval) is allowed
 
 
@@ -318,4 +318,4 @@ async def test_decision_that_cannot_be_recorded() -> None:
     office.audit.error, office.audit.only = OSError("full"), "approval.decided"
     with pytest.raises(RecordUnavailable):
         await office.ask()
-    assert office.backend.did == ["request", "withdraw"]
+    assert office.backend.step_names == ["request", "withdraw"]

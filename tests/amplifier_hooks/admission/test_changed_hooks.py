@@ -9,7 +9,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
-from approval_backends.lifecycle import Decider, Record
+from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 
@@ -28,9 +28,9 @@ class Asks:
         return HookResult.ask(self.prompt)
 
 
-async def waiting(broker: Broker, count: int = 1) -> list[Record]:
+async def waiting(broker: Broker, count: int = 1) -> list[RequestRecord]:
     """What waits, once so many do."""
-    found: list[Record] = []
+    found: list[RequestRecord] = []
 
     async def looked() -> None:
         while len(found) != count:
@@ -43,7 +43,7 @@ async def waiting(broker: Broker, count: int = 1) -> list[Record]:
     return found
 
 
-async def allow(broker: Broker, record: Record) -> bool:
+async def allow(broker: Broker, record: RequestRecord) -> bool:
     """Say yes; whether it counted."""
     option = next(option.id for option in record.request.options if option.allows)
     return (await broker.decide(record.id, record.digest, option, ADA)).accepted

@@ -24,7 +24,7 @@ from amplifier_hooks.cli.approvals.open_store import user_name
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
-from approval_backends.lifecycle import Decider, Record
+from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
 from tests.stores import FILES, address
@@ -67,9 +67,9 @@ def at(path: Path, work: Callable[[Broker], Awaitable[Any]]) -> Any:
     return asyncio.run(done())
 
 
-def record(path: Path, request: str) -> Record:
+def record(path: Path, request: str) -> RequestRecord:
     """A request as the store has it."""
-    found: Record = at(path, lambda broker: broker.store.get(request))
+    found: RequestRecord = at(path, lambda broker: broker.store.get(request))
     return found
 
 
@@ -317,10 +317,10 @@ def test_confirming_an_always(store: Path) -> None:
 def test_too_late(store: Path) -> None:
     """What was decided or ran out while somebody read it is said, with who decided; nothing changes."""
     from amplifier_hooks.cli.approvals import commands
-    from amplifier_hooks.cli.approvals.open_store import Trouble, View
+    from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 
-    view = View(str(store))
-    before = asyncio.run(commands.waiting(view, "1111"))
+    view = StoreView(str(store))
+    before = asyncio.run(commands.find_waiting(view, "1111"))
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
     with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
@@ -357,7 +357,7 @@ def test_purge(store: Path) -> None:
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 0 requests.\n")
     assert "What no record has yet was kept." in told.stderr
-    at(store, lambda broker: broker.store.recorded("1111aaaa0000", version=2))
+    at(store, lambda broker: broker.store.mark_recorded("1111aaaa0000", version=2))
     assert run("purge", "--yes", "--older-than", "1m").stdout == "Removed 0 requests.\n"
     assert run("purge", "--yes", "--older-than", "0s").stdout == "Removed 1 request.\n"
     assert [one["id"] for one in facts("list", "--all")] == ["2222bbbb0000"]

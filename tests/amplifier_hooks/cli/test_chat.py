@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.chat.chat_session import Room, Wishes
+from amplifier_hooks.cli.chat.chat_session import ChatOptions, Room
 from amplifier_hooks.cli.chat.choose_model import ScriptedModel
-from amplifier_hooks.cli.chat.read_input import answered
+from amplifier_hooks.cli.chat.read_input import answer_command
 from amplifier_hooks.cli.chat.screen import Silence
 from amplifier_hooks.cli.project.read_project import NamedHooks, hooks_of_folder
 from approval_backends.client import ApprovalsClient
@@ -126,14 +126,16 @@ def test_a_token_in_no_pipe(folder: Path) -> None:
 async def test_a_record_that_was_changed(tmp_path: Path) -> None:
     """/audit finds a line that somebody has changed while the chat goes on."""
     record = tmp_path / "record.jsonl"
-    wishes = Wishes(folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False)
-    async with Room.opened(wishes, Silence()) as room:
+    wishes = ChatOptions(
+        folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False
+    )
+    async with Room.open_room(wishes, Silence()) as room:
         await room.conversation.turn("run echo hi")
-        assert (await anext(answered(room, "/audit"))).startswith("Whole so far")
+        assert (await anext(answer_command(room, "/audit"))).startswith("Whole so far")
         lines = record.read_bytes().replace(b"tool.done", b"tool.gone", 1)
         with record.open("r+b") as file:  # in place: the writer has it open
             file.write(lines)
-        said = [line async for line in answered(room, "/audit")]
+        said = [line async for line in answer_command(room, "/audit")]
     assert said[0].startswith("tampered: ")
     assert any("its hash is another" in line for line in said)
 
@@ -283,8 +285,8 @@ async def test_hooks_of_the_folder_are_closed_with_the_chat(tmp_path: Path, monk
     (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\nlibrary:\n  tool_ledger: {store: ':memory:'}\n")
     hooks = hooks_of_folder(tmp_path, lambda path, found: True)
     record = tmp_path / "record.jsonl"
-    wishes = Wishes(folder=tmp_path, hooks=hooks, model=ScriptedModel(), record=record, ask=False)
-    async with Room.opened(wishes, Silence()) as room:
+    wishes = ChatOptions(folder=tmp_path, hooks=hooks, model=ScriptedModel(), record=record, ask=False)
+    async with Room.open_room(wishes, Silence()) as room:
         await room.conversation.turn("run ls")
         assert hooks.registry.hooks()
     assert not hooks.registry.hooks()

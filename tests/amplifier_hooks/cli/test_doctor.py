@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.doctor import check_machine, check_project
-from amplifier_hooks.cli.doctor.check_machine import Patient, examined
+from amplifier_hooks.cli.doctor.check_machine import Patient, run_checks
 from amplifier_hooks.cli.doctor.doctor_command import checks
 from amplifier_hooks.record.write.log import AuditLog
 
@@ -68,7 +68,7 @@ def config(patient: Patient, text: str) -> None:
 @pytest.mark.rule("CLI-5")
 def test_everything_is_looked_at(patient: Patient) -> None:
     """On a machine that works nothing has failed, every check says something, and what is not so has its repair."""
-    found = list(examined(checks(), patient))
+    found = list(run_checks(checks(), patient))
     assert {finding.about for finding in found} == {*checks()} - {"hooks", "programs"}
     assert "failed" not in states(found)
     assert all(finding.repair for finding in found if finding.state in ("warning", "failed"))
@@ -124,7 +124,7 @@ def test_a_check_that_breaks(patient: Patient) -> None:
     def broken(_patient: Patient) -> Iterable[Symptom]:
         raise RuntimeError("oops")
 
-    found = list(examined({"broken": broken, "python": check_machine.python}, patient))
+    found = list(run_checks({"broken": broken, "python": check_machine.python}, patient))
     assert [(finding.about, finding.state) for finding in found] == [("broken", "failed"), ("python", "ok")]
     assert "RuntimeError: oops" in found[0].text
 
@@ -343,7 +343,7 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     config(patient, "version: 1\nlibrary:\n  metrics: {}\n")
     looked_at = {"hooks": check_project.hooks, "approvals": check_machine.approvals}
-    found = list(examined(looked_at, evolve(patient, store="postgresql://127.0.0.1:1/shop")))
+    found = list(run_checks(looked_at, evolve(patient, store="postgresql://127.0.0.1:1/shop")))
     assert states(found) == {"failed"}
     extras = [finding.repair.partition("pip install ")[2] for finding in found]
     assert extras == ["'amplifier-hooks[server]'", "'amplifier-hooks[postgres]'"]

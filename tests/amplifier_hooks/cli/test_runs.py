@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import hooks_named
-from amplifier_hooks.cli.runs.serve_runs import served
+from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.server.edge.listen import listening, loopback
+from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.amplifier_hooks.server.runs.test_run_routes import site
 from tests.runs import agent, python_hook
@@ -50,7 +50,7 @@ def coordinated() -> Iterator[dict[str, str]]:
                 if data["parameters"].get("amount", 0) > 9
                 else {"action": "continue", "parameters": {**data["parameters"], "tier": "gold"}}
             )
-            listener = loopback(0)
+            listener = loopback_socket(0)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             secret = await here.secret()
             found.update(AMPLIFIER_HOOKS_URL=url, AMPLIFIER_HOOKS_TOKEN=secret)
@@ -159,7 +159,7 @@ async def test_serving_with_hooks(
     monkeypatch.setattr(sys, "path", [*sys.path])
     database = SqliteDatabase(tmp_path / "hooks.db", ACCESS_TABLES, RUN_TABLES)
     serving = asyncio.ensure_future(
-        served(
+        serve_until_cancelled(
             database,
             Agents([agent()]),
             hooks=hooks_named("guards_of_runs:registry"),

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.serve.host_programs import handed_over
+from amplifier_hooks.cli.serve.host_programs import hand_over_files
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient
 from approval_backends.stores.sqlite import SqliteStore
@@ -132,7 +132,7 @@ def test_hand_over_files(tmp_path: Path) -> None:
     elsewhere.write_text("precious")
     (tmp_path / "gateway-8000.json").symlink_to(elsewhere)
     link = 'http://127.0.0.1:8000/#t="><script>'
-    with handed_over(tmp_path, "http://127.0.0.1:8000/", link, "secret") as there:
+    with hand_over_files(tmp_path, "http://127.0.0.1:8000/", link, "secret") as there:
         assert json.loads(there.file.read_text()) == {"address": "http://127.0.0.1:8000/", "token": "secret"}
         assert not there.file.is_symlink()
         assert "<script>" not in there.page.read_text()

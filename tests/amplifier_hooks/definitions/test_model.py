@@ -142,7 +142,7 @@ def test_whatever_comes_is_a_definition_or_is_refused(said: dict[str, Any]) -> N
     except ValidationError:
         return
     assert HookDefinition.model_validate_json(definition.model_dump_json()).digest == definition.digest
-    assert definition.shown()
+    assert definition.public_fields()
 
 
 @pytest.mark.rule("DEF-1")
@@ -217,7 +217,7 @@ def test_every_priority_has_one_band() -> None:
 def test_what_is_written_becomes_a_definition() -> None:
     """A new hook has neither id nor tenant nor dates of its own; whoever keeps it gives it those."""
     new = NewHook(**LEAST)
-    kept = new.defined(tenant_id="acme", hook_id="hook_0123456789ab", now=NOON)
+    kept = new.to_definition(tenant_id="acme", hook_id="hook_0123456789ab", now=NOON)
     assert (kept.hook_id, kept.tenant_id, kept.created_at, kept.updated_at) == ("hook_0123456789ab", "acme", NOON, NOON)
     for field in ("hook_id", "tenant_id", "created_at", "updated_at"):
         with pytest.raises(ValidationError):
@@ -229,17 +229,17 @@ def test_changes_touch_what_they_name() -> None:
     """What a change names is different, null included; everything else is as it was."""
     before = made(timeout_ms=100, matcher="Write", created_at=NOON)
     later = NOON + timedelta(hours=1)
-    after = HookChanges(timeout_ms=None, priority=10).applied(before, now=later)
+    after = HookChanges(timeout_ms=None, priority=10).apply_to(before, now=later)
     assert (after.timeout_ms, after.priority, after.matcher, after.updated_at) == (None, 10, "Write", later)
     assert (after.hook_id, after.created_at) == (before.hook_id, NOON)
-    risky = HookChanges(risk="high", risk_reason="it leaves").applied(before, now=later)
-    assert HookChanges(risk=None, risk_reason="").applied(risky, now=later).risk is None
+    risky = HookChanges(risk="high", risk_reason="it leaves").apply_to(before, now=later)
+    assert HookChanges(risk=None, risk_reason="").apply_to(risky, now=later).risk is None
     with pytest.raises(ValidationError):
-        HookChanges(risk=None).applied(risky, now=later)
+        HookChanges(risk=None).apply_to(risky, now=later)
     with pytest.raises(ValidationError):
-        HookChanges(priority=2000).applied(before, now=later)
+        HookChanges(priority=2000).apply_to(before, now=later)
     with pytest.raises(ValidationError):
-        HookChanges(name=None).applied(before, now=later)
+        HookChanges(name=None).apply_to(before, now=later)
     with pytest.raises(ValidationError):
         HookChanges.model_validate({"tenant_id": "other"})
 
@@ -280,7 +280,7 @@ def test_secrets_are_not_shown() -> None:
         "retries": 2,
     }
     definition = made(handler_ref="http", config=config)
-    shown = definition.shown()
+    shown = definition.public_fields()
     assert shown["config"] == {
         "url": f"https://example.com/hook?{HIDDEN}",
         "secret": HIDDEN,
@@ -290,9 +290,9 @@ def test_secrets_are_not_shown() -> None:
         "nested": [{"apiKey": HIDDEN}],
         "retries": 2,
     }
-    back = HookChanges(config={**shown["config"], "retries": 3}).applied(definition, now=NOON)
+    back = HookChanges(config={**shown["config"], "retries": 3}).apply_to(definition, now=NOON)
     assert back.config == {**config, "retries": 3}
-    new = HookChanges(config={"secret": "whsec_new"}).applied(definition, now=NOON)
+    new = HookChanges(config={"secret": "whsec_new"}).apply_to(definition, now=NOON)
     assert new.config == {"secret": "whsec_new"}
 
 
@@ -318,10 +318,10 @@ def test_secrets_are_not_taken_along(config: dict[str, Any]) -> None:
     }
     definition = made(handler_ref="http", config=kept)
     with pytest.raises(ValidationError, match="in the place of a secret"):
-        HookChanges(config=config).applied(definition, now=NOON)
+        HookChanges(config=config).apply_to(definition, now=NOON)
     with pytest.raises(ValidationError, match="in the place of a secret"):
         made(handler_ref="http", config=config)
-    elsewhere = HookChanges(config={"url": "https://other.example", "secret": "s" * 9}).applied(definition, now=NOON)
+    elsewhere = HookChanges(config={"url": "https://other.example", "secret": "s" * 9}).apply_to(definition, now=NOON)
     assert elsewhere.config == {"url": "https://other.example", "secret": "s" * 9}
 
 

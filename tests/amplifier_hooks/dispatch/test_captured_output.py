@@ -15,7 +15,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
-from amplifier_hooks.dispatch.captured_output import KEPT, Output, outside
+from amplifier_hooks.dispatch.captured_output import KEPT, Output, without_capture
 from amplifier_hooks.errors import InvalidRegistration
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ async def test_what_is_no_hooks_output(capsys: pytest.CaptureFixture[str]) -> No
     """What runs `outside` of a hook that called for it prints where it always did."""
 
     async def tool() -> None:
-        with outside():
+        with without_capture():
             print("tool")
             await asyncio.sleep(0)
             print("tool", file=sys.stderr)
@@ -427,7 +427,7 @@ def test_abandoned_caller() -> None:
 
     async def waits(event: str, data: Mapping[str, Any]) -> None:
         print("here")
-        with outside():
+        with without_capture():
             await asyncio.Event().wait()
 
     async def abandon() -> None:
@@ -488,7 +488,7 @@ async def test_no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def prints(event: str, data: Mapping[str, Any]) -> None:
         print("hook", file=sys.stderr)
-        with outside():
+        with without_capture():
             print("nobody", flush=True)
             assert not sys.stdout.isatty()
 

@@ -19,7 +19,7 @@ async def test_invented_tool_names_do_not_fill_the_memory() -> None:
         assert not (await registry.emit("tool:pre", {"tool_name": f"Tool{number}"})).denied
     assert (await registry.emit("tool:pre", {"tool_name": "Bash"})).denied
     chain = registry._chains["tool:pre"]
-    assert len(chain._kept) <= SELECTIONS_KEPT
+    assert len(chain._selections) <= SELECTIONS_KEPT
 
 
 @pytest.mark.rule("REG-10")

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.errors import InvalidLimit
-from amplifier_hooks.injection.budget import INJECTION_BUDGET_PER_TURN, MAX_INJECTION_SIZE, Budget, Grant, Limits
+from amplifier_hooks.injection.budget import (
+    INJECTION_BUDGET_PER_TURN,
+    MAX_INJECTION_SIZE,
+    Budget,
+    InjectionLimits,
+    Reservation,
+)
 
 
 @pytest.mark.rule("INJ-2", "INJ-3", "INJ-9")
@@ -26,7 +32,7 @@ def test_defaults() -> None:
 def test_limits_that_make_no_sense(name: str, value: Any) -> None:
     """A limit is a whole number of 0 or more; everything else is refused where it is set."""
     with pytest.raises(InvalidLimit, match="a whole number, 0 or more") as refused:
-        Limits(**{name: value})
+        InjectionLimits(**{name: value})
     assert (refused.value.name, refused.value.wanted) == (name, "a whole number, 0 or more")
     assert refused.value.value is value
 
@@ -36,36 +42,36 @@ def test_limits_that_make_no_sense(name: str, value: Any) -> None:
 @pytest.mark.parametrize("value", [None, 0, 1])
 def test_limits_that_make_sense(name: str, value: Any) -> None:
     """None is no limit, 0 is one, and what comes after a limit is checked too."""
-    assert getattr(Limits(**{name: value}), name) is value
+    assert getattr(InjectionLimits(**{name: value}), name) is value
     with pytest.raises(InvalidLimit, match="overflow"):
-        Limits(**{name: value}, overflow="shred")  # type: ignore[arg-type]  # the point
+        InjectionLimits(**{name: value}, overflow="shred")  # type: ignore[arg-type]  # the point
 
 
 def test_a_size_is_always_limited() -> None:
     """One injection always has a limit."""
-    assert Limits(injection_size=0).injection_size == 0
+    assert InjectionLimits(injection_size=0).injection_size == 0
     with pytest.raises(InvalidLimit, match="injection_size is None"):
-        Limits(injection_size=None)  # type: ignore[arg-type]  # the point
+        InjectionLimits(injection_size=None)  # type: ignore[arg-type]  # the point
 
 
 @pytest.mark.rule("INJ-3")
 @pytest.mark.parametrize("overflow", ["trim", "reject", "warn"])
 def test_policies(overflow: Any) -> None:
     """There are three policies, and anything else is refused with their names."""
-    assert Limits(overflow=overflow).overflow == overflow
+    assert InjectionLimits(overflow=overflow).overflow == overflow
     with pytest.raises(InvalidLimit, match=r"^overflow is 'TRIM'; pass trim, reject or warn$"):
-        Limits(overflow="TRIM")  # type: ignore[arg-type]  # the point
+        InjectionLimits(overflow="TRIM")  # type: ignore[arg-type]  # the point
 
 
 def test_what_is_given() -> None:
     """Limits are given by name, a budget begins with nothing used, and two budgets are two."""
     with pytest.raises(TypeError):
-        Limits(10)  # type: ignore[call-arg]  # the point
+        InjectionLimits(10)  # type: ignore[call-arg]  # the point
     with pytest.raises(TypeError):
-        Grant(5, 0)  # type: ignore[call-arg]  # the point
+        Reservation(5, 0)  # type: ignore[call-arg]  # the point
     for name in ("turn_tokens", "turn_items", "session_tokens", "open"):
         with pytest.raises(TypeError):
-            Budget(Limits(), **{name: 5})
+            Budget(InjectionLimits(), **{name: 5})
     assert Budget() != Budget()
 
 
@@ -83,7 +89,7 @@ def test_what_is_given() -> None:
 )
 def test_room(limits: Any, room: int | None) -> None:
     """What is left is what the narrower of the two limits leaves; without a limit there is no number."""
-    budget = Budget(Limits(**limits))
+    budget = Budget(InjectionLimits(**limits))
     budget.settle(budget.reserve(6), 6)
     assert budget.room == room
 
@@ -92,7 +98,7 @@ def test_room(limits: Any, room: int | None) -> None:
 @pytest.mark.parametrize("overflow", ["trim", "reject"])
 def test_reserving(overflow: Any) -> None:
     """A grant holds what was wanted, or what was left of it, and says how much was missing."""
-    budget = Budget(Limits(per_turn=10, overflow=overflow))
+    budget = Budget(InjectionLimits(per_turn=10, overflow=overflow))
     first = budget.reserve(10)
     assert (first.tokens, first.over, first.full) == (10, 0, True)
     assert (budget.room, budget.turn_tokens, budget.session_tokens) == (0, 10, 10)
@@ -107,7 +113,7 @@ def test_reserving(overflow: Any) -> None:
 @pytest.mark.rule("INJ-3")
 def test_warning() -> None:
     """Under `warn` everything is granted, and how much of it was not there is known."""
-    budget = Budget(Limits(per_turn=10, overflow="warn"))
+    budget = Budget(InjectionLimits(per_turn=10, overflow="warn"))
     assert budget.reserve(10).full
     grant = budget.reserve(5)
     assert (grant.tokens, grant.over) == (5, 5)
@@ -118,26 +124,26 @@ def test_warning() -> None:
 @pytest.mark.rule("INJ-3")
 def test_the_rest() -> None:
     """For a text that nobody counted to its end, what is left is taken, and it is not enough."""
-    budget = Budget(Limits(per_turn=10))
+    budget = Budget(InjectionLimits(per_turn=10))
     budget.reserve(4)
     grant = budget.reserve_rest()
     assert (grant.tokens, grant.over, grant.full) == (6, 1, False)
     assert budget.room == 0
     assert budget.reserve_rest().tokens == 0
-    unlimited = Budget(Limits(per_turn=None)).reserve_rest()
+    unlimited = Budget(InjectionLimits(per_turn=None)).reserve_rest()
     assert (unlimited.tokens, unlimited.full) == (0, False)
 
 
 @pytest.mark.rule("INJ-3")
 def test_nothing_at_all() -> None:
     """Nothing can be reserved of any budget, also of an empty one."""
-    grant = Budget(Limits(per_turn=0)).reserve(0)
+    grant = Budget(InjectionLimits(per_turn=0)).reserve(0)
     assert (grant.tokens, grant.full) == (0, True)
 
 
 def test_fewer_than_nothing() -> None:
     """A count below zero would hand out tokens that nobody has."""
-    budget = Budget(Limits(per_turn=10))
+    budget = Budget(InjectionLimits(per_turn=10))
     with pytest.raises(ValueError, match=r"^-1 tokens cannot be reserved$"):
         budget.reserve(-1)
     assert budget.room == 10
@@ -146,7 +152,7 @@ def test_fewer_than_nothing() -> None:
 @pytest.mark.parametrize("used", [-1, 6])
 def test_settling_what_was_not_taken(used: int) -> None:
     """More than was taken cannot have been used, nor less than nothing; the grant stays open."""
-    budget = Budget(Limits(per_turn=10))
+    budget = Budget(InjectionLimits(per_turn=10))
     grant = budget.reserve(5)
     with pytest.raises(ValueError, match=f"^{used} of 5 tokens cannot be settled$"):
         budget.settle(grant, used)
@@ -160,7 +166,7 @@ def test_settling_twice() -> None:
     budget = Budget()
     grant = budget.reserve(5)
     budget.settle(grant, 5)
-    for stranger in (grant, Grant(tokens=5, over=0), Budget().reserve(5)):
+    for stranger in (grant, Reservation(tokens=5, over=0), Budget().reserve(5)):
         with pytest.raises(ValueError, match="cannot be settled"):
             budget.settle(stranger, 0)
     assert budget.turn_tokens == 5
@@ -178,7 +184,7 @@ def test_equal_grants() -> None:
 @pytest.mark.rule("INJ-3")
 def test_a_new_turn() -> None:
     """A new turn has all of its tokens and texts; the session remembers what was used."""
-    budget = Budget(Limits(per_turn=10, per_session=15, items_per_turn=1))
+    budget = Budget(InjectionLimits(per_turn=10, per_session=15, items_per_turn=1))
     budget.settle(budget.reserve(10), 10)
     assert budget.take_items(1) == 1
     budget.reset_turn()
@@ -189,7 +195,7 @@ def test_a_new_turn() -> None:
 @pytest.mark.rule("INJ-3")
 def test_a_new_turn_meanwhile() -> None:
     """What is on its way when a turn ends counts in the next one too, and is given back to that."""
-    budget = Budget(Limits(per_turn=10))
+    budget = Budget(InjectionLimits(per_turn=10))
     grant = budget.reserve(8)
     budget.settle(budget.reserve(2), 2)
     budget.reset_turn()
@@ -201,8 +207,8 @@ def test_a_new_turn_meanwhile() -> None:
 @pytest.mark.rule("INJ-3")
 def test_items() -> None:
     """So many texts come in, and no more until the next turn; without a limit, all of them."""
-    budget = Budget(Limits(items_per_turn=3))
+    budget = Budget(InjectionLimits(items_per_turn=3))
     assert [budget.take_items(2), budget.take_items(2), budget.take_items(2)] == [2, 1, 0]
     assert budget.turn_items == 3
-    unlimited = Budget(Limits(items_per_turn=None))
+    unlimited = Budget(InjectionLimits(items_per_turn=None))
     assert [unlimited.take_items(100), unlimited.take_items(100), unlimited.turn_items] == [100, 100, 200]

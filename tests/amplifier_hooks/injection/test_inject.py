@@ -13,11 +13,11 @@ import pytest
 from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.errors import InjectionTooLarge
 from amplifier_hooks.injection import inject
-from amplifier_hooks.injection.budget import MAX_INJECTION_SIZE, Budget, Limits
-from amplifier_hooks.injection.inject import Injected, Injector
+from amplifier_hooks.injection.budget import MAX_INJECTION_SIZE, Budget, InjectionLimits
+from amplifier_hooks.injection.inject import Injection, Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
-from amplifier_hooks.provenance import Voice
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
+from amplifier_hooks.provenance import SourceTrust
 from amplifier_hooks.record.write.recorder import Recorder
 from amplifier_hooks.result import ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
@@ -32,13 +32,13 @@ OURS: Final = frozenset({"lint", "types", "audit"})
 """Hooks that may speak as the system."""
 
 
-def voice(hook: str, event: str) -> Voice:
+def voice(hook: str, event: str) -> SourceTrust:
     """A hook of ours speaks for the host, another one for itself or for somebody outside; and none at the end."""
     origin = hook if "//" in hook else ""
-    return Voice(
-        standing="built-in" if hook in OURS else "external" if origin else "plugin",
+    return SourceTrust(
+        trust_level="built-in" if hook in OURS else "external" if origin else "plugin",
         origin=origin,
-        heard=event != "session:end",
+        may_inject=event != "session:end",
     )
 
 
@@ -49,7 +49,7 @@ class Bench:
         self.context: Any = RecordingContext() if context is None else context
         self.audit = CollectingAudit()
         self.clock = ManualClock()
-        self.budget = Budget(Limits(**limits))
+        self.budget = Budget(InjectionLimits(**limits))
         self.told: list[UserMessage] = []
         self.injector = Injector(
             self.context,
@@ -386,7 +386,7 @@ async def test_too_many() -> None:
     assert bench.said == ["2 texts of 'lint': each did not reach the model: a turn takes 64 texts"]
     assert [facts["why"] for facts in bench.audit.facts("injection.refused")] == ["items", "items"]
     late = await bench.injector.inject_one(text("late"))
-    assert (late.delivered, late.within, late.text, late.tokens) == (False, "nowhere", "", 0)
+    assert (late.delivered, late.target, late.text, late.tokens) == (False, "nowhere", "", 0)
     bench.injector.new_turn()
     assert (await bench.injector.inject_one(text("in time"))).delivered
 
@@ -568,7 +568,7 @@ class Lengthening:
 @pytest.mark.parametrize("overflow", ["trim", "reject"])
 async def test_parts_that_do_not_add_up(overflow: str) -> None:
     """What counts is the finished message, also where it has more tokens than its parts."""
-    counter = guarded(Lengthening(), run=DaemonPool().run)
+    counter = guard_counter(Lengthening(), run=DaemonPool().run)
     for limit in range(10, 90, 5):
         bench = Bench(counter=counter, per_turn=limit, overflow=overflow)
         await bench.injector.deliver([text("word " * 10, hook) for hook in ("lint", "types", "audit")])
@@ -613,7 +613,7 @@ async def test_ephemeral(context: Callable[[], Any]) -> None:
     assert (message["role"], message["content"]) == ("system", "⟦hook lint⟧\nbe brief")
     assert message["metadata"]["hook"] == "lint"
     assert bench.injector.take_ephemeral() == []
-    assert [item.within for item in bench.injector.injections] == ["next call"]
+    assert [item.target for item in bench.injector.injections] == ["next call"]
 
 
 @pytest.mark.rule("INJ-7")
@@ -662,7 +662,7 @@ async def test_no_tool_result(context: Callable[[], Any]) -> None:
     bench = Bench(context())
     await bench.injector.deliver([text("E501", append_to_last_tool_result=True), text("brief", ephemeral=True)])
     assert bench.texts == ["⟦hook lint⟧\nE501"]
-    assert [item.within for item in bench.injector.injections] == ["context", "next call"]
+    assert [item.target for item in bench.injector.injections] == ["context", "next call"]
     assert len(bench.injector.take_ephemeral()) == 1
 
 
@@ -696,7 +696,7 @@ async def test_quote() -> None:
     assert bench.injector.take_ephemeral() == []
     assert [facts["within"] for facts in bench.audit.facts("injection")] == ["denial", "denial"]
     assert bench.budget.turn_tokens == tokens("\n\n".join(said))
-    assert [item.within for item in bench.injector.injections] == ["denial", "denial"]
+    assert [item.target for item in bench.injector.injections] == ["denial", "denial"]
 
 
 @pytest.mark.rule("RES-7", "INJ-3")
@@ -718,8 +718,8 @@ async def test_inject_one() -> None:
     """What became of one text is said: where it is, what the model reads, and its provenance."""
     bench = Bench()
     one = await bench.injector.inject_one(text("E501\u200b"))
-    assert isinstance(one, Injected)
-    assert (one.hook, one.event, one.role, one.size, one.within) == ("lint", "tool:post", "system", 7, "context")
+    assert isinstance(one, Injection)
+    assert (one.hook, one.event, one.role, one.size, one.target) == ("lint", "tool:post", "system", 7, "context")
     assert (one.text, one.trimmed, one.delivered) == ("E501\\u{200B}", False, True)
     assert one.tokens == bench.budget.turn_tokens
     assert bench.injector.injections == (one,)
@@ -749,13 +749,13 @@ async def test_tokens_this_turn() -> None:
 @pytest.mark.rule("INJ-9")
 async def test_for_review(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list for review has what was injected, in order, and does not grow for ever."""
-    monkeypatch.setattr(inject, "REVIEWED", 3)
+    monkeypatch.setattr(inject, "INJECTIONS_KEPT", 3)
     bench = Bench(per_turn=None)
     await bench.injector.deliver([text("a"), text("b")])
     await bench.injector.deliver([text("c")])
     await bench.injector.deliver([text("x" * 20_000)])
     await bench.injector.quote([text("d")])
-    assert [(item.text, item.within) for item in bench.injector.injections] == [
+    assert [(item.text, item.target) for item in bench.injector.injections] == [
         ("b", "context"),
         ("c", "context"),
         ("d", "denial"),
@@ -811,7 +811,7 @@ RELEASED: Final = asyncio.Event()
 
 @pytest.fixture
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inject, "PATIENCE", 0.01)
+    monkeypatch.setattr(inject, "CONTEXT_TIMEOUT", 0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -901,7 +901,7 @@ async def test_a_lying_counter(answer: Any) -> None:
         def count(self, content: str) -> Any:
             return answer
 
-    bench = Bench(counter=guarded(Lying(), run=DaemonPool().run), per_turn=60)
+    bench = Bench(counter=guard_counter(Lying(), run=DaemonPool().run), per_turn=60)
     await bench.injector.deliver([text("word " * 100)])
     (message,) = bench.messages
     assert len(message.content.encode()) <= 60

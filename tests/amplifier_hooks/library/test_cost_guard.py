@@ -63,7 +63,7 @@ async def test_money_is_exact() -> None:
         await answer(
             registry, {"prompt_tokens": 100, "completion_tokens": 46, "prompt_tokens_details": {"cached_tokens": 0}}
         )
-    assert guard.used({"session_id": "s"})["session"].money == Decimal("0.0099")
+    assert guard.usage_of({"session_id": "s"})["session"].money == Decimal("0.0099")
     await answer(registry, SimpleNamespace(input_tokens=0, output_tokens=0, cache_read_input_tokens=334))
     assert (await call(registry)).reason == "this session has cost 0.0100 USD, and the limit is 0.01 USD"
 
@@ -76,7 +76,7 @@ async def test_what_comes_from_a_cache() -> None:
     ):
         guard, registry, _ = spending(prices=PRICES)
         await answer(registry, usage)
-        spent = guard.used({"session_id": "s"})["session"]
+        spent = guard.usage_of({"session_id": "s"})["session"]
         assert (spent.tokens, spent.money) == (1_000_000, Decimal("1.65"))
 
 
@@ -105,7 +105,7 @@ async def test_an_answer_without_a_price(called: list[str], model: str | None, m
     for name in called:
         await call(registry, model=name)
     messages = [(await answer(registry, {"input_tokens": 1_000_000}, model=model)).user_message for _ in range(2)]
-    assert guard.used({"session_id": "s"})["session"].money == 2 * Decimal(money)
+    assert guard.usage_of({"session_id": "s"})["session"].money == 2 * Decimal(money)
     assert (messages[0] is None) == (model == "small-1")
     assert "counts it as the dearest" in (messages[0] or "counts it as the dearest")
     assert messages[1] is None
@@ -121,7 +121,7 @@ async def test_a_day_over_a_restart(tmp_path: Path) -> None:
     assert not (await call(elsewhere)).denied
     await answer(elsewhere, {"output_tokens": 8})
     assert (await call(registry)).reason == "this day has used 20 tokens, and the limit is 20"
-    assert first.used({})["day"].money * 1_000_000 == 12 * 3 + 8 * 15
+    assert first.usage_of({})["day"].money * 1_000_000 == 12 * 3 + 8 * 15
     clock.advance(3_600)
     assert not (await call(elsewhere)).denied
     for guard in (first, second):
@@ -136,7 +136,7 @@ async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
     guard, registry, _ = spending(tokens_per_day=20, store=str(place), then="deny")
     said = [(await answer(registry, {"input_tokens": 5})).user_message for _ in range(2)]
     assert "counts this day without its store" in (said[0] or "")
-    assert guard.used({})["day"].tokens == 10
+    assert guard.usage_of({})["day"].tokens == 10
     assert "nobody can say what this day has used" in ((await call(registry)).reason or "")
     _, registry, _ = spending(tokens_per_session=20, store=str(place), then="deny")
     assert not (await call(registry)).denied
@@ -150,7 +150,7 @@ async def test_an_answer_that_does_not_say(usage: object) -> None:
     guard, registry, _ = spending()
     messages = [(await answer(registry, usage)).user_message for _ in range(3)]
     assert messages == ["The model's answer does not say what it used, so cost_guard cannot count it.", None, None]
-    assert guard.used({"session_id": "s"})["session"].tokens == 0
+    assert guard.usage_of({"session_id": "s"})["session"].tokens == 0
 
 
 async def test_a_person_decides() -> None:
@@ -171,7 +171,7 @@ async def test_the_end_of_a_session() -> None:
     guard, registry, _ = spending()
     await answer(registry, {"input_tokens": 7})
     await registry.emit("session:end", {"session_id": "s"})
-    used = guard.used({"session_id": "s"})
+    used = guard.usage_of({"session_id": "s"})
     assert (used["session"].tokens, used["day"].tokens) == (0, 7)
 
 
@@ -190,6 +190,6 @@ async def test_totals_are_sums(calls: list[tuple[int, int]]) -> None:
     guard, registry, _ = spending(prices=PRICES, tokens_per_session=None)
     for read, wrote in calls:
         await answer(registry, {"input_tokens": read, "output_tokens": wrote})
-    spent = guard.used({"session_id": "s"})["session"]
+    spent = guard.usage_of({"session_id": "s"})["session"]
     assert spent.tokens == sum(read + wrote for read, wrote in calls)
     assert spent.money * 1_000_000 == sum(3 * read + 15 * wrote for read, wrote in calls)

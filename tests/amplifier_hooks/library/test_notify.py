@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.library import Notify
 from amplifier_hooks.library.notify import Desktop, NotifySettings
@@ -149,7 +149,7 @@ async def test_webhook(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
         settings = NotifySettings.model_validate(
             {"desktop": False, "webhook": f"http://127.0.0.1:{port}/x", "secrets": [SECRET]}
         )
-        reach = Reach(networks=("127.0.0.0/8",), ports={port}, http=True)
+        reach = AllowedUrls(networks=("127.0.0.0/8",), ports={port}, http=True)
         Notify(settings, reach=reach).register(registry)
         given = {"tool_name": "Bash", "tool_input": {"command": "secret"}, "session_id": "s-1"}
         outcome = await registry.emit("approval:required", given)

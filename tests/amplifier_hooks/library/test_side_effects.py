@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinator
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.impact.shell_impact import EFFECTS, foresee
+from amplifier_hooks.impact.shell_impact import IMPACT_KINDS, predict_impact
 from amplifier_hooks.impact.shell_parser import LONGEST, MOST_SIGNS, ShellReader
 from amplifier_hooks.library.side_effects import SideEffects
 
@@ -20,8 +20,8 @@ READER = ShellReader()
 
 def seen(command: str) -> dict[str, list[str]]:
     """What is foreseen of a command."""
-    foreseen = foresee(READER, command)
-    facts = {what: foreseen.named(what) for what in EFFECTS} | {"unseen": foreseen.unseen}
+    foreseen = predict_impact(READER, command)
+    facts = {what: foreseen.paths_of(what) for what in IMPACT_KINDS} | {"unseen": foreseen.unseen}
     return {name: value for name, value in facts.items() if value}
 
 

@@ -172,11 +172,11 @@ async def test_in_a_session(tmp_path: Path) -> None:
 def test_matching_is_whole_words_in_order(names: list[str], prompt: str) -> None:
     """A skill matches exactly when the words of its name stand one after the other in the prompt."""
     named = [(number, name) for number, name in enumerate(names) if name.split()]
-    made = [skills._made(Path(str(number)), (0, 0, 0), {"name": name}, "") for number, name in named]
+    made = [skills._make_skill(Path(str(number)), (0, 0, 0), {"name": name}, "") for number, name in named]
     index = skills._Index()
     for one in made:
         for phrase, worth in one.phrases:
             index.first.setdefault(phrase[0], []).append((phrase, worth, one))
     padded = f" {' '.join(prompt.replace('-', ' ').split())} "
     expected = {one.path for one in made if f" {' '.join(one.phrases[0][0])} " in padded}
-    assert {one.path for one in index.matched(prompt)} == expected
+    assert {one.path for one in index.match(prompt)} == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.library.parts.hook_database import AGAIN, Book
+from amplifier_hooks.library.parts.hook_database import AGAIN, HookDatabase
 from amplifier_hooks.library.tool_ledger import TABLES, ToolLedger, ToolLedgerSettings
 from amplifier_hooks.storage.database import Migrations, StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
@@ -263,7 +263,7 @@ async def troubled(path: Path) -> AsyncIterator[tuple[ToolLedger, SessionCoordin
     """A ledger that has kept one call, its session and screen, and its database."""
     opened, display = Opened(path), CollectingDisplay()
     one = ToolLedger(ToolLedgerSettings(), database=opened)
-    one._book = Book("tool_ledger", TABLES, opened, lambda: opened.now)
+    one._database = HookDatabase("tool_ledger", TABLES, opened, lambda: opened.now)
     async with one, working(one, display=display) as session:
         await session.call_tool("Write", {"n": 0}, lambda value: "x")
         yield one, session, display, opened

@@ -13,7 +13,7 @@ from typed_agent_hooks.codex import outputs as codex_outputs
 
 from amplifier_hooks import HookRegistry, events
 from amplifier_hooks.definitions.kinds.command import CommandHook
-from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.codex import CODEX
@@ -52,12 +52,12 @@ def codec(dialect: Dialect) -> DialectCodec:
 def answered(dialect: Dialect, event: str, answer: Any, data: dict[str, Any] | None = None) -> HookResult:
     """What an answer with exit status 0 comes to."""
     output = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return codec(dialect).answer(event, PAYLOAD if data is None else data, Ended(code=0, output=output))
+    return codec(dialect).answer(event, PAYLOAD if data is None else data, ProgramExit(code=0, output=output))
 
 
 def ended(dialect: Dialect, code: int, errors: bytes = b"", event: str = "tool:pre") -> HookResult:
     """What another ending comes to."""
-    return codec(dialect).answer(event, PAYLOAD, Ended(code=code, errors=errors))
+    return codec(dialect).answer(event, PAYLOAD, ProgramExit(code=code, errors=errors))
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -332,4 +332,4 @@ def test_an_unapproved_change_is_not_let_through(dialect: Dialect) -> None:
 @pytest.mark.parametrize(("dialect", "spelling"), EVERY)
 def test_nothing_to_say_is_nothing_said(dialect: Dialect, spelling: Spelling) -> None:
     """A program is told nothing where there is nothing to tell."""
-    assert dialect.write(spelling, Verdict()) == Ended(code=0)
+    assert dialect.write(spelling, Verdict()) == ProgramExit(code=0)

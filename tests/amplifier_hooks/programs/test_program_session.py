@@ -16,11 +16,11 @@ from attrs import define, field
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks import bridge as bridge_module
-from amplifier_hooks.definitions.kinds.event_codec import Ended
+from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.program_session import Guest, Outbox
-from amplifier_hooks.programs.session_pool import DIALECTS, GuestBook, Guests
+from amplifier_hooks.programs.program_session import ProgramOutbox, ProgramSession
+from amplifier_hooks.programs.session_pool import DIALECTS, DeliveryStore, ProgramSessions
 from amplifier_hooks.server.program_api import create_app
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
@@ -47,14 +47,14 @@ def tool(event: str, number: int = 1, **fields: Any) -> dict[str, Any]:
     return asks(event, **call, **fields)
 
 
-def said(ended: Ended) -> dict[str, Any]:
+def said(ended: ProgramExit) -> dict[str, Any]:
     """What the program reads."""
     assert (ended.code, ended.errors) == (0, b"")
     answer: dict[str, Any] = json.loads(ended.output or b"{}")
     return answer
 
 
-def decision(ended: Ended) -> str | None:
+def decision(ended: ProgramExit) -> str | None:
     """The permission it was given."""
     value: str | None = said(ended).get("hookSpecificOutput", {}).get("permissionDecision")
     return value
@@ -66,7 +66,7 @@ def registry() -> HookRegistry:
     return HookRegistry()
 
 
-async def full_call(guests: Guests, number: int = 1, **result: Any) -> tuple[Ended, Ended]:
+async def full_call(guests: ProgramSessions, number: int = 1, **result: Any) -> tuple[ProgramExit, ProgramExit]:
     """A call that is admitted and reported."""
     before = await guests.answer("claude_code", tool("PreToolUse", number))
     after = await guests.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
@@ -80,10 +80,10 @@ async def full_call(guests: Guests, number: int = 1, **result: Any) -> tuple[End
 async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookRegistry) -> None:
     """A call that no hook has anything to say about is neither granted nor refused, and both its ends are on record."""
     audit = CollectingAudit()
-    guests = Guests(registry, options={"audit": audit})
+    guests = ProgramSessions(registry, options={"audit": audit})
     before, after = await full_call(guests)
     await guests.close()
-    assert (before, after) == (Ended(code=0), Ended(code=0))
+    assert (before, after) == (ProgramExit(code=0), ProgramExit(code=0))
     kinds = [record.kind for record in audit.records]
     assert "tool.running" in kinds
     assert "tool.done" in kinds
@@ -96,7 +96,7 @@ async def test_one_session_ends_and_the_others_go_on(
     """A session that ends, or makes room for another, leaves the record to the others; its program may come back."""
     monkeypatch.setattr("amplifier_hooks.programs.session_pool.MOST", 2)
     async with AuditLog.open(tmp_path / "record.jsonl") as log:
-        guests = Guests(registry, options={"audit": log})
+        guests = ProgramSessions(registry, options={"audit": log})
 
         async def decided(session: str, event: str = "PreToolUse") -> str | None:
             return decision(await guests.answer("claude_code", {**tool(event), "session_id": session}))
@@ -115,7 +115,7 @@ async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
     async def guard(event: str, data: Any) -> HookResult:
         return HookResult.deny("not on Sundays")
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
     await guests.close()
     assert answer["permissionDecision"] == "deny"
@@ -132,7 +132,7 @@ async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str
     async def guard(event: str, data: Any) -> HookResult:
         return HookResult.ask("Run this?")
 
-    guests = Guests(registry, options={"approvals": ScriptedApprover(answer)})
+    guests = ProgramSessions(registry, options={"approvals": ScriptedApprover(answer)})
     before = await guests.answer("claude_code", tool("PreToolUse"))
     await guests.close()
     assert decision(before) == expected
@@ -145,7 +145,7 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
     async def change(event: str, data: Any) -> HookResult:
         return HookResult.modify({"tool_input": {"command": "ls -l"}})
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
     await guests.close()
     assert (answer["permissionDecision"], answer["updatedInput"]) == ("ask", {"command": "ls -l"})
@@ -160,7 +160,7 @@ async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, 
     async def lint(event: str, data: Any) -> HookResult:
         return HookResult.inject("E501 in line 3", user_message="one lint issue", ephemeral=passing)
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     _, after = await full_call(guests)
     await guests.close()
     answer = said(after)
@@ -176,7 +176,7 @@ async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
     async def redact(event: str, data: Any) -> HookResult:
         return HookResult.modify({"result": {"stdout": "***"}})
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     _, after = await full_call(guests, stdout="secret")
     await guests.close()
     assert said(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
@@ -191,7 +191,7 @@ async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
         told.append(data["error"]["message"])
         return HookResult.inject("try again")
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     await guests.answer("claude_code", tool("PreToolUse"))
     after = await guests.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
     await guests.close()
@@ -207,7 +207,7 @@ async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
     async def note(event: str, data: Any) -> None:
         seen[data["tool_call_id"]] = data["result"]
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     await asyncio.gather(*(guests.answer("claude_code", tool("PreToolUse", number)) for number in range(20)))
     for number in reversed(range(20)):
         await guests.answer("claude_code", tool("PostToolUse", number, tool_response={"n": number}))
@@ -217,7 +217,7 @@ async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
 
 async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegistry) -> None:
     """A program that names no calls has its reports matched by tool and input, the oldest first."""
-    guests = Guests(registry, options={"audit": (audit := CollectingAudit())})
+    guests = ProgramSessions(registry, options={"audit": (audit := CollectingAudit())})
     call = {"session_id": "s", "tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
     await guests.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
     await guests.answer("gemini", {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "x"}})
@@ -229,7 +229,7 @@ async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> Non
     """A report about a call we were never asked about is still told to the hooks."""
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["result"]))
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     await guests.answer("claude_code", tool("PostToolUse", tool_response="late"))
     await guests.close()
     assert told == ["late"]
@@ -238,7 +238,7 @@ async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> Non
 async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) -> None:
     """When the session ends, a call the program never reported has an outcome nobody knows, and is on record so."""
     audit = CollectingAudit()
-    guests = Guests(registry, options={"audit": audit})
+    guests = ProgramSessions(registry, options={"audit": audit})
     await guests.answer("claude_code", tool("PreToolUse"))
     await guests.answer("claude_code", asks("SessionEnd", reason="other"))
     assert "tool.cancelled" in [record.kind for record in audit.records]
@@ -265,7 +265,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
         return HookResult.ask("Run this?", timeout=0.01)
 
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
         for number in (1, 2):
             answer = await guests.answer("claude_code", tool("PreToolUse", number))
             assert decision(answer) == "deny"
@@ -282,7 +282,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
     """A question nobody answers in time is refused for now; approved meanwhile, the same call then runs unasked."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = Guests(registry, waits=0.01, options={"approvals": approvals})
+        guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
         first = await guests.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
         assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
@@ -321,10 +321,10 @@ async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: 
 
 
 @asynccontextmanager
-async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[Guests]:
+async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
     """A server's sessions over this store, as they are after a start."""
-    book = await GuestBook.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # it has one
-    guests = Guests(registry, waits=0.01, options={"approvals": approvals}, book=book)
+    book = await DeliveryStore.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # it has one
+    guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals}, deliveries=book)
     yield guests
     await guests.close()
 
@@ -345,9 +345,9 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
 
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        outbox = Outbox()
+        outbox = ProgramOutbox()
         session = SessionCoordinator(registry, session_id="s", context=outbox, approvals=approvals, approval_wait=0.01)
-        guest = Guest(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
+        guest = ProgramSession(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
         for number in (1, 2):
             assert decision(await guest.answer(tool("PreToolUse", number))) == "deny"
         assert len(await approvals.pending(PERSON)) == 1
@@ -368,13 +368,13 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
         ran.append(data)
         return HookResult.deny(f"number {len(ran)}")
 
-    def posted(guests: Guests, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
+    def posted(guests: ProgramSessions, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
         question = {**tool("PreToolUse"), "tool_input": {"command": command}}
         return guests.answer_once(program, question, json.dumps(question).encode(), delivery)
 
     async with SqliteDatabase(tmp_path / "book.db") as database:
         clock = ManualClock()
-        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        guests = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
         first, second = await asyncio.gather(posted(guests, "msg_1"), posted(guests, "msg_1"))
         assert first == second == await posted(guests, "msg_1")
         assert len(ran) == 1
@@ -382,7 +382,7 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
             await posted(guests, "msg_1", "rm")
         await guests.close()
     async with SqliteDatabase(tmp_path / "book.db") as database:
-        guests = Guests(registry, book=await GuestBook.beside(database, clock))
+        guests = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
         assert await posted(guests, "msg_1") == first
         with pytest.raises(InvalidPayload, match="another question"):
             await posted(guests, "msg_1", "rm")
@@ -405,16 +405,19 @@ async def test_the_book_in_postgres() -> None:
     """What is kept in PostgreSQL is found there by another server."""
     await server()
     async with schema() as name, PostgresDatabase(DSN, schema=name) as one, PostgresDatabase(DSN, schema=name) as two:
-        books = [await GuestBook.beside(database) for database in (one, two)]
-        ended = Ended(code=2, errors="n\u00f6\0".encode())
+        books = [await DeliveryStore.beside(database) for database in (one, two)]
+        ended = ProgramExit(code=2, errors="n\u00f6\0".encode())
 
-        async def answer() -> Ended:
+        async def answer() -> ProgramExit:
             return ended
 
-        async def never() -> Ended:
+        async def never() -> ProgramExit:
             raise AssertionError
 
-        assert [await books[0].once("m", b"?", answer), await books[1].once("m", b"?", never)] == [ended, ended]
+        assert [await books[0].answer_once("m", b"?", answer), await books[1].answer_once("m", b"?", never)] == [
+            ended,
+            ended,
+        ]
         first, second = (book.tries("acme", "codex", "s") for book in books)
         await first.keep("content", "call_1")
         await second.keep("content", "call_2")
@@ -429,22 +432,22 @@ async def test_the_book_in_postgres() -> None:
 async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Path) -> None:
     """A delivery that was never answered is answered the next time it comes, and whoever waited for it is, too."""
     async with SqliteDatabase(tmp_path / "book.db") as database:
-        book, answers = await GuestBook.beside(database), [asyncio.Event(), asyncio.Event()]
+        book, answers = await DeliveryStore.beside(database), [asyncio.Event(), asyncio.Event()]
         began: list[int] = []
 
-        async def answer() -> Ended:
+        async def answer() -> ProgramExit:
             began.append(len(began))
             await answers[began[-1]].wait()
-            return Ended(code=0, output=b"{}")
+            return ProgramExit(code=0, output=b"{}")
 
-        first = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        first = asyncio.ensure_future(book.answer_once("msg_1", b"?", answer))
         await until(lambda: len(began) == 1)
-        second = asyncio.ensure_future(book.once("msg_1", b"?", answer))
+        second = asyncio.ensure_future(book.answer_once("msg_1", b"?", answer))
         first.cancel()
         await until(lambda: len(began) == 2)
         answers[1].set()
-        assert await second == Ended(code=0, output=b"{}")
-        assert await book.once("msg_1", b"?", answer) == await second
+        assert await second == ProgramExit(code=0, output=b"{}")
+        assert await book.answer_once("msg_1", b"?", answer) == await second
         assert first.cancelled()
         assert len(began) == 2
 
@@ -455,7 +458,7 @@ async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
     asking(registry)
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
-    guests = Guests(registry, asking="native")
+    guests = ProgramSessions(registry, asking="native")
     before, _ = await full_call(guests)
     assert decision(before) == "ask"
     assert told == ["toolu_1"]
@@ -465,7 +468,7 @@ async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
 async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None:
     """Where a program has no prompt for hooks, a question it would have to ask is a refusal."""
     asking(registry)
-    guests = Guests(registry, asking="native")
+    guests = ProgramSessions(registry, asking="native")
     answer = said(await guests.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
     assert answer["permissionDecision"] == "deny"
     await guests.close()
@@ -475,7 +478,7 @@ async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_pa
     """When the program hangs up while a person is asked, the question is withdrawn."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = Guests(registry, waits=30.0, options={"approvals": approvals})
+        guests = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
         task = asyncio.create_task(guests.answer("claude_code", tool("PreToolUse")))
         with approvals.broker.watch() as watch:
             while not await approvals.pending(PERSON):
@@ -502,7 +505,7 @@ async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry)
         reason = next(reasons)
         return HookResult.deny(reason) if reason else None
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
     assert said(await guests.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
     assert seen == ["prompt:submit"]
@@ -518,7 +521,7 @@ async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> N
     async def change(event: str, data: Any) -> HookResult:
         return HookResult.modify({"prompt": "other"})
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
     await guests.close()
 
@@ -530,7 +533,7 @@ async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) 
     async def remind(event: str, data: Any) -> HookResult:
         return HookResult.inject("remember the plan")
 
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     assert said(await guests.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
     prompt = said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
     assert "remember the plan" in prompt["hookSpecificOutput"]["additionalContext"]
@@ -540,10 +543,10 @@ async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) 
 @pytest.mark.parametrize("dialect", DIALECTS.values())
 async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistry) -> None:
     """Every event of every dialect, and one nobody knows, is answered with nothing when there is nothing to say."""
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     for name in [*(row.theirs for row in dialect.spellings if row.theirs != "SessionEnd"), "SomethingNew"]:
         question = tool(name, 1, prompt="hi", error="x", tool_response="y")
-        assert await guests.answer(dialect.name, question) == Ended(code=0)
+        assert await guests.answer(dialect.name, question) == ProgramExit(code=0)
     await guests.close()
 
 
@@ -553,7 +556,7 @@ async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistr
 )
 async def test_a_question_that_is_none_is_refused(program: str, question: Any, registry: HookRegistry) -> None:
     """A question from a program we do not know, without a session or without an event is refused."""
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     with pytest.raises(InvalidPayload):
         await guests.answer(program, question)
     await guests.close()
@@ -583,7 +586,7 @@ class Serving:
 async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
     """A server that answers."""
     served = Serving(tmp_path / "hooks.sock")
-    guests = Guests(served.registry)
+    guests = ProgramSessions(served.registry)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(served.path))
     server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))

@@ -7,10 +7,10 @@ import pytest
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, PrivilegeRequired
-from amplifier_hooks.registry.entry_points import installed
+from amplifier_hooks.registry.entry_points import list_installed
 
 if TYPE_CHECKING:
-    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.hook_table import RegistryChange
 
 CODE = """
 import sys
@@ -81,7 +81,7 @@ def test_nothing_runs_by_being_installed(site: Site, capsys: pytest.CaptureFixtu
     """What is installed can be listed, and is neither imported nor registered until somebody names it."""
     site.install("their-hooks", "their_hooks", {"theirs": "register", "audit": "Audit"})
     registry = HookRegistry()
-    assert {"theirs", "audit"} <= set(installed())
+    assert {"theirs", "audit"} <= set(list_installed())
     assert registry.discover(enabled=[]) == ()
     assert (registry.count(), capsys.readouterr().out) == (0, "")
 
@@ -117,7 +117,7 @@ def test_a_broken_one_is_reported_and_skipped(site: Site, target: str, reason: s
     """It leaves nothing behind and says why; the others are there, and whoever keeps the record is told."""
     site.install("their-hooks", "their_hooks", {"theirs": target, "good": "register"})
     registry = HookRegistry()
-    changes: list[Change] = []
+    changes: list[RegistryChange] = []
     registry.watch(changes.append)
     broken, good = registry.discover(enabled=["theirs", "good"])
     assert reason in (broken.error or "")

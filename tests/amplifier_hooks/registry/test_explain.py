@@ -74,7 +74,7 @@ def test_explaining_agrees_with_what_happens(hooks: list[dict[str, Any]], tool: 
 def test_reasons() -> None:
     """Each hook that has no turn is told why, and each that has one what its failure means."""
     registry = HookRegistry()
-    plugin = registry.scoped("plugin")
+    plugin = registry.scope("plugin")
     registry.gate("tool:pre", forbidden, name="guard", match="Write|Edit")
     registry.on("*", forbidden, name="all")
     registry.observe("tool:pre", forbidden, name="watcher")

@@ -9,7 +9,7 @@ from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.registry.permissions import PRIVILEGED_HOOKS
 
 if TYPE_CHECKING:
-    from amplifier_hooks.registry.hook_table import Change
+    from amplifier_hooks.registry.hook_table import RegistryChange
 
 PRIVILEGED = [row for row in CATALOGUE if row.privileged]
 NEVER_FOR_PLUGINS = [row for row in PRIVILEGED if row.name != "llm:pre"]
@@ -40,7 +40,7 @@ def test_plugins_take_no_part_at_privileged_points(spelling: str, intent: str) -
     """In no spelling, and the error names plugin, point and permission."""
     registry = HookRegistry()
     with pytest.raises(PrivilegeRequired, match="Plugin spy lacks privileged_hooks permission") as caught:
-        getattr(registry.scoped("spy"), intent)(spelling, quiet)
+        getattr(registry.scope("spy"), intent)(spelling, quiet)
     assert (caught.value.plugin, caught.value.permission) == ("spy", PRIVILEGED_HOOKS)
     assert caught.value.point in {row.name for row in PRIVILEGED}
     assert registry.count() == 0
@@ -49,7 +49,7 @@ def test_plugins_take_no_part_at_privileged_points(spelling: str, intent: str) -
 @pytest.mark.rule("TRU-1", "TRU-3")
 def test_watching_privileged_points() -> None:
     """A plugin may watch llm:pre if it says so, and may not watch what the model read and answered."""
-    scope = HookRegistry().scoped("spy")
+    scope = HookRegistry().scope("spy")
     scope.observe("llm:pre", watching([]))
     for row in NEVER_FOR_PLUGINS:
         with pytest.raises(PrivilegeRequired):
@@ -62,7 +62,7 @@ def test_watching_privileged_points() -> None:
 )
 def test_who_may(grant: dict[str, Any]) -> None:
     """Built-in hooks, and plugins with the permission, register at every point and around the model."""
-    scope = HookRegistry().scoped("helper", **grant)
+    scope = HookRegistry().scope("helper", **grant)
     for row in PRIVILEGED:
         scope.gate(row.name, quiet)
         scope.observe(row.name, watching([]))
@@ -74,7 +74,7 @@ def test_who_may(grant: dict[str, Any]) -> None:
 @pytest.mark.parametrize("point", ["model", "llm:pre", "llm.call.post"])
 def test_around_the_model(point: str) -> None:
     """A plugin cannot stand around a model call under any of its names; around a tool it can."""
-    scope = HookRegistry().scoped("spy")
+    scope = HookRegistry().scope("spy")
     with pytest.raises(PrivilegeRequired, match="around model"):
         scope.around(point, layer)
     scope.around("tool", layer)
@@ -88,9 +88,9 @@ async def test_patterns_leave_privileged_points_out(pattern: str) -> None:
     plugin: list[str] = []
     granted: list[str] = []
     ours: list[str] = []
-    registry.scoped("spy").observe(pattern, watching(plugin))
-    registry.scoped("spy").on(pattern, lambda event, data: HookResult.deny("mine"), name="meddle")
-    registry.scoped("helper", permissions=[PRIVILEGED_HOOKS]).observe(pattern, watching(granted))
+    registry.scope("spy").observe(pattern, watching(plugin))
+    registry.scope("spy").on(pattern, lambda event, data: HookResult.deny("mine"), name="meddle")
+    registry.scope("helper", permissions=[PRIVILEGED_HOOKS]).observe(pattern, watching(granted))
     registry.observe(pattern, watching(ours))
     for row in PRIVILEGED:
         assert not (await registry.emit(row.name, {})).denied
@@ -106,7 +106,7 @@ async def test_patterns_leave_privileged_points_out(pattern: str) -> None:
 async def test_a_scope_sees_and_touches_only_its_own() -> None:
     """A plugin lists, switches and removes its own hooks; others of the same name stay as they are."""
     registry = HookRegistry()
-    one, other = registry.scoped("one"), registry.scoped("other")
+    one, other = registry.scope("one"), registry.scope("other")
     for registrar in (registry, one, other):
         registrar.gate("tool:pre", quiet, name="guard")
     assert one.list_handlers() == {"tool:pre": ["guard#2"]}
@@ -124,14 +124,14 @@ async def test_a_scope_sees_and_touches_only_its_own() -> None:
     assert other.close() == 1
     assert registry.list_handlers() == {"tool:pre": ["guard"]}
     assert not hasattr(one, "emit")
-    assert not hasattr(one, "scoped")
+    assert not hasattr(one, "scope")
 
 
 @pytest.mark.rule("TRU-1")
 @pytest.mark.parametrize("option", ["tier", "owner", "permissions", "built_in"])
 def test_a_plugin_cannot_say_who_it_is(option: str) -> None:
     """No option of a registration raises its tier."""
-    scope = HookRegistry().scoped("spy")
+    scope = HookRegistry().scope("spy")
     said: dict[str, Any] = {option: "built-in"}
     with pytest.raises(TypeError):
         scope.register("tool:pre", quiet, **said)
@@ -145,13 +145,13 @@ def test_a_plugin_cannot_choose_a_tenant() -> None:
     """For whom its hooks are is said by whoever made its scope."""
     registry = HookRegistry()
     with pytest.raises(HookRefused, match="may not name tenant 'acme'"):
-        registry.scoped("spy").on("tool:pre", quiet, tenant="acme")
-    scope = registry.scoped("acme's", tenant="acme")
+        registry.scope("spy").on("tool:pre", quiet, tenant="acme")
+    scope = registry.scope("acme's", tenant="acme")
     for tenant in ("", "other"):
         with pytest.raises(HookRefused, match="registers for tenant 'acme'"):
             scope.on("tool:pre", quiet, tenant=tenant)
     scope.on("tool:pre", quiet)
-    registry.scoped("ours", built_in=True).on("tool:pre", quiet, tenant="acme")
+    registry.scope("ours", built_in=True).on("tool:pre", quiet, tenant="acme")
     assert [hook.tenant for hook in registry.hooks()] == ["acme", "acme"]
 
 
@@ -159,9 +159,9 @@ def test_a_plugin_cannot_choose_a_tenant() -> None:
 def test_registrations_and_refusals_are_told() -> None:
     """Whoever keeps the record hears of both, with plugin, hook, point and reason."""
     registry = HookRegistry()
-    changes: list[Change] = []
+    changes: list[RegistryChange] = []
     registry.watch(changes.append)
-    scope = registry.scoped("spy")
+    scope = registry.scope("spy")
     scope.on("tool:pre", quiet)
     with pytest.raises(PrivilegeRequired):
         scope.gate("onModelResponse", quiet)
@@ -179,7 +179,7 @@ def test_registrations_and_refusals_are_told() -> None:
 async def test_a_plugins_hook_keeps_out_of_the_model_call() -> None:
     """What a plugin registered around tools is not there when the model is called."""
     registry = HookRegistry()
-    registry.scoped("spy").around("tool", layer)
+    registry.scope("spy").around("tool", layer)
 
     async def operation() -> str:
         return "answer"

@@ -131,7 +131,7 @@ def test_limits_that_cannot_work(name: str, limit: Any) -> None:
 def test_scopes_that_cannot_work(said: dict[str, Any]) -> None:
     """A scope is for a plugin with a name."""
     with pytest.raises(InvalidRegistration, match="is no name"):
-        HookRegistry().scoped(**said)
+        HookRegistry().scope(**said)
 
 
 @pytest.mark.rule("REG-1")
@@ -449,7 +449,7 @@ def test_what_is_no_hook_object() -> None:
 def test_a_plugins_object() -> None:
     """It is held to the plugin's permissions, and goes with the plugin."""
     registry = HookRegistry()
-    scope = registry.scoped("plugin")
+    scope = registry.scope("plugin")
     scope.add(Recorder("tool.execute.pre"), match="Write", timeout=1)
     with pytest.raises(PrivilegeRequired, match="around model"):
         scope.add(Recorder("llm.call.pre"))
@@ -535,7 +535,7 @@ def test_loop_hooks_are_held_to_the_rules() -> None:
     with pytest.raises(InvalidRegistration, match="not callable"):
         registry.register_loop_hook("onIntake", "handler")  # type: ignore[arg-type]
     with pytest.raises(PrivilegeRequired):
-        registry.scoped("p").register_loop_hook("onModelResponse", lambda context, data: None)
+        registry.scope("p").register_loop_hook("onModelResponse", lambda context, data: None)
 
 
 # -- tables of matchers ----------------------------------------------------------------------------------------------

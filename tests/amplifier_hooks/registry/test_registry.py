@@ -15,7 +15,7 @@ from amplifier_hooks import HookMatcher, HookRegistry, HookResult, Outcome, Sess
 from amplifier_hooks.errors import EventNameWarning, InvalidPayload, InvalidRegistration, MisspeltEvent, UnknownEvent
 from amplifier_hooks.events import ALL_EVENTS, CATALOGUE
 from amplifier_hooks.payloads import HookCompletePayload, HookFailedPayload, Payload
-from amplifier_hooks.registry.hook_table import Change
+from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.testing import CollectingAudit
 
 CALL = {"tool_name": "Write", "tool_call_id": "1", "tool_input": {}, "session_id": "s"}
@@ -201,7 +201,7 @@ async def test_a_change_while_a_chain_is_made(meanwhile: str, monkeypatch: pytes
     """A gate that another thread adds or removes while a chain is being made takes effect with the next emit."""
     registry = HookRegistry()
     undo = registry.gate("tool:pre", noting([], answer=HookResult.deny())) if meanwhile == "removed" else None
-    told = registry._roster.told
+    told = registry._roster.hooks_for
 
     def told_slowly(row: events.Event) -> Any:
         """Stand in for a switch of threads at the worst moment, which no test can wait for."""
@@ -213,7 +213,7 @@ async def test_a_change_while_a_chain_is_made(meanwhile: str, monkeypatch: pytes
             registry.gate("tool:pre", noting([], answer=HookResult.deny()))
         return hooks
 
-    monkeypatch.setattr(registry._roster, "told", told_slowly)
+    monkeypatch.setattr(registry._roster, "hooks_for", told_slowly)
     await registry.emit("tool:pre", CALL)
     assert (await registry.emit("tool:pre", CALL)).denied is (meanwhile == "added")
 
@@ -311,7 +311,7 @@ async def test_a_misspelt_name_is_warned_about_where_it_stands(name: str) -> Non
     ways: list[Callable[[], Any]] = [
         lambda: registry.on(name, lambda event, data: None),
         lambda: registry.register(name, lambda event, data: None),
-        lambda: registry.scoped("p").observe(name, lambda event, data, outcome: None),
+        lambda: registry.scope("p").observe(name, lambda event, data, outcome: None),
     ]
     for way in ways:
         with pytest.warns(EventNameWarning, match="did you mean '(tool:|PreTool)") as caught:
@@ -414,10 +414,10 @@ def test_a_plugins_gate_needs_a_known_event() -> None:
     """A plugin's gate at an unknown event is refused whenever it comes: no plugin keeps sessions from starting."""
     registry = HookRegistry()
     with pytest.raises(UnknownEvent, match="'acme:go', so the hook 'guard' would never run"):
-        registry.scoped("acme").gate("acme:go", lambda event, data: None, name="guard")
+        registry.scope("acme").gate("acme:go", lambda event, data: None, name="guard")
     registry.check_gates()
     registry.declare("acme:go", gate=True)
-    registry.scoped("acme").gate("acme:go", lambda event, data: None, name="guard")
+    registry.scope("acme").gate("acme:go", lambda event, data: None, name="guard")
     assert registry.list_handlers() == {"acme:go": ["guard"]}
 
 
@@ -428,8 +428,8 @@ WAYS: dict[str, Callable[[HookRegistry, str], Any]] = {
     "register": lambda registry, name: registry.register(name, lambda event, data: None),
     "observe": lambda registry, name: registry.observe(name, lambda event, data, outcome: None),
     "loop hook": lambda registry, name: registry.register_loop_hook(name, lambda context, data: None),
-    "plugin": lambda registry, name: registry.scoped("p").on(name, lambda event, data: None),
-    "built-in": lambda registry, name: registry.scoped("p", built_in=True).on(name, lambda event, data: None),
+    "plugin": lambda registry, name: registry.scope("p").on(name, lambda event, data: None),
+    "built-in": lambda registry, name: registry.scope("p", built_in=True).on(name, lambda event, data: None),
     "declare": lambda registry, name: registry.declare(name),
     "emit": lambda registry, name: asyncio.run(registry.emit(name, {})),
     "explain": lambda registry, name: registry.explain(name),
@@ -826,7 +826,7 @@ def test_what_cannot_be_required(event: str) -> None:
 async def test_emergency_stop() -> None:
     """Every gate denies at once, with hooks and without, also in an emit under way; stops of agents are let through."""
     registry = HookRegistry()
-    changes: list[Change] = []
+    changes: list[RegistryChange] = []
     registry.watch(changes.append)
     lifts: list[Callable[[], None]] = []
     registry.on("tool:pre", lambda event, data: lifts.append(registry.emergency_stop("pulled inside")), name="operator")
@@ -880,9 +880,9 @@ async def test_plain_registrations_can_be_told_to_fail_closed(event: str, denied
 def test_every_change_is_told() -> None:
     """Listeners hear of it with names, and no more after their undo; one that fails changes nothing."""
     registry = HookRegistry()
-    changes: list[Change] = []
+    changes: list[RegistryChange] = []
 
-    def broken(change: Change) -> None:
+    def broken(change: RegistryChange) -> None:
         raise OSError("disk full")
 
     registry.watch(broken)
@@ -1056,7 +1056,7 @@ async def test_changed_at_once() -> None:
                 raise KeyError
             outcome = await registry.emit("tool:pre", {"session_id": "s"})  # as another thread might
             assert outcome.denied_by == "guard"
-            assert registry.voice("guard", "tool:pre").heard
+            assert registry.source_trust("guard", "tool:pre").may_inject
             if failing:
                 raise KeyError
         done = keep and not failing

@@ -48,7 +48,7 @@ async def test_a_tenants_hook_sees_hears_and_stops_nothing_of_others() -> None:
     """Its gates deny and its observers hear for its own payloads, and others pass as if they were not there."""
     registry = HookRegistry()
     heard: list[str] = []
-    scope = registry.scoped("acme's", tenant="acme")
+    scope = registry.scope("acme's", tenant="acme")
     scope.gate("tool:pre", lambda event, data: HookResult.deny("no"))
 
     @scope.observe("*")

@@ -68,7 +68,7 @@ async def test_a_run_that_came_too_late() -> None:
         go.set()
         record = await here.runs.claim("there", wait=60)
         assert record is not None
-        assert (record.id, record.handed, record.begun) == (run, 1, 1)
+        assert (record.id, record.handed, record.start_count) == (run, 1, 1)
 
 
 class Forgetful(MemoryRuns):
@@ -90,10 +90,10 @@ class Forgetful(MemoryRuns):
         self._gone("conclude")
         return await super().conclude_all(*arguments)
 
-    async def owing(self, lease: float) -> Any:
+    async def take_owing(self, lease: float) -> Any:
         """Not at all."""
         self._gone("owing")
-        return await super().owing(lease)
+        return await super().take_owing(lease)
 
     def _gone(self, what: str) -> None:
         if what in self.away:
@@ -132,7 +132,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         record = await here.runs.claim("one", agents=["writer"], wait=60)
         assert record is not None
         assert record.id == run
-        assert (await here.runs.get(other.id)).begun == 1  # what is known to be at work is left alone
+        assert (await here.runs.get(other.id)).start_count == 1  # what is known to be at work is left alone
         busy.set()
 
 
@@ -282,7 +282,7 @@ async def test_a_promise_that_is_kept_too_late() -> None:
     waiting = asyncio.ensure_future(poller.wait(3_600))
     await asyncio.sleep(0)
     assert poller.promise()
-    watch.ring()
+    watch.notify()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     record: Any = object()

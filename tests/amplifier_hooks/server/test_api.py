@@ -14,16 +14,16 @@ from pydantic import BaseModel
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
-from amplifier_hooks.server.edge.authentication import Admission, Caller, Rate, Turnstile, admitted
-from amplifier_hooks.server.edge.host_check import Bounds, depth
+from amplifier_hooks.server.edge.authentication import Admission, Caller, RateLimiter, RequestRate, require_scope
+from amplifier_hooks.server.edge.host_check import HttpLimits, depth
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import ManualClock
 from tests.api import knocking
 
-Reading = Annotated[Caller, Depends(admitted("hooks:read"))]
-Managing = Annotated[Caller, Depends(admitted("hooks:manage"))]
+Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]
+Managing = Annotated[Caller, Depends(require_scope("hooks:manage"))]
 
 
 class Thing(BaseModel):
@@ -72,7 +72,7 @@ async def tokens(clock: ManualClock) -> AsyncIterator[AccessTokens]:
 @pytest.fixture
 def app(tokens: AccessTokens) -> FastAPI:
     """The application."""
-    return create_api(Admission(tokens), routes(), bounds=Bounds(body=1_000, depth=8, seconds=0.05))
+    return create_api(Admission(tokens), routes(), bounds=HttpLimits(body=1_000, depth=8, seconds=0.05))
 
 
 async def token_for(tokens: AccessTokens, *scopes: str, tenant: str = "acme") -> str:
@@ -374,7 +374,7 @@ def twice(request: httpx2.Request, headers: list[tuple[str, str]]) -> httpx2.Req
 @pytest.mark.rule("API-9")
 async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
     """A page that was served from here may ask, also through a proxy under a name that was given."""
-    app = create_api(Admission(tokens), routes(), bounds=Bounds(names=["hooks.example"]))
+    app = create_api(Admission(tokens), routes(), bounds=HttpLimits(names=["hooks.example"]))
     secret = await token_for(tokens, "hooks:read")
     for host, origin, status in (
         ("127.0.0.1:8438", "http://127.0.0.1:8438", 200),
@@ -394,7 +394,7 @@ async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
 async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
     """Whoever asks too often is told when to come again; other tenants notice nothing."""
     now = [0.0]
-    pace = Turnstile(Rate(per_second=20.0, at_once=40), clock=lambda: now[0])
+    pace = RateLimiter(RequestRate(per_second=20.0, at_once=40), clock=lambda: now[0])
     app = create_api(Admission(tokens, writes=pace), routes())
     hurried, calm = await token_for(tokens, "hooks:manage"), await token_for(tokens, "hooks:manage", tenant="b")
     async with knocking(app, hurried) as one, knocking(app, calm) as other:
@@ -412,11 +412,11 @@ async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
 @pytest.mark.rule("API-10")
 def test_buckets_are_bounded() -> None:
     """However many names there are, the memory they take is bounded."""
-    pace = Turnstile(Rate(per_second=1.0, at_once=1), clock=lambda: 0.0)
+    pace = RateLimiter(RequestRate(per_second=1.0, at_once=1), clock=lambda: 0.0)
     for number in range(5_000):
-        assert pace.wait(str(number)) == 0.0
+        assert pace.seconds_to_wait(str(number)) == 0.0
     assert len(pace._buckets) == 4_096
-    assert pace.wait("4999") == 1.0
+    assert pace.seconds_to_wait("4999") == 1.0
 
 
 # -- description -------------------------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ async def test_answers_are_not_kept(app: FastAPI, tokens: AccessTokens) -> None:
 @pytest.mark.rule("API-9")
 async def test_a_name_in_any_case(tokens: AccessTokens) -> None:
     """The name of a proxy is the same in capitals, on either side."""
-    app = create_api(Admission(tokens), routes(), bounds=Bounds(names={"Hooks.Example"}))
+    app = create_api(Admission(tokens), routes(), bounds=HttpLimits(names={"Hooks.Example"}))
     async with knocking(app, await token_for(tokens, "hooks:read")) as client:
         for host in ("hooks.example", "HOOKS.example"):
             assert (await client.get("/who", headers={"host": host})).status_code == 200

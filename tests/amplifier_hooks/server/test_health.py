@@ -72,7 +72,7 @@ async def test_definitions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) 
     """What is in force stays in force, is known to be old, and follows again once it can be read."""
     monkeypatch.setattr("amplifier_hooks.server.hooks.stored_hooks.RECHECK", 0.01)
     async with office() as there:
-        store, standing = there.api.keeper.store, there.api.standing
+        store, standing = there.api.keeper.store, there.api.stored_hooks
         client = await there.client()
         await client.post("/v1/hooks", json=new_hook())
         text = (await store.database.fetch("SELECT definition FROM {schema}.hook_definition"))[0][0]
@@ -119,7 +119,7 @@ async def test_asking_often_looks_once() -> None:
 async def test_a_part_that_hangs() -> None:
     """A part that says nothing is down, and the others are not kept from saying what they are."""
     parts = {"store": asyncio.Event().wait, "record": fine, "other": fails(RuntimeError(SECRET))}
-    found = await Health(parts, patience=0.01).now()
+    found = await Health(parts, timeout=0.01).now()
     assert found.status == "down"
     assert found.parts == {"store": "down", "record": "ok", "other": "down"}
 

@@ -19,7 +19,7 @@ from schemathesis.schemas import APIOperation
 from amplifier_hooks.runs.store.postgres import runs_in
 from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.build_api import API_TABLES
-from amplifier_hooks.server.edge.listen import listening, loopback
+from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase
@@ -68,7 +68,7 @@ def served(kind: str, tenant: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
             scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin")
             _, secret = await there.api.tokens.create("fuzz", scopes=scopes, tenant=tenant)
             there.api.admission.runners = there.api.admission.writes
-            listener = loopback(0)
+            listener = loopback_socket(0)
             port = listener.getsockname()[1]
             async with listening(there.api.app, listener):
                 stop = asyncio.Event()

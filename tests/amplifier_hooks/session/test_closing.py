@@ -33,7 +33,7 @@ def _nothing_left() -> Iterator[None]:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "CLOSING", 0.02)
-    monkeypatch.setattr(approver, "CARE", 0.02)
+    monkeypatch.setattr(approver, "BACKEND_TIMEOUT", 0.02)
     monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.02)
 
 
@@ -103,7 +103,7 @@ async def test_order() -> None:
     assert told[-2:] == ["s1", "grants"]
     assert (await asked).denied
     assert isinstance((await asyncio.gather(storing, return_exceptions=True))[0], Exception)
-    assert approver.did == ["request", "withdraw"]
+    assert approver.step_names == ["request", "withdraw"]
 
 
 @pytest.mark.rule("COO-5", "AUD-1")
@@ -302,7 +302,7 @@ async def test_stopped_from_outside() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert told == ["session:end", "grants"]
-    assert approver.did == ["request", "withdraw"]
+    assert approver.step_names == ["request", "withdraw"]
     assert audit.facts("approval.decided")[0]["status"] == "cancelled"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from amplifier_hooks.act import Action, freeze
 from amplifier_hooks.errors import ApprovalTimeout, HookAbortError
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import HookResult, Outcome
@@ -52,7 +52,7 @@ class Canary:
 class Desk:
     """A session with everything in reach: one tool, one registry, and stand-ins around them."""
 
-    def __init__(self, *script: Any, approver: bool = True, budget: Limits | None = None) -> None:
+    def __init__(self, *script: Any, approver: bool = True, budget: InjectionLimits | None = None) -> None:
         self.registry = HookRegistry()
         self.approver = ScriptedApprover(*script)
         self.context = RecordingContext()
@@ -384,7 +384,7 @@ async def test_asked_and_allowed() -> None:
     assert result.value == "written"
     assert desk.tool.calls == [freeze(INPUT)]
     assert freeze(desk.approver.requests[0].arguments) == freeze(INPUT)
-    assert desk.approver.did == ["request", "claim", "settle"]
+    assert desk.approver.step_names == ["request", "claim", "settle"]
 
 
 @pytest.mark.rule("COO-3", "APR-11")
@@ -395,7 +395,7 @@ async def test_asked_and_denied() -> None:
     result = await desk.call()
     assert result.reason == "Operation denied by protect: User denied: Write to production?"
     assert desk.tool.calls == []
-    assert desk.approver.did == ["request"]
+    assert desk.approver.step_names == ["request"]
 
 
 @pytest.mark.rule("APR-1")
@@ -418,7 +418,7 @@ async def test_nobody_answers() -> None:
     assert result.reason == "Operation denied by asker: Timeout - denied by default"
     assert desk.tool.calls == []
     assert desk.audit.facts("approval.decided")[0]["status"] == "expired"
-    assert desk.approver.did == ["request", "withdraw"]
+    assert desk.approver.step_names == ["request", "withdraw"]
 
 
 @pytest.mark.rule("COO-3")
@@ -472,7 +472,7 @@ async def test_failed_tool_settles_its_approval() -> None:
     desk.asks()
     desk.tool.error = RuntimeError("x")
     await desk.call()
-    assert desk.approver.did == ["request", "claim", "settle"]
+    assert desk.approver.step_names == ["request", "claim", "settle"]
 
 
 @pytest.mark.rule("COO-2")
@@ -485,7 +485,7 @@ async def test_cancelled_while_asking() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert desk.approver.did == ["request", "withdraw"]
+    assert desk.approver.step_names == ["request", "withdraw"]
     assert desk.audit.facts("approval.decided")[0]["status"] == "cancelled"
     assert desk.tool.calls == []
 
@@ -520,7 +520,7 @@ async def test_two_audiences() -> None:
 @pytest.mark.rule("INJ-2")
 async def test_too_large() -> None:
     """An injection over the limit is told to the user and recorded, and everything else goes on."""
-    desk = Desk(budget=Limits(per_turn=None))
+    desk = Desk(budget=InjectionLimits(per_turn=None))
     desk.answers("tool:pre", HookResult.inject("x" * 10_241), name="chatty")
     desk.answers("tool:pre", HookResult.inject("y" * 10_240), name="exact")
     result = await desk.call()

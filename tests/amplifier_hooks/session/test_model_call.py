@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.testing import CollectingAudit, CollectingDisplay, RecordingContext
 
@@ -197,7 +197,9 @@ async def test_ephemeral_texts_that_nobody_ever_reads() -> None:
     registry, display = HookRegistry(), CollectingDisplay()
     registry.on("host:event", lambda event, data: HookResult.inject("psst", ephemeral=True))
     registry.gate("llm:pre", lambda event, data: HookResult.deny("never"))
-    session = SessionCoordinator(hooks=registry, display=display, budget=Limits(per_turn=None, items_per_turn=None))
+    session = SessionCoordinator(
+        hooks=registry, display=display, budget=InjectionLimits(per_turn=None, items_per_turn=None)
+    )
     for _ in range(200):
         await session.emit("host:event", {})
         await session.call_model(never)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.session.program_call import GuestCall, GuestModelCall
+from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 
 GIVEN = {"path": "notes"}
@@ -21,12 +21,12 @@ async def test_it_runs_between_the_decision_and_the_report() -> None:
     hooks.gate("tool:pre", name="pre")(lambda event, data: HookResult.modify({"tool_input": {"path": "safe"}}))
     hooks.on("tool:post", name="post")(lambda event, data: HookResult.modify({"result": f"{data['result']}, masked"}))
     async with SessionCoordinator(hooks=hooks, audit=audit) as session:
-        call = GuestCall(session, "write", GIVEN)
-        assert await call.admitted()
-        assert await call.admitted()
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        assert await call.admit()
         assert call.input == {"path": "safe"}
         assert "tool.done" not in audit.kinds
-        outcome = await call.returned("wrote")
+        outcome = await call.report_result("wrote")
     assert (outcome.value, call.outcome) == ("wrote, masked", outcome)
     assert audit.kinds.count("tool.running") == audit.kinds.count("tool.done") == 1
 
@@ -37,8 +37,8 @@ async def test_a_denied_call_says_why() -> None:
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("not here"))
     async with SessionCoordinator(hooks=hooks) as session:
-        call = GuestCall(session, "write", GIVEN)
-        assert not await call.admitted()
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert not await call.admit()
     assert call.outcome is not None
     assert "not here" in (call.outcome.reason or "")
 
@@ -48,10 +48,10 @@ async def test_what_nobody_reports_is_on_record_as_cancelled() -> None:
     """A call whose end nobody tells is on record as cancelled, once."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
-        call = GuestCall(session, "write", GIVEN)
-        assert await call.admitted()
-        await call.given_up()
-        await call.given_up()
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        await call.give_up()
+        await call.give_up()
     assert audit.kinds.count("tool.cancelled") == 1
 
 
@@ -62,12 +62,12 @@ async def test_cancelling_the_question_takes_it_back() -> None:
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?"))
     approver = ScriptedApprover(HANG)
     async with SessionCoordinator(hooks=hooks, approvals=approver) as session:
-        waiting = asyncio.create_task(GuestCall(session, "write", GIVEN).admitted())
+        waiting = asyncio.create_task(ProgramToolCall(session, "write", GIVEN).admit())
         await approver.asked.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert approver.did == ["request", "withdraw"]
+        assert approver.step_names == ["request", "withdraw"]
 
 
 @pytest.mark.rule("DIA-7")
@@ -81,9 +81,9 @@ async def test_cancelling_the_report_ends_the_call() -> None:
         await asyncio.Event().wait()
 
     async with SessionCoordinator(hooks=hooks, audit=audit) as session:
-        call = GuestCall(session, "write", GIVEN)
-        assert await call.admitted()
-        reporting = asyncio.create_task(call.returned("wrote"))
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        reporting = asyncio.create_task(call.report_result("wrote"))
         await seen.wait()
         reporting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -96,16 +96,16 @@ async def test_nothing_is_reported_that_was_not_asked_about() -> None:
     """A report about a call that nobody was asked about is an error."""
     async with SessionCoordinator() as session:
         with pytest.raises(RuntimeError, match="nobody has asked"):
-            await GuestCall(session, "write", GIVEN).returned("wrote")
+            await ProgramToolCall(session, "write", GIVEN).report_result("wrote")
 
 
 @pytest.mark.rule("DIA-7")
 async def test_a_tool_that_failed_is_an_error() -> None:
     """What the program reports as a failure is the outcome's error."""
     async with SessionCoordinator() as session:
-        call = GuestCall(session, "write", GIVEN)
-        assert await call.admitted()
-        outcome = await call.raised(OSError("the disk is full"))
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        outcome = await call.report_error(OSError("the disk is full"))
     assert isinstance(outcome.error, OSError)
 
 
@@ -116,9 +116,9 @@ async def test_a_model_call_passes_its_hooks() -> None:
     hooks.gate("llm:pre", name="pre")(lambda event, data: HookResult.modify({"messages": [*data["messages"], "more"]}))
     hooks.gate("llm:post", name="post")(lambda event, data: HookResult.deny("not that"))
     async with SessionCoordinator(hooks=hooks) as session:
-        call = GuestModelCall(session, ["hello"])
-        assert await call.admitted()
+        call = ProgramModelCall(session, ["hello"])
+        assert await call.admit()
         assert call.input == ["hello", "more"]
-        outcome = await call.returned("an answer")
+        outcome = await call.report_result("an answer")
     assert outcome.denied
     assert "not that" in (outcome.reason or "")

@@ -104,7 +104,7 @@ async def test_the_registry_comes_first() -> None:
 
 
 @pytest.mark.rule("COO-1")
-@pytest.mark.parametrize("value", ["s1", [], HookRegistry, HookRegistry().scoped("plugin"), RecordingContext()])
+@pytest.mark.parametrize("value", ["s1", [], HookRegistry, HookRegistry().scope("plugin"), RecordingContext()])
 def test_no_registry(value: Any) -> None:
     """Anything but a registry in its place is refused with a sentence that says how to write it."""
     how = (
@@ -268,7 +268,7 @@ async def test_cancel_withdraws_the_question() -> None:
     await session.cancel("user pressed stop")
     outcome = await task
     assert outcome.reason == "Operation denied by asker: user pressed stop"
-    assert approver.did == ["request", "withdraw"]
+    assert approver.step_names == ["request", "withdraw"]
     assert audit.facts("approval.decided")[0]["status"] == "cancelled"
     assert task.cancelling() == 0
 
@@ -705,8 +705,8 @@ async def test_who_is_heard(event: str, name: str, heard: bool) -> None:
     registry, context = HookRegistry(), RecordingContext()
     audit, display = CollectingAudit(), CollectingDisplay()
     registry.on("tool:pre", lambda event, data: None, name="ours")
-    registry.scoped("them").on("tool:pre", lambda event, data: None, name="theirs")
-    registry.scoped("them", tenant="acme").on("tool:pre", lambda event, data: None, name="theirs for acme")
+    registry.scope("them").on("tool:pre", lambda event, data: None, name="theirs")
+    registry.scope("them", tenant="acme").on("tool:pre", lambda event, data: None, name="theirs for acme")
     session = SessionCoordinator(hooks=registry, context=context, audit=audit, display=display)
     answer = HookResult.modify({"response": 1}, context_injection="look", user_message="told")
     assert (await session.process_hook_result(answer, event, name)).data == {"response": 1}
@@ -729,19 +729,19 @@ async def test_whose_voice_it_is() -> None:
     def quiet(event: str, data: Any) -> None: ...
 
     registry.on("tool:pre", quiet, name="ours")
-    registry.scoped("p", permissions={"privileged_hooks"}).on("tool:pre", quiet, name="granted")
-    registry.scoped("p").on("tool:pre", quiet, name="plugin")
+    registry.scope("p", permissions={"privileged_hooks"}).on("tool:pre", quiet, name="granted")
+    registry.scope("p").on("tool:pre", quiet, name="plugin")
     registry.on("tool:pre", quiet, name="tenant", tenant="acme")
     registry.on("tool:pre", quiet, name="data", source="definition")
     registry.on("tool:pre", Far(), name="far", tenant="acme")
     registry.on("tool:pre", quiet, name="shared")
     registry.on("tool:post", quiet, name="shared", tenant="acme")
     for name in standings:
-        voice = registry.voice(name, "tool:pre")
-        standings[name] = voice.standing
+        voice = registry.source_trust(name, "tool:pre")
+        standings[name] = voice.trust_level
         assert voice.instructs == registry.may_instruct(name) == (name == "ours")
         assert voice.origin == ("https://hooks.example/" if name == "far" else "")
     assert list(standings.values()) == [
         "built-in", "trusted", "plugin", "tenant", "definition", "external", "tenant",
     ]  # fmt: skip
-    assert registry.voice("nobody", "tool:pre").standing == "built-in"
+    assert registry.source_trust("nobody", "tool:pre").trust_level == "built-in"

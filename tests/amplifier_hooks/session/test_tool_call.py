@@ -289,7 +289,7 @@ async def test_tool_raises_anything(error: BaseException, around: bool) -> None:
     assert (outcome.status, outcome.error) == ("failed", error)
     assert told == [type(error).__name__]
     assert audit.kinds.count("tool.failed") == 1
-    assert approver.did == ["request", "claim", "settle"]
+    assert approver.step_names == ["request", "claim", "settle"]
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -429,7 +429,7 @@ async def test_cancelled_while_claiming() -> None:
     task = asyncio.create_task(session.call_tool("Read", {}, never))
     await claiming.wait()
     await cancelled(task)
-    assert approver.did == ["request", "settle"]
+    assert approver.step_names == ["request", "settle"]
     assert audit.facts("tool.cancelled")[0]["ran"] is False
 
 
@@ -558,7 +558,7 @@ async def test_answered_late_is_not_run() -> None:
     await session.cancel("enough")
     audit.go.set()
     assert (await task).reason == "Operation denied by session: enough"
-    assert approver.did == ["request", "withdraw"]
+    assert approver.step_names == ["request", "withdraw"]
 
 
 @pytest.mark.rule("RES-7")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_hooks.definitions.trust import TrustStore
-from amplifier_hooks.storage.state_folder import own_folder, state_folder
+from amplifier_hooks.storage.state_folder import make_state_folder, state_folder
 from approval_backends.stores.address import default_path
 
 
@@ -20,7 +20,7 @@ def test_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "state" / "amplifier-hooks"
     assert (default_path().parent, TrustStore.default().path.parent, state_folder()) == (folder,) * 3
     assert not folder.exists()
-    assert stat.S_IMODE(own_folder().stat().st_mode) == 0o700
+    assert stat.S_IMODE(make_state_folder().stat().st_mode) == 0o700
 
 
 @pytest.mark.rule("CLI-3")

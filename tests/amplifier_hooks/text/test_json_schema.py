@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.text.json_schema import Schema, SchemaError, resolved
+from amplifier_hooks.text.json_schema import Schema, SchemaError, resolve_reference
 
 
 def chain(length: int, part: str = "allOf") -> dict[str, Any]:
@@ -80,8 +80,8 @@ def test_what_is_refused(schema: dict[str, Any], sentence: str) -> None:
 def test_what_is_accepted(schema: dict[str, Any], right: object, wrong: object) -> None:
     """References within a schema, recursion, and names that look like keywords are judged by as they stand."""
     found = Schema(schema)
-    assert found.wrong(right) == ()
-    assert wrong is None or found.wrong(wrong)
+    assert found.mistakes(right) == ()
+    assert wrong is None or found.mistakes(wrong)
 
 
 def doubled(word: str, anchor: str, to: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_name_of_a_part_hides_nothing() -> None:
     with pytest.raises(SchemaError, match=r"\$id is not followed"):
         Schema({"properties": {"a": {"$id": "urn:inner", **inner}}})
     named = Schema({"$id": "https://example.com/tool", "properties": {"$id": {"type": "string"}}})
-    assert named.wrong({"$id": 1})[0].where == "/$id"
+    assert named.mistakes({"$id": 1})[0].where == "/$id"
 
 
 @pytest.mark.rule("LIB-1", "RUN-15")
@@ -124,7 +124,7 @@ def test_all_that_is_wrong_is_wrong(part: Any) -> None:
     """Whether a value fits, what is wrong with it and the sentence about it say the same."""
     schema = Schema({"$defs": {"a": {"type": "integer"}, "b": {"$dynamicAnchor": "b"}}, "properties": {"x": part}})
     for value in ({"x": 1}, {"x": "a"}, {"x": {"a": 1, "x": "a"}}):
-        assert schema.fits(value) == (not schema.wrong(value)) == (schema.problem(value) is None)
+        assert schema.fits(value) == (not schema.mistakes(value)) == (schema.problem(value) is None)
 
 
 @pytest.mark.rule("RUN-15")
@@ -188,7 +188,7 @@ def test_values_against_a_schema() -> None:
 def test_pointers() -> None:
     """References are followed through maps and lists, with their escapes."""
     root = {"a/b": [{"c~d": 1}]}
-    assert resolved(root, "#/a~1b/0/c~0d") == 1
-    assert resolved(root, "#/%61%7E1b/0") == {"c~d": 1}
-    assert resolved(root, "#") is root
-    assert [resolved(root, wrong) for wrong in ("#/a", "#/a~1b/7", "#/a~1b/x", "x", 3)] == [None] * 5
+    assert resolve_reference(root, "#/a~1b/0/c~0d") == 1
+    assert resolve_reference(root, "#/%61%7E1b/0") == {"c~d": 1}
+    assert resolve_reference(root, "#") is root
+    assert [resolve_reference(root, wrong) for wrong in ("#/a", "#/a~1b/7", "#/a~1b/x", "x", 3)] == [None] * 5

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.text.paths import Whereabouts, _compiled, as_paths, matches, patched_in
+from amplifier_hooks.text.paths import CallPaths, _compile, matches, parse_patterns, patched_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,18 +36,18 @@ rename to config/live.yaml
 
 def caught(folder: Path, pattern: str, **arguments: Any) -> str | None:
     """The path that a pattern catches."""
-    found = Whereabouts(arguments, str(folder)).caught(as_paths(pattern))
+    found = CallPaths(arguments, str(folder)).find_match(parse_patterns(pattern))
     return None if found is None else found.text
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")
 def test_patches() -> None:
     """The files that a patch names are known, in the way of coding agents and in that of git; other texts name none."""
-    assert patched_in(AGENTS_PATCH) == [
+    assert patched_files(AGENTS_PATCH) == [
         name for name in ("notes.md", "src/a.py", "config/live.yaml", "old.py") for _ in range(2)
     ]
-    assert {"src/a.py", "config/live.yaml"} <= set(patched_in(GIT_PATCH))
-    assert patched_in("# Title\n---\n*** Add File: x is how it begins\n") == []
+    assert {"src/a.py", "config/live.yaml"} <= set(patched_files(GIT_PATCH))
+    assert patched_files("# Title\n---\n*** Add File: x is how it begins\n") == []
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")
@@ -91,7 +91,7 @@ PARTS = st.sampled_from(["a", "*", "**", "?b", "a*", "*.e*v", "[ab]", "[!a]*", "
 def test_quick_look(parts: list[str], names: list[str]) -> None:
     """The quick look at what stands in every match passes over no match."""
     pattern, path = "/" + "/".join(parts), "/" + "/".join(names)
-    assert matches([pattern], [path]) == bool(_compiled(pattern).fullmatch(path))
+    assert matches([pattern], [path]) == bool(_compile(pattern).fullmatch(path))
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.text.escape import for_page, for_terminal
-from approval_backends.card.contents import claim, headline, views
+from approval_backends.card.contents import agent_statement, headline, views
 from approval_backends.testing import a_request
 
 
@@ -72,8 +72,8 @@ def test_long_line_is_split() -> None:
 def test_claim() -> None:
     """What the agent says about its own action is told apart from the action."""
     request = a_request(arguments={"command": "rm -r x", "description": "List \u202efiles"})
-    assert claim(request, for_page) == "List \\u{202E}files"
-    assert claim(a_request(arguments={"description": ["List files"]}), for_page) is None
+    assert agent_statement(request, for_page) == "List \\u{202E}files"
+    assert agent_statement(a_request(arguments={"description": ["List files"]}), for_page) is None
     assert "List" not in views(request, for_page)[0].text
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.text.escape import invisible
-from approval_backends.card.edit_arguments import LARGEST, BadArguments, editable, edited, read_arguments
+from approval_backends.card.edit_arguments import LARGEST, BadArguments, edit_request, editable_text, read_arguments
 from approval_backends.testing import a_request
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.lists(v, max_size=3))
@@ -16,7 +16,7 @@ values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lam
 @given(st.dictionaries(st.text(), values, max_size=3))
 def test_editable(arguments: dict[str, Any]) -> None:
     """The text holds the arguments exactly, and nothing in it that could not be seen."""
-    text = editable(arguments)
+    text = editable_text(arguments)
     assert text is not None
     assert json.loads(text) == arguments
     assert invisible(text) == frozenset()
@@ -25,7 +25,7 @@ def test_editable(arguments: dict[str, Any]) -> None:
 @pytest.mark.rule("APR-7")
 def test_too_large_to_edit() -> None:
     """What could not be sent back is not given out to be edited."""
-    assert editable({"a": "x" * LARGEST}) is None
+    assert editable_text({"a": "x" * LARGEST}) is None
     with pytest.raises(BadArguments, match="at most 49,152"):
         read_arguments(json.dumps({"a": "x" * LARGEST}))
 
@@ -58,7 +58,7 @@ def test_bad_arguments(text: str, said: str) -> None:
 def test_edited() -> None:
     """The digest is that of the action with these arguments, and the lines say what differs."""
     request = a_request(arguments={"path": "a", "content": "x\ny", "n": 1})
-    change = edited(request, '{"n": true, "path": "a", "content": "x\\nz"}')
+    change = edit_request(request, '{"n": true, "path": "a", "content": "x\\nz"}')
     assert [(line.kind, line.text) for line in change.lines if line.kind != "same"] == [
         ("del", "    y"),
         ("del", '"n": 1'),
@@ -74,4 +74,4 @@ def test_nothing_is_changed() -> None:
     """The same arguments, however they are written, are no edit."""
     request = a_request(arguments={"b": 1, "a": "ü"})
     with pytest.raises(BadArguments, match="Nothing is changed yet"):
-        edited(request, '{ "a": "\\u00fc",\n "b": 1 }')
+        edit_request(request, '{ "a": "\\u00fc",\n "b": 1 }')

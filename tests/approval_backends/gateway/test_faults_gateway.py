@@ -13,15 +13,15 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
-from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.edge.limits import GatewayLimits
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, Caller, asked, closed_with, gateway, http, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from amplifier_hooks.ports import Grant
     from approval_backends.gateway.gateway import Gateway
-    from approval_backends.lifecycle import Grant
 
 pytestmark = pytest.mark.rule("BCK-4")
 
@@ -125,7 +125,7 @@ async def test_broken_messages(one: Gateway) -> None:
 @pytest.mark.fault("F-WS-04")
 async def test_nobody_says_who_they_are() -> None:
     """Who does not say in time who they are is closed, and however many they are, somebody real gets in."""
-    bounds = Bounds(authenticate_within=1.0, strangers=8, clients=2)
+    bounds = GatewayLimits(authenticate_within=1.0, strangers=8, clients=2)
     async with gateway(bounds=bounds) as one, AsyncExitStack() as crowd:
         origin = one.address.rstrip("/")
         strangers = [await crowd.enter_async_context(Caller(one, None, origin=origin)) for _ in range(40)]
@@ -144,7 +144,7 @@ async def test_nobody_says_who_they_are() -> None:
 @pytest.mark.rule("WIR-10")
 async def test_all_places_taken() -> None:
     """There is a place for so many clients; one more is told so, whichever way it brings its token."""
-    async with gateway(bounds=Bounds(clients=1)) as one, Caller(one) as mara:
+    async with gateway(bounds=GatewayLimits(clients=1)) as one, Caller(one) as mara:
         await mara.attach()
         async with Caller(one) as other:
             assert await closed_with(other) == 1013
@@ -162,7 +162,7 @@ async def test_all_places_taken() -> None:
 async def test_wrong_tokens(caplog: pytest.LogCaptureFixture) -> None:
     """A wrong token ends the connection, ever more of them are told to wait, and no token is ever logged."""
     caplog.set_level(logging.DEBUG)
-    async with gateway(bounds=Bounds(authenticate_within=60)) as one:
+    async with gateway(bounds=GatewayLimits(authenticate_within=60)) as one:
         await wrong_tokens(one)
     ours = "\n".join(line.getMessage() for line in caplog.records if line.name.startswith("approval_backends"))
     assert "connection open" in ours
@@ -192,14 +192,18 @@ async def wrong_tokens(one: Gateway) -> None:
 @pytest.mark.rule("WIR-2", "WIR-10")
 async def test_a_token_does_not_last_for_ever() -> None:
     """After its time a connection has to bring its token again."""
-    async with gateway(bounds=Bounds(lifetime=0.05)) as one, Caller(one) as mara:
+    async with gateway(bounds=GatewayLimits(lifetime=0.05)) as one, Caller(one) as mara:
         assert await closed_with(mara) == 4401
 
 
 @pytest.mark.rule("WIR-3", "WIR-10")
 async def test_too_many_messages() -> None:
     """Who sends too much is told so, and who goes on is closed; the others are served."""
-    async with gateway(bounds=Bounds(rate=1.0, at_once=10)) as one, Caller(one) as bystander, Caller(one) as flood:
+    async with (
+        gateway(bounds=GatewayLimits(rate=1.0, at_once=10)) as one,
+        Caller(one) as bystander,
+        Caller(one) as flood,
+    ):
         await bystander.attach()
         with suppress(ConnectionClosed):  # before all was said
             for _ in range(30):
@@ -224,13 +228,13 @@ def narrow(to: Gateway) -> socket.socket:
 @pytest.mark.parametrize("events", [400, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_viewer_that_stops_reading(queue: bool, events: int) -> None:
     """A client that stops reading costs little, is let go or owed nothing, and can come again; others miss nothing."""
-    async with gateway(bounds=Bounds(queued=64)) as one, Caller(one) as reader:
+    async with gateway(bounds=GatewayLimits(queued=64)) as one, Caller(one) as reader:
         await reader.attach()
         async with Caller(one, sock=narrow(one), ping_interval=None, close_timeout=0.1) as lazy:
             await lazy.greet(queue=queue)
             if queue:
                 await lazy.call("attach")
-            visitor, seat = list(one._visitors.items())[1]
+            visitor, seat = list(one._clients.items())[1]
             seat.connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             lazy.connection.transport.pause_reading()
             held = 0
@@ -257,7 +261,7 @@ async def test_answers_that_are_not_read(one: Gateway) -> None:
     async with Caller(one, sock=narrow(one), ping_interval=None) as mara, Caller(one) as bystander:
         await mara.attach()
         await bystander.attach()
-        connection = next(iter(one._visitors.values())).connection
+        connection = next(iter(one._clients.values())).connection
         connection.transport.write(b"\x81\x7e" + struct.pack("!H", 60_000) + b"x" * 60_000)
         mara.connection.transport.pause_reading()
         for _ in range(200):

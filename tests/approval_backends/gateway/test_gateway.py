@@ -300,7 +300,7 @@ async def test_tail() -> None:
     async with gateway() as one, Caller(one) as mara, Caller(one) as other:
         assert not (await mara.attach())["features"]["tail"]
         book = Book()
-        record = one.watched(book)
+        record = one.watched_sink(book)
         assert (await mara.call("attach"))["features"]["tail"]
         await other.attach()
         facts = {

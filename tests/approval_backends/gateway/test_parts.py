@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway.client_session import Outbox
-from approval_backends.gateway.edge.message_rate_limit import Pace
-from approval_backends.gateway.gateway_record import KEPT, SESSIONS, Tails, Watched, Witness
+from approval_backends.gateway.client_session import MessageOutbox
+from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
+from approval_backends.gateway.gateway_record import KEPT, SESSIONS, GatewayRecord, Tails, WatchedSink
 from approval_backends.gateway.page_files import TYPES, Assets
-from approval_backends.gateway.waiting_requests import FOLLOWED, Waiting
+from approval_backends.gateway.waiting_requests import FOLLOWED, WaitingRequests
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import ROBIN, MovableClock, a_request
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.mark.rule("BCK-4")
 def test_pace() -> None:
     """So many at once, then so many a second, and never more at once than that."""
-    pace = Pace(2.0, 3)
+    pace = MessageRateLimit(2.0, 3)
     assert [pace.allows(0.0) for _ in range(4)] == [True, True, True, False]
     assert [pace.allows(at) for at in (0.4, 0.5, 0.6, 1.0)] == [False, True, False, True]
     assert [pace.allows(100.0) for _ in range(4)] == [True, True, True, False]
@@ -36,12 +36,12 @@ def test_pace() -> None:
 async def test_outbox() -> None:
     """Messages leave in order; too many or too large together are refused, and what is made later comes last."""
     later = ["made"]
-    box = Outbox(3, 10, lambda: later.pop() if later else None)
+    box = MessageOutbox(3, 10, lambda: later.pop() if later else None)
     assert [box.put(text) for text in ("aaaa", "bbbb", "cccc", "dd", "e")] == [True, True, False, True, False]
     assert [await box.take() for _ in range(4)] == ["aaaa", "bbbb", "dd", "made"]
     assert box.put("x" * 1_000)
     assert not box.put("y")
-    assert box.emptied() == ["x" * 1_000]
+    assert box.take_all() == ["x" * 1_000]
     taking = asyncio.ensure_future(box.take())
     await asyncio.sleep(0)
     later.append("made now")
@@ -90,7 +90,7 @@ async def test_own_page() -> None:
     assert [name for name in found if not name.startswith(("#", "data:")) and assets.find(name) is None] == []
 
 
-async def kinds(waiting: Waiting) -> list[tuple[str, str]]:
+async def kinds(waiting: WaitingRequests) -> list[tuple[str, str]]:
     """What is new, and how it stands."""
     return [(one.kind, one.record.status) for one in await waiting.refresh()]
 
@@ -100,7 +100,7 @@ async def test_waiting() -> None:
     """News come once, in order, whoever made them; what is over is noticed, and what is removed has ended."""
     clock = MovableClock()
     store = MemoryStore(clock=clock)
-    broker, waiting = Broker(store), Waiting(store)
+    broker, waiting = Broker(store), WaitingRequests(store)
     with pytest.raises(RuntimeError, match="nothing was read"):
         _ = waiting.now
     assert waiting.pause == 5.0
@@ -118,8 +118,8 @@ async def test_waiting() -> None:
     await broker.settle(first.id, "failed")
     assert await kinds(waiting) == [("changed", "failed")]
     assert waiting.get(second.id) is not None
-    assert [record.id for record in waiting.seen_by(ROBIN)] == [second.id]
-    assert list(waiting.seen_by(Decider(name="x", channel="y", tenant="other"))) == []
+    assert [record.id for record in waiting.visible_to(ROBIN)] == [second.id]
+    assert list(waiting.visible_to(Decider(name="x", channel="y", tenant="other"))) == []
     await clock.advance(61)
     waiting._read -= 10  # as if time had passed here, too
     assert await kinds(waiting) == [("resolved", "expired")]
@@ -134,7 +134,7 @@ async def test_waiting() -> None:
 async def test_only_the_last_are_followed() -> None:
     """What becomes of approved requests is looked for among the last ones, so that reading stays short."""
     store = MemoryStore()
-    broker, waiting = Broker(store), Waiting(store)
+    broker, waiting = Broker(store), WaitingRequests(store)
     for number in range(2 * FOLLOWED):
         request = a_request(number)
         await broker.submit(request)
@@ -158,10 +158,10 @@ class Broken:
 @pytest.mark.rule("AUD-1")
 async def test_record_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
     """A gateway's own record holds nothing back: that it cannot be written is logged."""
-    waiting = Waiting(MemoryStore())
+    waiting = WaitingRequests(MemoryStore())
     await waiting.refresh()
-    await Witness(Broken(), lambda: waiting.now).revoked(ROBIN, "grant-1")
-    await Witness(None, lambda: waiting.now).revoked(ROBIN, "grant-1")
+    await GatewayRecord(Broken(), lambda: waiting.now).record_revocation(ROBIN, "grant-1")
+    await GatewayRecord(None, lambda: waiting.now).record_revocation(ROBIN, "grant-1")
     assert "audit_unavailable kind=grant.revoked error=OSError" in caplog.text
 
 
@@ -171,7 +171,7 @@ async def test_tails_are_bounded() -> None:
     tails = Tails()
     before = tails.kept
     with pytest.raises(OSError, match="disk full"):
-        await Watched(Broken(), tails).write("x", {"session": "s-0"})
+        await WatchedSink(Broken(), tails).write("x", {"session": "s-0"})
     assert (before, tails.kept) == (False, True)
     assert tails.last(ROBIN, "s-0") == []
     for number in range(SESSIONS + 1):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from approval_backends.gateway.client_session import REMEMBERED
-from approval_backends.gateway.edge.limits import Bounds
+from approval_backends.gateway.edge.limits import GatewayLimits
 from approval_backends.lifecycle import Decider
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
 
@@ -150,9 +150,9 @@ async def test_only_what_may_be_seen_and_decided() -> None:
 
 async def test_only_the_last_questions_are_remembered() -> None:
     """Ids of questions long over are forgotten, and an answer to one is passed over."""
-    async with gateway(bounds=Bounds(queued=10_000)) as one, Caller(one, MARA) as mara:
+    async with gateway(bounds=GatewayLimits(queued=10_000)) as one, Caller(one, MARA) as mara:
         await mara.greet(queue=False)
-        visitor = next(iter(one._visitors))
+        visitor = next(iter(one._clients))
         first = None
         for number in range(REMEMBERED + 2):
             request = asked(number)

@@ -17,7 +17,7 @@ import pytest
 from attrs import define
 
 from amplifier_hooks.storage.database import StoreUnavailable
-from approval_backends.lifecycle import Record
+from approval_backends.lifecycle import RequestRecord
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.testing import a_request, an_answer
 
@@ -127,7 +127,7 @@ async def working(store: PostgresStore, round_: int, begun: dict[str, int], told
         request = a_request(id=f"r{round_}-{number}", session=f"s{number}")
         for count, step in enumerate(steps(store, request), 1):
             begun[request.id] = count
-            assert isinstance(await step, Record)
+            assert isinstance(await step, RequestRecord)
             told[request.id] = count
         number += 1
 

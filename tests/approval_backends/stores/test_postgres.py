@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from approval_backends.lifecycle import Record, Refusal
+from approval_backends.lifecycle import Refusal, RequestRecord
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request, an_answer
 from tests.stores import DSN, schema, server
@@ -28,7 +28,7 @@ async def test_the_short_way_says_what_is_stored(option: Option) -> None:
         asked = await store.submit(request, epoch=3)
         assert await other.get(request.id) == asked
         decided = await store.answer(an_answer(request, option))
-        assert isinstance(decided, Record)
+        assert isinstance(decided, RequestRecord)
         assert decided == await other.get(request.id)
         assert [event.kind for event in await other.events(request.id)] == [
             "submitted",
@@ -41,7 +41,7 @@ class ShortOnly(PostgresStore):
 
     scripts = 0
 
-    def _answer(self, answer: Any, **options: Any) -> Steps[Record | Refusal]:
+    def _answer(self, answer: Any, **options: Any) -> Steps[RequestRecord | Refusal]:
         self.scripts += 1
         return super()._answer(answer, **options)
 
@@ -57,6 +57,6 @@ async def test_when_the_short_way_is_taken() -> None:
             await store.submit(request)
             first = await other.answer(an_answer(request, option))
             second = await other.answer(an_answer(request, option, id="another"))
-            assert (type(first), type(second)) == (Record, Refusal)
+            assert (type(first), type(second)) == (RequestRecord, Refusal)
             ways.append(other.scripts)
         assert ways == [1, 2, 4, 5]

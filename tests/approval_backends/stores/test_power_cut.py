@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 
 from amplifier_hooks.storage import sqlite
-from approval_backends.lifecycle import Record
+from approval_backends.lifecycle import RequestRecord
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request, an_answer
 from tests.powercut import FolderSync, Said, Sync, digest, image, images, put, recording
@@ -59,7 +59,7 @@ class Office:
     async def _told(self, request: ApprovalRequest, status: str, change: Any) -> None:
         self.log.say(f"begun {request.id} {status}")
         record = await change
-        assert isinstance(record, Record)
+        assert isinstance(record, RequestRecord)
         assert record.status == status
         self.log.say(f"acknowledged {request.id} {status}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.lifecycle import Decider, Record
+from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.testing import ALLOW, ROBIN
 from tests.approval_backends.stores.worker import request, store_at
 from tests.stores import FILES, address
@@ -107,10 +107,10 @@ async def test_killed(kind: str, point: str, tmp_path: Path) -> None:
                 assert (record.status if record else "nothing") == status
                 groups = {"pending": taken.pending, "approved": taken.approved, "unknown": taken.unknown}
                 assert {name for name, found in groups.items() if found} == {status} & set(groups)
-            unrecorded = {event.kind for event in await store.unrecorded()}
+            unrecorded = {event.kind for event in await store.list_unrecorded()}
             assert ("approve" in unrecorded) is (point == "approved")
             claimed = await broker.claim("r1", request(1).digest)
-            assert isinstance(claimed, Record) is (status == "approved")
+            assert isinstance(claimed, RequestRecord) is (status == "approved")
             assert (canary.read_bytes().count(b"ran") if canary.exists() else 0) == runs
 
 
@@ -163,7 +163,7 @@ async def test_killed_while_it_waits(kind: str, tmp_path: Path) -> None:
         again = Broker(store)
         assert [one.id for one in (await again.resume("acme", "session-1")).approved] == ["r0"]
         assert (await again.ask(record.request)).status == "approved"
-        assert isinstance(await again.claim("r0", record.digest), Record)
+        assert isinstance(await again.claim("r0", record.digest), RequestRecord)
 
 
 @pytest.mark.rule("APR-4")

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from approval_backends.broker import Broker
-from approval_backends.lifecycle import Decider, Record
-from approval_backends.stores.approval_store import Limits
+from approval_backends.lifecycle import Decider, RequestRecord
+from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, DENY, a_request
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Decision
     from approval_backends.stores.transactions import DatabaseStore
 
-ROOM = Limits(per_session=100_000, per_tenant=100_000)
+ROOM = OpenRequestLimits(per_session=100_000, per_tenant=100_000)
 
 
 def store_at(address: str) -> DatabaseStore:
@@ -84,12 +84,12 @@ async def live(address: str, canary: str, point: str) -> None:  # noqa: C901  # 
         if point == "approved":
             die()
         record = await broker.wait(one.id)
-        await broker.recorded(record)
+        await broker.mark_recorded(record)
         if point == "recorded":
             die()
         if point == "storing the claim":
             _die_within(store, "INSERT INTO {schema}.approval_event")
-        assert isinstance(await broker.claim(one.id, one.digest), Record)
+        assert isinstance(await broker.claim(one.id, one.digest), RequestRecord)
         if point == "claimed":
             die()
         descriptor = os.open(canary, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

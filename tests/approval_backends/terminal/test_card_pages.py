@@ -14,15 +14,15 @@ from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.card_pages import (
     NotUsable,
     action_page,
+    arguments_text,
+    field_text,
     names_secret,
     pieces,
     raw_page,
     reach_page,
     read_back,
-    typed,
-    writable,
 )
-from approval_backends.terminal.cells import Script, clipped, lay, text_of, wrapped
+from approval_backends.terminal.cells import Script, clip_text, lay_out, text_of, wrap_text
 from approval_backends.testing import a_request
 
 TOKEN = "sk-" + "a1b2" * 6
@@ -35,7 +35,7 @@ VALUES = st.recursive(
 
 def shown(arguments: dict[str, Any], **fields: Any) -> list[str]:
     """The lines of the page about these arguments."""
-    return [text_of(line) for line in lay(action_page(a_request(arguments=arguments, **fields), Script()), 80)]
+    return [text_of(line) for line in lay_out(action_page(a_request(arguments=arguments, **fields), Script()), 80)]
 
 
 @pytest.mark.rule("BCK-1")
@@ -147,7 +147,7 @@ def test_masked_arguments() -> None:
     assert shown({"api_key": "abcdefgh"})[0] == " api_key  ⟨secret, 8 characters⟩"
     assert not names_secret("token", "/bin/sh")
     assert "⟨" not in shown({"a": "⟨secret, 8 characters⟩"})[0]
-    raw = [text_of(line) for line in lay(raw_page(a_request(arguments={"api_key": "abcdefgh"}), Script()), 80)]
+    raw = [text_of(line) for line in lay_out(raw_page(a_request(arguments={"api_key": "abcdefgh"}), Script()), 80)]
     assert ' │   "api_key": "abcdefgh"' in raw
 
 
@@ -156,13 +156,13 @@ def test_reach() -> None:
     """What always covers is told for every hook that asks, and where it ends."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="", scope="action"))
     page = reach_page(a_request(questions=questions), Script(), allows=True)
-    lines = [text_of(line) for line in lay(page, 200)]
+    lines = [text_of(line) for line in lay_out(page, 200)]
     assert lines[0] == " Allowed without asking again:"
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
     assert lines[-1].startswith(" Ends: with this session")
     kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
-    lines = [text_of(line) for line in lay(kept, 200)]
+    lines = [text_of(line) for line in lay_out(kept, 200)]
     assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
     assert lines[-1].startswith(" Ends: after 1 day")
 
@@ -170,10 +170,10 @@ def test_reach() -> None:
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())
 def test_wrapping(text: str, width: int, words: bool) -> None:
     """Wrapped, no line is too wide and nothing is lost; cut, it says how much is missing."""
-    parts = wrapped(text, width, words=words)
+    parts = wrap_text(text, width, words=words)
     assert "".join(parts) == text
     assert max(map(width_of, parts)) <= width
-    cut = clipped(text, width)
+    cut = clip_text(text, width)
     assert width_of(cut) <= width
     assert cut == text or "…" in cut
 
@@ -182,10 +182,10 @@ def test_wrapping(text: str, width: int, words: bool) -> None:
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=4))
 def test_writable(arguments: dict[str, Any]) -> None:
     """What is edited reads back as it was, and nothing in it is invisible."""
-    text = writable(arguments)
+    text = arguments_text(arguments)
     assert read_back(text) == arguments
     assert text.replace("\n", "").isprintable()
-    assert typed(text) == text
+    assert field_text(text) == text
 
 
 @pytest.mark.rule("APR-7")

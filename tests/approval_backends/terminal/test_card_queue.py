@@ -18,11 +18,11 @@ async def test_in_order() -> None:
     seen: list[int] = []
 
     async def one(number: int) -> None:
-        async with turns.mine():
+        async with turns.take_turn():
             seen.append(number)
             await asyncio.sleep(0)
 
-    async with turns.mine():
+    async with turns.take_turn():
         tasks = [asyncio.ensure_future(one(number)) for number in range(4)]
         await asyncio.sleep(0)
         assert (turns.waiting, seen) == (4, [])
@@ -41,10 +41,10 @@ async def test_cancelled_in_the_instant_of_the_turn() -> None:
     entered = asyncio.Event()
 
     async def one() -> None:
-        async with turns.mine():
+        async with turns.take_turn():
             entered.set()
 
-    async with turns.mine():
+    async with turns.take_turn():
         first, second = asyncio.ensure_future(one()), asyncio.ensure_future(one())
         await asyncio.sleep(0)
     first.cancel()
@@ -62,7 +62,7 @@ def test_across_threads() -> None:
 
     async def many() -> None:
         for _ in range(50):
-            async with turns.mine():
+            async with turns.take_turn():
                 inside.append(1)
                 most.append(len(inside))
                 await asyncio.sleep(0)

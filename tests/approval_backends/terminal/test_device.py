@@ -44,7 +44,7 @@ def test_forget_typed(ends: tuple[int, TextIO]) -> None:
 def test_modes(ends: tuple[int, TextIO]) -> None:
     """The modes of a terminal can be set back to what they were."""
     _, file = ends
-    set_back = terminal_of(file, file).modes()
+    set_back = terminal_of(file, file).save_modes()
     before = termios.tcgetattr(file)
     changed = termios.tcgetattr(file)
     changed[3] &= ~termios.ECHO

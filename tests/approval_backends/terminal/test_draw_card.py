@@ -15,8 +15,8 @@ from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.cells import Script, text_of
-from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, Pages, Scene, Sheet, draw, time_left
-from approval_backends.terminal.form import Form, begin, changed, press
+from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, CardPages, Scene, Sheet, draw, time_left
+from approval_backends.terminal.form import Form, begin, change_arguments, press
 from approval_backends.testing import a_request
 
 UNTIL = datetime(2026, 1, 1, 14, 32, 10, tzinfo=UTC)
@@ -33,7 +33,7 @@ def scene(width: int = 80, height: int = 24, **changes: Any) -> Scene:
 
 def card(form: Form, width: int = 80, height: int = 24, **changes: Any) -> tuple[Form, list[str]]:
     """The form after drawing, and the lines."""
-    form, sheet = draw(form, scene(width, height, **changes), Pages())
+    form, sheet = draw(form, scene(width, height, **changes), CardPages())
     return form, texts(sheet)
 
 
@@ -63,7 +63,7 @@ def test_hostile_text(
         request = a_request(questions=questions, assessments=reasons, **fields)
     except ValueError:
         return  # a lone surrogate is in no frozen input
-    pages = Pages()
+    pages = CardPages()
     form, _ = draw(begin(request, 0.0), scene(width, height), pages)
     pressed = press(form, key, 10.0) if key else form
     assert isinstance(pressed, Form)
@@ -137,7 +137,7 @@ def test_long_text() -> None:
 @pytest.mark.rule("BCK-1", "APR-4")
 def test_default_that_allows() -> None:
     """When silence allows, the card says that, and not in passing."""
-    _, sheet = draw(begin(a_request(default="allow"), 0.0), scene(), Pages())
+    _, sheet = draw(begin(a_request(default="allow"), 0.0), scene(), CardPages())
     assert ("class:mid", "allowed.") in [part for line in sheet.lines for part in line]
 
 
@@ -172,7 +172,7 @@ def test_colours(colour: str) -> None:
 @pytest.mark.rule("APR-7")
 def test_changes() -> None:
     """Edited arguments are shown as what they change, under the digest of what would run then."""
-    form = changed(begin(a_request(arguments={"path": "a"}), 0.0), {"path": "b"}, 1.0)
+    form = change_arguments(begin(a_request(arguments={"path": "a"}), 0.0), {"path": "b"}, 1.0)
     _, lines = card(form)
     assert ' - │   "path": "a"' in lines
     assert ' + │   "path": "b"' in lines
@@ -182,7 +182,7 @@ def test_changes() -> None:
 @pytest.mark.rule("BCK-1")
 def test_pages_are_laid_out_once() -> None:
     """A page is laid out once for each width, so that a card of a megabyte costs nothing while it waits."""
-    pages = Pages()
+    pages = CardPages()
     form = begin(a_request(), 0.0)
     first = pages.lines(form, scene())
     assert pages.lines(form, scene(height=10)) is first

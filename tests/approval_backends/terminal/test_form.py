@@ -18,11 +18,11 @@ from approval_backends.terminal.form import (
     Form,
     Later,
     begin,
-    changed,
+    change_arguments,
     code_of,
-    kept,
+    keep_message,
     press,
-    said,
+    refuse_with,
 )
 from approval_backends.testing import a_request
 
@@ -37,7 +37,7 @@ STEPS = st.lists(
 
 def form(*, risk: str = "medium", length: int = 5, rows: int = 10, fits: bool = True) -> Form:
     """A card that was just drawn, with a page of this length on a screen with so many rows for it."""
-    return begin(a_request(risk=risk), 0.0).drawn(width=80, rows=rows, length=length, fits=fits)
+    return begin(a_request(risk=risk), 0.0).after_drawing(width=80, rows=rows, length=length, fits=fits)
 
 
 def after(card: Form, *keys: str, length: int = 5) -> Form:
@@ -47,7 +47,7 @@ def after(card: Form, *keys: str, length: int = 5) -> Form:
         now += LATER
         result = press(card, key, now)
         assert isinstance(result, Form), key
-        card = result.drawn(width=card.width, rows=card.rows, length=length, fits=card.fits)
+        card = result.after_drawing(width=card.width, rows=card.rows, length=length, fits=card.fits)
     return card
 
 
@@ -74,11 +74,11 @@ def test_what_can_allow(steps: list[tuple[str, float]], risk: str, length: int, 
                 assert now - times[-2] >= PAUSE
                 assert now >= ARMING
                 assert card.fits
-                assert not card.unread or (card.code == code_of(card.digest) and not card.verb.stands)
+                assert not card.unread or (card.code == code_of(card.digest) and not card.verb.lasts)
                 assert risk != "high" or (card.code == code_of(card.digest) and not card.unread)
             return
         page_length = length if result.page == "action" else 5
-        card = result.drawn(width=80, rows=10, length=page_length, fits=fits)
+        card = result.after_drawing(width=80, rows=10, length=page_length, fits=fits)
     assert len(times) == len(steps) + 1
     assert all(later >= earlier for earlier, later in pairwise(times))
 
@@ -90,8 +90,8 @@ def test_nothing_counts_while_arming(key: str) -> None:
     lost = press(form(), key, 0.49)
     assert isinstance(lost, Form)
     assert (lost.selected, lost.page) == (0, "action")
-    assert not lost.armed(0.98)
-    assert lost.ready(1.0)
+    assert not lost.is_armed(0.98)
+    assert lost.is_ready(1.0)
 
 
 @pytest.mark.rule("BCK-1")
@@ -111,7 +111,7 @@ def test_enter_right_after_a_key() -> None:
     assert card.verb.letter == "a"
     back = press(card, "enter", LATER + 0.15)
     assert isinstance(back, Form)
-    assert (back.verb.letter, back.note, back.armed(LATER + 0.6)) == ("d", "too quick", False)
+    assert (back.verb.letter, back.note, back.is_armed(LATER + 0.6)) == ("d", "too quick", False)
     assert isinstance(press(card, "enter", LATER + PAUSE), Chosen)
 
 
@@ -121,7 +121,7 @@ def test_pasted() -> None:
     """Pasted text selects nothing, and puts a refusal back."""
     back = press(after(form(), "a"), "paste", 1_000.0)
     assert isinstance(back, Form)
-    assert (back.verb.letter, back.armed(1_000.4)) == ("d", False)
+    assert (back.verb.letter, back.is_armed(1_000.4)) == ("d", False)
 
 
 @pytest.mark.rule("BCK-1")
@@ -151,10 +151,10 @@ def test_nothing_is_skipped() -> None:
         assert isinstance(moved, Form)
         card = moved
     assert card.top == 10
-    card = card.drawn(width=80, rows=10, length=100, fits=True)
+    card = card.after_drawing(width=80, rows=10, length=100, fits=True)
     assert card.read["action"] == 20
-    assert card.drawn(width=60, rows=10, length=130, fits=True).read["action"] == 10
-    whole = form(length=5).drawn(width=60, rows=3, length=9, fits=True)
+    assert card.after_drawing(width=60, rows=10, length=130, fits=True).read["action"] == 10
+    whole = form(length=5).after_drawing(width=60, rows=3, length=9, fits=True)
     assert not whole.unread
 
 
@@ -198,16 +198,16 @@ def test_small_screen() -> None:
 @pytest.mark.rule("APR-7")
 def test_message_and_edit() -> None:
     """A kept message goes with the refusal and is not lost; edited arguments are confirmed on a page of their own."""
-    card = kept(after(form(), "m"), "not now", LATER)
+    card = keep_message(after(form(), "m"), "not now", LATER)
     assert confirmed(card) == Chosen(card.verbs[0].option, "not now")  # type: ignore[arg-type]
     assert confirmed(after(card, "a")) == after(card, "a")
-    assert said(card, " later ").message == "later"
+    assert refuse_with(card, " later ").message == "later"
     arguments = {"file_path": "other.txt", "content": "pass"}
     card = form()
-    assert changed(card, card.request.arguments, LATER).note == "nothing was changed"
-    edited = changed(card, arguments, LATER)
+    assert change_arguments(card, card.request.arguments, LATER).note == "nothing was changed"
+    edited = change_arguments(card, arguments, LATER)
     assert (edited.page, edited.verb.letter, edited.unread) == ("changes", "d", True)
-    edited = edited.drawn(width=80, rows=10, length=5, fits=True)
+    edited = edited.after_drawing(width=80, rows=10, length=5, fits=True)
     allowed = confirmed(after(edited, "a"))
     assert isinstance(allowed, Chosen)
     assert allowed.arguments == arguments
@@ -218,7 +218,7 @@ def test_message_and_edit() -> None:
 @pytest.mark.rule("CLI-2", "BCK-1")
 def test_later() -> None:
     """Only a question that may wait can be left open, with its letter and Enter; until then keys count as for any."""
-    card = begin(a_request(), 0.0, may_wait=True).drawn(width=80, rows=10, length=5, fits=True)
+    card = begin(a_request(), 0.0, may_wait=True).after_drawing(width=80, rows=10, length=5, fits=True)
     assert confirmed(after(card, "l")) == Later()
     assert press(after(card, "l"), "enter", 0.1) != Later()
     assert after(form(), "l").verb == form().verb

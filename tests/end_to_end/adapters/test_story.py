@@ -11,7 +11,7 @@ import pytest
 from attrs import define
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.injection.budget import Limits
+from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.record.format.checkpoint import VerifierKey
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
@@ -158,7 +158,7 @@ async def test_an_injection_stays_within_its_budget(scene: Scene) -> None:
     async def lint(event: str, data: Any) -> HookResult:
         return HookResult.inject("E501 in line 42. " + "word " * 400 + "the very end")
 
-    async with scene.session(budget=Limits(per_turn=60)) as session:
+    async with scene.session(budget=InjectionLimits(per_turn=60)) as session:
         ran = await scene.stage().run(session, writes("one"), writes("two"), Say("finished"))
         assert 0 < session.tokens_this_turn <= 60
     assert "E501 in line 42" not in ran.read[0]
@@ -182,7 +182,7 @@ async def test_a_question_is_approved(scene: Scene) -> None:
     (request,) = approver.requests
     assert (request.tool, dict(request.arguments)) == (stage.tool, {"path": "production", "text": "hello"})
     assert stage.wrote == [dict(request.arguments)]
-    assert approver.did == ["request", "claim", "settle"]
+    assert approver.step_names == ["request", "claim", "settle"]
     assert approver.became == ["done"]
 
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from amplifier_hooks.cli.chat.chat_tools import Workplace
 from amplifier_hooks.cli.chat.choose_model import ScriptedModel, model_from
-from amplifier_hooks.cli.chat.remote_model import AnthropicWire, Draft, ModelFailed, OpenAIWire, ToolUse, joined
+from amplifier_hooks.cli.chat.remote_model import AnthropicWire, Draft, ModelFailed, OpenAIWire, ToolUse, join_pieces
 from tests.scripted_models import Say, Use, listening, serving
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def at(provider: str, address: str) -> ChatModel:
 
 async def asked(model: ChatModel, folder: Path) -> ChatAnswer:
     """Its whole answer."""
-    return joined([piece async for piece in model.stream(HISTORY, Workplace(folder).tools())])
+    return join_pieces([piece async for piece in model.stream(HISTORY, Workplace(folder).tools())])
 
 
 @pytest.mark.rule("CLI-6")
@@ -160,7 +160,7 @@ def test_any_events(wire: Callable[[], AnthropicWire | OpenAIWire], events: list
     with suppress(ModelFailed, LookupError, TypeError, ValueError, AttributeError):
         for event in events:
             pieces += reading.read(event)
-    for use in joined(pieces).uses:
+    for use in join_pieces(pieces).uses:
         assert isinstance(use.id, str)
         assert isinstance(use.name, str)
         assert use.input is None or isinstance(use.input, dict)

@@ -9,15 +9,15 @@ import httpx2
 import pytest
 from attrs import evolve
 
-from amplifier_hooks.cli.serve.host_programs import ApiPlace, Host, host_programs
+from amplifier_hooks.cli.serve.host_programs import ApiHost, Host, host_programs
 from amplifier_hooks.definitions.model import NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore
-from amplifier_hooks.registry.hook_table import Change
+from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.access_tokens import AccessTokens
-from amplifier_hooks.server.edge.listen import answers
+from amplifier_hooks.server.edge.listen import has_listener
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from amplifier_hooks.testing import ManualClock
 from approval_backends.broker import Broker
@@ -42,7 +42,7 @@ async def hosted(folder: Path, agents: Agents | None = None) -> AsyncIterator[Ho
     path = folder / "run" / "hooks.sock"
     host = host_programs(broker, store.database, socket=path, asking="inbox", waits=1.0, **options)
     database = SqliteDatabase(folder / "hooks.db", *API_TABLES, RUN_TABLES)
-    yield evolve(host, api=ApiPlace(database=database, broker=broker, port=0, agents=agents))
+    yield evolve(host, api=ApiHost(database=database, broker=broker, port=0, agents=agents))
     await store.close()
 
 
@@ -56,18 +56,18 @@ async def test_nobody_is_answered_without_the_hooks(own_state: Path) -> None:
         "handler_ref": "tests.amplifier_hooks.server.hooks.guards:denies",
     }
     async with SqliteDatabase(own_state / "hooks.db", *API_TABLES) as database:
-        new = NewHook.model_validate(said).defined(tenant_id="", hook_id=new_hook_id(), now=ManualClock().now())
+        new = NewHook.model_validate(said).to_definition(tenant_id="", hook_id=new_hook_id(), now=ManualClock().now())
         await DefinitionStore(database).create(new)
     seen: list[tuple[str, bool]] = []
     async with hosted(own_state) as host:
 
-        def note(change: Change) -> None:
+        def note(change: RegistryChange) -> None:
             if change.hook == "guard":
-                seen.append((change.what, answers(host.socket)))
+                seen.append((change.what, has_listener(host.socket)))
 
         host.hooks.registry.watch(note)
         async with host.serving():
-            assert answers(host.socket)
+            assert has_listener(host.socket)
     assert {what for what, _ in seen} >= {"registered", "unregistered"}
     assert not any(open_ for _, open_ in seen)
 

@@ -21,7 +21,7 @@ from amplifier_hooks import AuditLog
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.serve.host_programs import host_programs, tell_change
-from amplifier_hooks.registry.hook_table import Change
+from amplifier_hooks.registry.hook_table import RegistryChange
 from approval_backends.broker import Broker
 from approval_backends.stores.sqlite import SqliteStore
 from tests.conftest import require_installed
@@ -122,9 +122,9 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-7", "CLI-3")
 def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """What became of a changed file is said where somebody sees it, whatever its author wrote into it."""
-    tell_change(Change(what="registered", hook="guard"))
-    tell_change(Change(what="redefined", hook="guard"))
-    tell_change(Change(what="broken", hook="hooks.yaml", detail="hooks.yaml:2: unknown key '\x1b[2J'"))
+    tell_change(RegistryChange(what="registered", hook="guard"))
+    tell_change(RegistryChange(what="redefined", hook="guard"))
+    tell_change(RegistryChange(what="broken", hook="hooks.yaml", detail="hooks.yaml:2: unknown key '\x1b[2J'"))
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("Hook guard is redefined.\nhooks.yaml has changed and is not taken over: ")

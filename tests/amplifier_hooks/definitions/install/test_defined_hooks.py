@@ -23,7 +23,7 @@ from amplifier_hooks.definitions import (
     definition_row,
     load_files,
 )
-from amplifier_hooks.definitions.kinds.agent import AgentOrder, AgentSaid
+from amplifier_hooks.definitions.kinds.agent import AgentOrder, AgentResult
 from amplifier_hooks.errors import TooManyHooks, UnknownEvent
 
 CALL = {"tool_name": "Write", "session_id": "s"}
@@ -94,8 +94,8 @@ async def test_what_a_gate_prints_is_its_answer(
 ) -> None:
     """Text is invalid where a definition is a gate; elsewhere only where an answer is hidden in it."""
 
-    async def run(order: AgentOrder) -> AgentSaid:
-        return AgentSaid(run="run_1", status="completed", text=printed)
+    async def run(order: AgentOrder) -> AgentResult:
+        return AgentResult(run="run_1", status="completed", text=printed)
 
     hooks.builders = {"agent": agent_builder(SimpleNamespace(run=run))}
     config = {"argv": ["printf", "%s", printed]} if kind == "command" else {"agent": "guard"}
@@ -433,7 +433,7 @@ def test_a_service_from_a_definition(hooks: DefinedHooks) -> None:
     service = one.handler.call  # type: ignore[attr-defined]  # what is called there is a service
     assert service.secrets == ("whsec_dHdv", "whsec_b25l")
     assert (service.headers, service.retry_within) == ({"X-Key": "k"}, 3.0)
-    assert one.standing == "external"
+    assert one.trust_level == "external"
 
 
 class Runs:
@@ -443,10 +443,10 @@ class Runs:
         self.started: list[str] = []
         self.launched = asyncio.Event()
 
-    async def run(self, order: AgentOrder) -> AgentSaid:
+    async def run(self, order: AgentOrder) -> AgentResult:
         """Run one to its end."""
         self.started.append(f"run {order.agent} for {order.tenant}")
-        return AgentSaid(run="r", status="completed", data={"action": "deny", "reason": "the agent says no"})
+        return AgentResult(run="r", status="completed", data={"action": "deny", "reason": "the agent says no"})
 
     async def launch(self, order: AgentOrder) -> str:
         """Only start one."""

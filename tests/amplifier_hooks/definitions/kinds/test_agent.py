@@ -8,7 +8,7 @@ import pytest
 from attrs import define, field
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentOrder, AgentSaid
+from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentOrder, AgentResult
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 
 CALL = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "session_id": "s", "tenant_id": "acme", "run_id": "run_1"}
@@ -18,11 +18,11 @@ CALL = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "session_id": "s",
 class Desk:
     """Starts nothing, and says what it was told to say."""
 
-    said: AgentSaid | Exception
+    said: AgentResult | Exception
     orders: list[AgentOrder] = field(factory=list)
     launched: int = 0
 
-    async def run(self, order: AgentOrder) -> AgentSaid:
+    async def run(self, order: AgentOrder) -> AgentResult:
         """How the agent ends."""
         self.orders.append(order)
         if isinstance(self.said, Exception):
@@ -36,9 +36,9 @@ class Desk:
         return "run_2"
 
 
-def completed(**fields: Any) -> AgentSaid:
+def completed(**fields: Any) -> AgentResult:
     """An agent that came to its end."""
-    return AgentSaid(run="run_2", status="completed", **fields)
+    return AgentResult(run="run_2", status="completed", **fields)
 
 
 @pytest.mark.rule("DEF-2", "RUN-5")
@@ -51,7 +51,7 @@ def completed(**fields: Any) -> AgentSaid:
         (completed(text="\n"), "continue"),
     ],
 )
-async def test_an_agent_decides(said: AgentSaid, action: str) -> None:
+async def test_an_agent_decides(said: AgentResult, action: str) -> None:
     """An agent is started for its tenant and parent with event and payload; its result is the hook's answer."""
     desk = Desk(said)
     registry = HookRegistry()
@@ -67,8 +67,8 @@ async def test_an_agent_decides(said: AgentSaid, action: str) -> None:
 @pytest.mark.parametrize(
     ("said", "error"),
     [
-        (AgentSaid(run="run_2", status="failed", error="no model"), HookFailed),
-        (AgentSaid(run="run_2", status="stopped"), HookFailed),
+        (AgentResult(run="run_2", status="failed", error="no model"), HookFailed),
+        (AgentResult(run="run_2", status="stopped"), HookFailed),
         (completed(data=[1]), InvalidResult),
         (completed(data={"acton": "deny"}), InvalidResult),
         (completed(text='{"action": '), InvalidResult),

@@ -14,7 +14,7 @@ import pytest
 from amplifier_hooks import HookRegistry
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.command import CommandHook
-from amplifier_hooks.programs.session_pool import Guests
+from amplifier_hooks.programs.session_pool import ProgramSessions
 from amplifier_hooks.server.edge.listen import listening
 from amplifier_hooks.server.program_api import create_app
 
@@ -47,7 +47,7 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(path))
     listener.listen()
-    guests = Guests(registry)
+    guests = ProgramSessions(registry)
     async with listening(create_app(guests), listener):
         bridge = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code",
@@ -75,7 +75,7 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
 )
 async def test_pages_do_not_post(headers: list[tuple[str, str]], status: int) -> None:
     """Programs post to the very address, once named; nothing that may come from a page in a browser is answered."""
-    guests = Guests(HookRegistry())
+    guests = ProgramSessions(HookRegistry())
     transport: Any = httpx2.ASGITransport(create_app(guests, token="t"))
     own = {"authorization": "Bearer t"}
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642", headers=own) as client:
@@ -90,7 +90,7 @@ async def test_pages_do_not_post(headers: list[tuple[str, str]], status: int) ->
 @pytest.mark.parametrize(("hops", "status"), [("3", 200), ("4", 508), ("999", 508), ("x", 200), ("9" * 50, 200)])
 async def test_programs_that_post(hops: str, status: int) -> None:
     """A question that has come back too often is refused, and what is no number counts as none."""
-    guests = Guests(HookRegistry())
+    guests = ProgramSessions(HookRegistry())
     transport: Any = httpx2.ASGITransport(create_app(guests, token="t"))
     headers = {"authorization": "Bearer t", "x-amplifier-hooks-hops": hops}
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:

@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 from standardwebhooks import Webhook
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, Reach
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.webhook import MOST_TENANTS, Circuit, WebhookHook, resolve
 from amplifier_hooks.errors import EndpointForbidden, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.result import HookResult, Outcome
@@ -56,7 +56,7 @@ class Service:
 
     def hook(self, **options: Any) -> WebhookHook:
         """It as a hook, for an operator who allows this machine."""
-        reach = Reach(networks=("127.0.0.0/8",), ports={self.port}, http=True)
+        reach = AllowedUrls(networks=("127.0.0.0/8",), ports={self.port}, http=True)
         return WebhookHook(**{"url": self.url, "reach": reach, **options})
 
 
@@ -215,9 +215,9 @@ async def test_only_public_addresses_are_reached(address: str) -> None:
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "2606:4700::1111", "2a00:1450::1"])
 def test_public_addresses_are(address: str) -> None:
     """Public addresses are reached by https, and plain http only goes where the operator said."""
-    assert PUBLIC.choose("hooks.example", "https", [address]) == address
+    assert PUBLIC.choose_address("hooks.example", "https", [address]) == address
     with pytest.raises(EndpointForbidden):
-        Reach(http=True, networks=("10.0.0.0/8",)).choose("hooks.example", "http", [address])
+        AllowedUrls(http=True, networks=("10.0.0.0/8",)).choose_address("hooks.example", "http", [address])
 
 
 @pytest.mark.fault("F-WH-11")
@@ -313,7 +313,7 @@ async def test_a_certificate_has_to_be_for_the_name(name: str, trusted: bool, tm
         return ["127.0.0.1"]
 
     async with serving(saying(CONTINUE), server) as service:
-        reach = Reach(networks=("127.0.0.0/8",), ports={service.port})
+        reach = AllowedUrls(networks=("127.0.0.0/8",), ports={service.port})
         url = f"https://hooks.example:{service.port}/hook"
         hook = WebhookHook(url=url, reach=reach, verify=trust, resolve=here, retry_within=0)
         outcome = await gated(hook)
@@ -334,7 +334,7 @@ async def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
         return ["127.0.0.1"]
 
     async with serving(saying(CONTINUE), server) as service:
-        reach = Reach(networks=("127.0.0.0/8",), ports={service.port})
+        reach = AllowedUrls(networks=("127.0.0.0/8",), ports={service.port})
         url = f"https://hooks.example:{service.port}/hook"
         trust = ssl.create_default_context(cafile=str(certificate))
         hook = WebhookHook(url=url, reach=reach, verify=trust, resolve=here, retry_within=0)
@@ -603,7 +603,7 @@ def test_failures_of_many_tenants_do_not_fill_the_memory() -> None:
     circuit = Circuit(lambda: 0.0)
     for number in range(3_000):
         for _ in range(5):
-            circuit.failed(f"tenant{number}")
+            circuit.record_failure(f"tenant{number}")
     with pytest.raises(HookUnavailable):
         circuit.enter("tenant2999")
     circuit.enter("tenant0")

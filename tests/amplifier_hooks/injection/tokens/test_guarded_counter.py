@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.injection.tokens.choose_counter import counter_for, guarded
+from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
 from amplifier_hooks.injection.tokens.counter import GuardedCounter, TokenCount
 from amplifier_hooks.threads import DaemonPool
 
@@ -38,7 +38,7 @@ class Remote(Counter):
 
 def guard(counter: Any, deadline: float = 30) -> GuardedCounter:
     """The counter, guarded, with threads of its own."""
-    made = guarded(counter, run=DaemonPool().run, deadline=deadline)
+    made = guard_counter(counter, run=DaemonPool().run, deadline=deadline)
     assert isinstance(made, GuardedCounter)
     return made
 
@@ -230,4 +230,4 @@ async def test_much_too_long() -> None:
 def test_ours_needs_no_guard() -> None:
     """A counter of ours stays what it is."""
     ours = counter_for("gpt-5")
-    assert guarded(ours, run=DaemonPool().run) is ours
+    assert guard_counter(ours, run=DaemonPool().run) is ours

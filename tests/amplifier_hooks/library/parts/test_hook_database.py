@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_hooks.library.parts.hook_database import AGAIN, Book, database_at
+from amplifier_hooks.library.parts.hook_database import AGAIN, HookDatabase, database_opener
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -34,7 +34,7 @@ def written(text: str) -> Script[int]:
 async def test_opened_when_needed(tmp_path: Path) -> None:
     """The file is made by the first use; closing and using it again goes on where it was."""
     path = tmp_path / "notes.db"
-    book = Book("hook", TABLES, database_at(str(path), ""))
+    book = HookDatabase("hook", TABLES, database_opener(str(path), ""))
     assert not path.exists()
     both = await asyncio.gather(book.run(lambda: written("a")), book.run(lambda: written("b")))
     assert sorted(both) == [1, 2]
@@ -46,14 +46,14 @@ async def test_opened_when_needed(tmp_path: Path) -> None:
 
 def test_each_loop_opens_it(tmp_path: Path) -> None:
     """A book that was used in one event loop can be used in another one."""
-    book = Book("hook", TABLES, database_at(str(tmp_path / "notes.db"), ""))
+    book = HookDatabase("hook", TABLES, database_opener(str(tmp_path / "notes.db"), ""))
     assert [asyncio.run(book.run(lambda: written("a"))) for _ in range(2)] == [1, 2]
 
 
 async def test_left_alone_for_a_while(tmp_path: Path) -> None:
     """A database that failed is not tried again at once; then it is."""
     clock, folder = Seconds(), tmp_path / "later"
-    book = Book("hook", TABLES, database_at(str(folder / "notes.db"), ""), clock)
+    book = HookDatabase("hook", TABLES, database_opener(str(folder / "notes.db"), ""), clock)
     with pytest.raises(StoreUnavailable, match="No such file"):
         await book.run(lambda: written("a"))
     folder.mkdir(mode=0o700)
@@ -78,12 +78,12 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place is a file, memory, a PostgreSQL server, or a file in this user's state folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    made = [database_at(place, "x.db")(TABLES) for place in ("a.db", "~/b.db", ":memory:", "")]
+    made = [database_opener(place, "x.db")(TABLES) for place in ("a.db", "~/b.db", ":memory:", "")]
     assert all(isinstance(database, SqliteDatabase) for database in made)
     assert [database.path for database in made if isinstance(database, SqliteDatabase)] == [
         Path("a.db"), tmp_path / "home" / "b.db", None, tmp_path / "state" / "amplifier-hooks" / "x.db",
     ]  # fmt: skip
-    assert isinstance(database_at("postgresql://localhost/x", "")(TABLES), PostgresDatabase)
+    assert isinstance(database_opener("postgresql://localhost/x", "")(TABLES), PostgresDatabase)
 
 
 async def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,4 +91,4 @@ async def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(StoreUnavailable, match="Not a directory"):
-        await Book("hook", TABLES, database_at("", "x.db")).fetch("SELECT 1")
+        await HookDatabase("hook", TABLES, database_opener("", "x.db")).fetch("SELECT 1")

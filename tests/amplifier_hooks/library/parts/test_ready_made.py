@@ -95,7 +95,7 @@ def test_all_points_under_one_name() -> None:
 def test_options_of_registering() -> None:
     """Options given to `register` win over the hook's own, and a scope keeps its tenant."""
     registry = HookRegistry()
-    Kettle().register(registry.scoped("tea", tenant="acme"), priority=77)
+    Kettle().register(registry.scope("tea", tenant="acme"), priority=77)
     assert {(hook.owner, hook.tenant, hook.priority) for hook in registry.hooks()} == {("tea", "acme", 77)}
 
 
@@ -282,8 +282,12 @@ def test_once() -> None:
     """The first time is the only one, in each session, until it is forgotten; of very many the first are."""
     once = Once()
     session, other = {"session_id": "a"}, {"session_id": "b"}
-    assert [once.first(session, "x", 1), once.first(session, "x", 1), once.first(other, "x", 1)] == [True, False, True]
-    assert [once.first(session, number) for number in range(1_000)] == [True] * 1_000
-    assert once.first(session, "x", 1)
+    assert [once.is_first(session, "x", 1), once.is_first(session, "x", 1), once.is_first(other, "x", 1)] == [
+        True,
+        False,
+        True,
+    ]
+    assert [once.is_first(session, number) for number in range(1_000)] == [True] * 1_000
+    assert once.is_first(session, "x", 1)
     once.forget(other)
-    assert once.first(other, "x", 1)
+    assert once.is_first(other, "x", 1)

@@ -46,11 +46,11 @@ def test_values_stay_out_of_what_is_said() -> None:
     found = shape({"additionalProperties": {"type": "integer", "maximum": 3}})
     wrong = found.wrong({f"field{number}": "hunter2" for number in range(20)})
     assert len(wrong) == 20
-    told = found.told(wrong)
+    told = found.describe(wrong)
     assert "hunter2" not in told
     assert told.count(" is not of type ") == 5
     assert "; and 15 more" in told
-    assert " more" not in found.told(wrong[:5])
+    assert " more" not in found.describe(wrong[:5])
 
 
 def test_only_the_first_of_very_much() -> None:

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note, signed
+from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note, sign_checkpoint
 from amplifier_hooks.record.record_errors import BadNote
 from amplifier_hooks.record.write.log_files import AuditKey
 
@@ -39,7 +39,7 @@ def test_foreign_key_and_note() -> None:
 @pytest.mark.rule("AUD-2")
 def test_note() -> None:
     """A checkpoint becomes a note that its own key opens, and reads the same."""
-    note = signed(CHECKPOINT, KEY)
+    note = sign_checkpoint(CHECKPOINT, KEY)
     assert note.startswith(
         f"{CHECKPOINT.origin}\n256\n{base64.b64encode(HEAD).decode()}\n\n\u2014 {CHECKPOINT.origin} "
     )
@@ -49,8 +49,8 @@ def test_note() -> None:
 @pytest.mark.rule("AUD-2")
 def test_other_signatures() -> None:
     """Signatures of witnesses are passed over; a second one under the log's own name is not."""
-    note = signed(CHECKPOINT, KEY)
-    witness = signed(Checkpoint("witness", 1, HEAD), KEY).rpartition("\n\n")[2]
+    note = sign_checkpoint(CHECKPOINT, KEY)
+    witness = sign_checkpoint(Checkpoint("witness", 1, HEAD), KEY).rpartition("\n\n")[2]
     assert open_note(note + witness, VKEY) == CHECKPOINT
     with pytest.raises(BadNote, match="wrong"):
         open_note(note + note.rpartition("\n\n")[2], VKEY)
@@ -59,7 +59,7 @@ def test_other_signatures() -> None:
 @pytest.mark.rule("AUD-2")
 def test_every_character_counts() -> None:
     """A note with any one character changed is not opened."""
-    note = signed(CHECKPOINT, KEY)
+    note = sign_checkpoint(CHECKPOINT, KEY)
     for place, character in enumerate(note):
         for other in ("A", "+", "\n", " ") if character != "A" else ("B", "="):
             if other != character:

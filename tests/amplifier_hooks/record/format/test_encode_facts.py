@@ -178,9 +178,9 @@ JSON = st.recursive(
 def test_anything(value: dict[str, Any], kind: str) -> None:
     """Whatever the facts and the kind are, they become one line; and the way of it makes no difference."""
     assert json.loads(b"{" + PLAIN.encode(kind, value) + b"}")
-    data = HIDING._short(value)
+    data = HIDING._encode_plain(value)
     if data is not None:
-        assert json.loads(data) == json.loads(HIDING._long(value))
+        assert json.loads(data) == json.loads(HIDING._encode_long(value))
 
 
 @pytest.mark.rule("AUD-4")

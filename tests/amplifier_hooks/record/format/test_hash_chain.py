@@ -8,7 +8,7 @@ from itertools import combinations
 import attrs
 import pytest
 
-from amplifier_hooks.record.format.line import FORMAT, Opening, following
+from amplifier_hooks.record.format.line import FORMAT, Opening, chain_hash
 from amplifier_hooks.record.record_errors import MalformedLine
 
 OPENING = Opening(log="5b" * 16, segment=2, previous="9f" * 32, tenant="acme", session="s1", sdk="0.1.0", key="k")
@@ -26,7 +26,7 @@ def test_first_value() -> None:
 @pytest.mark.rule("AUD-2")
 def test_following() -> None:
     """Each hash is made of the one before and of the line's own bytes."""
-    assert following(b"\x01" * 32, b"body") == hashlib.sha256(f"{FORMAT}\n".encode() + b"\x01" * 32 + b"body").digest()
+    assert chain_hash(b"\x01" * 32, b"body") == hashlib.sha256(f"{FORMAT}\n".encode() + b"\x01" * 32 + b"body").digest()
 
 
 @pytest.mark.rule("AUD-2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, Entry, read, seal, unseal
+from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, LogEntry, read, seal, unseal
 from amplifier_hooks.record.record_errors import MalformedLine
 
 HEAD = bytes(range(32))
@@ -43,8 +43,8 @@ def test_no_line(line: bytes, problem: str) -> None:
 @pytest.mark.rule("AUD-2")
 def test_read() -> None:
     """A body has exactly the members of a record; a checkpoint has no time."""
-    assert read(BODY) == Entry(7, "outcome", {"event": "tool:pre"}, "2026-11-18T15:02:11+00:00")
-    assert read(b'{"seq":8,"kind":"log.checkpoint","facts":{"note":""}') == Entry(8, "log.checkpoint", {"note": ""})
+    assert read(BODY) == LogEntry(7, "outcome", {"event": "tool:pre"}, "2026-11-18T15:02:11+00:00")
+    assert read(b'{"seq":8,"kind":"log.checkpoint","facts":{"note":""}') == LogEntry(8, "log.checkpoint", {"note": ""})
 
 
 @pytest.mark.rule("AUD-2")

@@ -74,7 +74,7 @@ def test_names() -> None:
 )
 def test_shapes(secret: str, text: str) -> None:
     """A secret is found by its shape or its value wherever it stands, and nothing of it is left."""
-    left = REDACTOR.without(text.format(secret))
+    left = REDACTOR.redact(text.format(secret))
     assert secret[4:12] not in left
     assert "{$secret " in left
 
@@ -83,7 +83,7 @@ def test_shapes(secret: str, text: str) -> None:
 @pytest.mark.parametrize("text", SENTENCES)
 def test_sentences(text: str) -> None:
     """What is called a password, and what follows `Bearer`, is hidden in a text as well; its neighbours stay."""
-    left = REDACTOR.without(f"{'before ' * 20}{text}{' after' * 20}")
+    left = REDACTOR.redact(f"{'before ' * 20}{text}{' after' * 20}")
     assert "hunter22" not in left
     assert "abcdefgh" not in left
     assert "dXNlcjpwYXNz" not in left
@@ -95,7 +95,7 @@ def test_sentences(text: str) -> None:
 def test_private_key() -> None:
     """A text with a private key is hidden from its first line to its last."""
     text = "here\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\nthere" + " x" * 100
-    assert REDACTOR.without(text).startswith("{$secret ")
+    assert REDACTOR.redact(text).startswith("{$secret ")
 
 
 @pytest.mark.rule("AUD-4")
@@ -110,31 +110,31 @@ def test_innocent() -> None:
         "https://example.org/a?b=c",
         "def password(self): ...",
     ):
-        assert REDACTOR.without(text) == text
+        assert REDACTOR.redact(text) == text
 
 
 @pytest.mark.rule("AUD-4")
 def test_keyed() -> None:
     """What stands there is a keyed hash and the length: equal for equal secrets, and different under another key."""
-    hidden = REDACTOR.hidden("hunter2")
+    hidden = REDACTOR.replacement_of("hunter2")
     assert hidden == {"$secret": hmac.digest(KEY, b"hunter2", "sha256")[:16].hex(), "length": 7}
-    assert Redactor(b"other", environment={}).hidden("hunter2") != hidden
+    assert Redactor(b"other", environment={}).replacement_of("hunter2") != hidden
 
 
 @pytest.mark.rule("AUD-4")
 def test_many() -> None:
     """A text with more secrets than are worth telling apart is hidden as a whole."""
     few, many = ("word " * 9 + "ghp_" + "a1B2" * 9 + " ") * 4, ("word " * 9 + "ghp_" + "a1B2" * 9 + " ") * 5
-    assert REDACTOR.without(few).count("{$secret") == 4
-    assert REDACTOR.without(many).count("{$secret") == 1
-    assert "word" not in REDACTOR.without(many)
+    assert REDACTOR.redact(few).count("{$secret") == 4
+    assert REDACTOR.redact(many).count("{$secret") == 1
+    assert "word" not in REDACTOR.redact(many)
 
 
 @pytest.mark.rule("AUD-4")
 @given(before=st.text(max_size=300), after=st.text(max_size=300), secret=st.sampled_from(TEXTS))
 def test_anywhere(before: str, after: str, secret: str) -> None:
     """Whatever stands around a secret, it is gone; and what is left is not taken for one again."""
-    left = REDACTOR.without(f"{before} {secret} {after}")
+    left = REDACTOR.redact(f"{before} {secret} {after}")
     assert secret not in left
     assert not REDACTOR.suspects(left)
 
@@ -145,9 +145,9 @@ def test_under_a_name() -> None:
     facts = {"password": "x", "token": {"a": ["y", 7, None, True]}, "api_key": b"z", "tokens": 5, "pwd": 1234}
     data = Encoder(REDACTOR).encode("note", facts)
     written = json.loads(b"{" + data + b"}")["facts"]
-    assert written["password"] == REDACTOR.hidden("x")
-    assert written["token"] == {"a": [REDACTOR.hidden("y"), REDACTOR.hidden("7"), None, True]}
-    assert written["pwd"] == REDACTOR.hidden("1234")
+    assert written["password"] == REDACTOR.replacement_of("x")
+    assert written["token"] == {"a": [REDACTOR.replacement_of("y"), REDACTOR.replacement_of("7"), None, True]}
+    assert written["pwd"] == REDACTOR.replacement_of("1234")
     assert "$secret" in written["api_key"]
     assert written["tokens"] == 5
 
@@ -159,7 +159,7 @@ def test_beside_a_name() -> None:
         "note", {"env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "a", "value": "y"}]}
     )
     hidden, plain = json.loads(b"{" + data + b"}")["facts"]["env"]
-    assert (hidden["value"], plain["value"]) == (REDACTOR.hidden("x"), "y")
+    assert (hidden["value"], plain["value"]) == (REDACTOR.replacement_of("x"), "y")
 
 
 @pytest.mark.rule("AUD-4")

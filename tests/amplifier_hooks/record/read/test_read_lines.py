@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.record.format.line import LONGEST_LINE, Entry, read
-from amplifier_hooks.record.read.read_segment import entry, opened
+from amplifier_hooks.record.format.line import LONGEST_LINE, LogEntry, read
+from amplifier_hooks.record.read.read_segment import open_segment, parse_entry
 from amplifier_hooks.record.record_errors import MalformedLine, UnsafeLog
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_lines(tmp_path: Path) -> None:
     """Lines come with their newline; what has none comes without, 64 KiB at most."""
     path = tmp_path / "record.jsonl"
     path.write_bytes(b"one\n\ntwo\n" + b"x" * (LONGEST_LINE - 1) + b"\n" + b"y" * LONGEST_LINE + b"rest")
-    with opened(path) as pages:
+    with open_segment(path) as pages:
         for _ in range(2):
             assert [(line[:4], len(line)) for line in pages.lines()] == [
                 (b"one\n", 4),
@@ -41,7 +41,7 @@ def test_lines(tmp_path: Path) -> None:
         assert len(b"".join(pages.lines(1 << 40))) == pages.size == path.stat().st_size
         assert pages.digest(9) == sha256(path.read_bytes()[9:]).hexdigest()
         assert pages.digest(pages.size) == pages.digest(pages.size + 1) == sha256().hexdigest()
-        assert pages.grew == 0
+        assert pages.growth == 0
 
 
 @pytest.mark.rule("AUD-5")
@@ -50,13 +50,13 @@ def test_growing(tmp_path: Path) -> None:
     """A file that grows with every line that is read has an end all the same; so has one that shrinks."""
     path = tmp_path / "record.jsonl"
     path.write_bytes(b"line\n" * 100_000)
-    with opened(path) as pages, path.open("ab", buffering=0) as file:
+    with open_segment(path) as pages, path.open("ab", buffering=0) as file:
         count = sum(bool(file.write(line)) for line in pages.lines())
-        assert (count, pages.grew) == (100_000, 500_000)
-    with opened(path) as pages:
+        assert (count, pages.growth) == (100_000, 500_000)
+    with open_segment(path) as pages:
         for _ in pages.lines():
             os.truncate(path, 5)
-        assert pages.grew == 5 - 1_000_000
+        assert pages.growth == 5 - 1_000_000
         assert pages.digest(0) != sha256(path.read_bytes() * 2).hexdigest()
 
 
@@ -69,7 +69,7 @@ def test_memory(tmp_path: Path) -> None:
     os.truncate(path, 1 << 26)
     tracemalloc.start()
     try:
-        with opened(path) as pages:
+        with open_segment(path) as pages:
             for _ in pages.lines():
                 pass
             pages.digest(0)
@@ -84,10 +84,10 @@ def test_no_plain_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     before = os.listdir("/dev/fd")  # noqa: PTH208  # names are enough
     for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(UnsafeLog, match=f"{path} is no plain file"), opened(path):
+        with pytest.raises(UnsafeLog, match=f"{path} is no plain file"), open_segment(path):
             pass
     assert os.listdir("/dev/fd") == before  # noqa: PTH208
-    with pytest.raises(FileNotFoundError), opened(tmp_path / "nothing"):
+    with pytest.raises(FileNotFoundError), open_segment(tmp_path / "nothing"):
         pass
 
 
@@ -118,7 +118,7 @@ def test_same_as_read(record: dict[str, Any], separators: tuple[str, str]) -> No
         expected = str(problem)
     got: object
     try:
-        got = entry(body)
+        got = parse_entry(body)
     except MalformedLine as problem:
         got = str(problem)
     assert got == expected
@@ -135,14 +135,14 @@ def test_refused(facts: str) -> None:
     with pytest.raises(MalformedLine):
         read(body)
     with pytest.raises(MalformedLine):
-        entry(body)
+        parse_entry(body)
 
 
 @pytest.mark.rule("AUD-2")
 def test_odd_numbers() -> None:
     """Numbers that are read in another way than they are written are what the thorough way says."""
     body = b'{"seq":1,"kind":"a","facts":{"x":%s,"y":1e5,"z":-0.0,"w":1E+2}' % (b"9" * 30)
-    assert entry(body) == Entry(1, "a", {"x": int("9" * 30), "y": 1e5, "z": -0.0, "w": 100.0})
+    assert parse_entry(body) == LogEntry(1, "a", {"x": int("9" * 30), "y": 1e5, "z": -0.0, "w": 100.0})
 
 
 @pytest.mark.rule("AUD-2")
@@ -155,5 +155,5 @@ def test_bytes(byte: bytes) -> None:
         b'{"seq":1,"kind":"a%s","facts":{}',
     ):
         with pytest.raises(MalformedLine, match="has bytes that are not allowed in a line"):
-            entry(body % byte)
-    assert entry(b'{"seq":1,"kind":"a\x7f","facts":{}').kind == "a\x7f"
+            parse_entry(body % byte)
+    assert parse_entry(b'{"seq":1,"kind":"a\x7f","facts":{}').kind == "a\x7f"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from amplifier_hooks.record.format.line import SEAL, Opening, following, read, seal
+from amplifier_hooks.record.format.line import SEAL, Opening, chain_hash, read, seal
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify
 from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger
@@ -145,6 +145,6 @@ def made_anew(bodies: Iterable[bytes], head: bytes) -> bytes:
     lines = []
     for number, body in enumerate(bodies, 1):
         numbered = re.sub(rb'^\{"seq":\d+', b'{"seq":%d' % number, body)
-        head = following(head, numbered)
+        head = chain_hash(head, numbered)
         lines.append(seal(numbered, head))
     return b"".join(lines)

@@ -13,8 +13,8 @@ from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
 from amplifier_hooks.record.read.read_segment import Walk
 from amplifier_hooks.record.read.report import (
     MEANING,
-    Compared,
-    Finding,
+    HeadComparison,
+    LogFinding,
     LogVerdict,
     Observation,
     Report,
@@ -34,7 +34,7 @@ FIRST, SECOND = "record.jsonl", "record.000002.jsonl"
 
 def said(report: Report) -> list[str]:
     """Every finding with its place."""
-    return [": ".join(filter(None, (finding.place, finding.text))) for finding in report.findings]
+    return [": ".join(filter(None, (finding.location, finding.text))) for finding in report.findings]
 
 
 def wrong(folder: Path, book: Book, **known: Any) -> str:
@@ -193,8 +193,8 @@ def test_heads(tmp_path: Path) -> None:
             assert verify(files, keys=keys, **given).verdict is verdict  # type: ignore[arg-type]
         assert verify(files, keys=[pinned(OTHER_KEY)], **given).verdict is LogVerdict.CANNOT_TELL  # type: ignore[arg-type]
     assert verify(files, heads=[head], anchors=[note]).compared == (
-        Compared(source="anchor", segment=1, seq=3, matches=True),
-        Compared(source="head", segment=1, seq=2, matches=True),
+        HeadComparison(source="anchor", segment=1, seq=3, matches=True),
+        HeadComparison(source="head", segment=1, seq=2, matches=True),
     )
     closed = book.close().files(tmp_path)
     assert verify(closed, keys=[pinned()], heads=[book.known]).verdict is LogVerdict.INTACT
@@ -212,7 +212,7 @@ def test_other_head(tmp_path: Path) -> None:
         LogVerdict.TAMPERED,
         [f"{FIRST}, line 4: line 4 is not the one that the head knows"],
     )
-    assert report.compared == (Compared(source="head", segment=1, seq=4, matches=False),)
+    assert report.compared == (HeadComparison(source="head", segment=1, seq=4, matches=False),)
     files = Book(log="00" * 16).close().files(tmp_path)
     for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}, "name": {"log": LOG}}.items():
         report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
@@ -316,7 +316,7 @@ def test_torn(tmp_path: Path) -> None:
 def test_empty(tmp_path: Path) -> None:
     """Nothing can be told about nothing; a first segment that is empty while the second is not was emptied."""
     assert verify({}) == Report(
-        log="", verdict=LogVerdict.CANNOT_TELL, findings=(Finding(Observation.EMPTY),), segments=()
+        log="", verdict=LogVerdict.CANNOT_TELL, findings=(LogFinding(Observation.EMPTY),), segments=()
     )
     (tmp_path / FIRST).touch()
     report = verify({1: tmp_path / FIRST}, keys=[pinned()])
@@ -799,7 +799,7 @@ def test_head_answers(found: Observation) -> None:
         Observation.TORN,
         Observation.EMPTY,
     }
-    reached = [Compared(source="head", segment=1, seq=1, matches=True)]
-    alone, verdict = decide([Finding(found)], []), decide([Finding(found)], reached)
+    reached = [HeadComparison(source="head", segment=1, seq=1, matches=True)]
+    alone, verdict = decide([LogFinding(found)], []), decide([LogFinding(found)], reached)
     assert alone is (found.value.verdict or LogVerdict.INTACT)
     assert verdict is (LogVerdict.TO_HEAD if found in answered else alone)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import Pace
+from amplifier_hooks.record.write.writer import WriteSchedule
 
 SIZES = (400, 4_000, 20_000, 45_000, 200_000)
-PACE = Pace(lines=16, segment=1 << 20)
+PACE = WriteSchedule(lines=16, segment=1 << 20)
 TASKS = 8
 
 

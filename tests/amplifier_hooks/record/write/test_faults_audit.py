@@ -18,7 +18,7 @@ from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.record.write.writer import Pace
+from amplifier_hooks.record.write.writer import WriteSchedule
 from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEY = AuditKey(b"\x07" * 32)
-OFTEN = Pace(lines=3, segment=1_500, retry=0)
+OFTEN = WriteSchedule(lines=3, segment=1_500, retry=0)
 """Checkpoints and segments come often, and what failed is tried again at once."""
 
 
@@ -120,7 +120,7 @@ async def test_short_writes(tmp_path: Path) -> None:
 async def test_sync_fails_once(tmp_path: Path) -> None:
     """After a failed sync the file is never touched again; the record is acknowledged from a new segment."""
     files = FaultyFiles(3, errno.EIO, only=("sync",))  # the first line's and the first decision's go well
-    log = opened(tmp_path / "record.jsonl", files=files, pace=Pace())
+    log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule())
     await log.write("decision", {"number": 1}, durable=True)
     length = (tmp_path / "record.jsonl").stat().st_size
     await log.write("decision", {"number": 2}, durable=True)
@@ -147,7 +147,7 @@ async def test_full_disk_denies(tmp_path: Path) -> None:
         return HookResult.deny("no") if data["tool_input"].get("bad") else HookResult.proceed()
 
     async with (
-        opened(tmp_path / "record.jsonl", files=files, pace=Pace(retry=0)) as log,
+        opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule(retry=0)) as log,
         SessionCoordinator(registry, session_id="s1", audit=log) as session,
     ):
         assert (await session.call_tool("Write", {"n": 1}, ran.append)).ok
@@ -171,7 +171,7 @@ async def test_full_disk_denies(tmp_path: Path) -> None:
 async def test_not_tried_too_often(tmp_path: Path) -> None:
     """A disk that fails is left alone for a while, and whoever writes meanwhile is refused at once."""
     files = FaultyFiles(error=errno.ENOSPC, times=1_000_000)
-    log = opened(tmp_path / "record.jsonl", files=files, pace=Pace(retry=1_000))
+    log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule(retry=1_000))
     files.first = len(files.calls) + 1
     for _ in range(5):
         with pytest.raises(LogUnavailable, match="No space left"):
@@ -188,11 +188,11 @@ async def test_not_tried_too_often(tmp_path: Path) -> None:
 async def test_closing_fails(tmp_path: Path) -> None:
     """A log that cannot be closed says so, and lets go of its lock all the same."""
     files = FaultyFiles(error=errno.EIO, times=1_000_000)
-    log = opened(tmp_path / "record.jsonl", files=files, pace=Pace())
+    log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule())
     files.first = len(files.calls) + 1
     with pytest.raises(LogUnavailable, match="Input/output error"):
         await log.close()
-    await opened(tmp_path / "record.jsonl", pace=Pace()).close()
+    await opened(tmp_path / "record.jsonl", pace=WriteSchedule()).close()
     assert kinds(tmp_path / "record.jsonl") == [
         "segment.opened",
         "log.closed",
@@ -245,7 +245,7 @@ async def scenario_from(path: Path, files: FaultyFiles, start: int) -> list[int]
 
 async def a_log(path: Path, **options: Any) -> bytes:
     """A log with three records that was not closed, as its writer's death leaves it."""
-    log = opened(path, **{"pace": Pace(), **options})
+    log = opened(path, **{"pace": WriteSchedule(), **options})
     for number in (1, 2, 3):
         await log.write("decision", {"number": number, "text": "é\n"}, durable=True)
     data = path.read_bytes()  # noqa: ASYNC240  # a small file
@@ -266,7 +266,7 @@ async def test_torn_tail(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "record.jsonl"
     data = await a_log(path)
     path.write_bytes(data + tail)
-    await opened(path, pace=Pace()).close()
+    await opened(path, pace=WriteSchedule()).close()
     assert path.read_bytes().startswith(data)
     assert kinds(path)[4:] == ["log.recovered", "log.resumed", "log.closed", "log.checkpoint"]
     assert facts(path, "log.recovered") == [{"bytes": len(tail), "digest": hashlib.sha256(tail).hexdigest()}]
@@ -374,7 +374,7 @@ async def test_cut_while_turning(tmp_path: Path, cut: str, *, signed: bool) -> N
             }[cut]
         ]
     )
-    log = opened(path, pace=Pace(), **options)
+    log = opened(path, pace=WriteSchedule(), **options)
     await log.write("decision", {"number": 2}, durable=True)
     await log.close()
     found = entries(path)
@@ -400,7 +400,7 @@ async def test_empty_segment(tmp_path: Path) -> None:
 
 async def test_loop_that_is_gone(tmp_path: Path) -> None:
     """Somebody whose event loop is gone is no reason not to write."""
-    log = opened(tmp_path / "record.jsonl", pace=Pace())
+    log = opened(tmp_path / "record.jsonl", pace=WriteSchedule())
 
     def elsewhere() -> None:
         loop = asyncio.new_event_loop()

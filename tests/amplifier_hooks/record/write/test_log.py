@@ -17,7 +17,7 @@ import pytest
 from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogHangs, LogInUse, LogUnavailable, UnsafeLog
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import Pace
+from amplifier_hooks.record.write.writer import WriteSchedule
 from amplifier_hooks.testing import ManualClock
 from tests.disk import FaultyFiles
 from tests.records import entries, facts, kinds
@@ -105,7 +105,7 @@ async def test_first_line(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 async def test_checkpoints(tmp_path: Path) -> None:
     """A checkpoint follows after so many lines, and one follows the end."""
-    log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, pace=Pace(lines=4))
+    log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, pace=WriteSchedule(lines=4))
     for number in range(10):
         await log.write("note", {"number": number}, durable=True)
     await log.close()
@@ -118,7 +118,11 @@ async def test_time_passes(tmp_path: Path) -> None:
     """What nobody waits for is synced, and signed, when its time has come."""
     files, anchored = FaultyFiles(), asyncio.Queue[str]()
     log = AuditLog.open(
-        tmp_path / "record.jsonl", key=KEY, pace=Pace(seconds=0.05, sync=0.02), files=files, anchor=anchored.put_nowait
+        tmp_path / "record.jsonl",
+        key=KEY,
+        pace=WriteSchedule(seconds=0.05, sync=0.02),
+        files=files,
+        anchor=anchored.put_nowait,
     )
     await log.write("note", {})
     note = await asyncio.wait_for(anchored.get(), 60)
@@ -168,7 +172,7 @@ async def test_closed(tmp_path: Path) -> None:
 async def test_check(tmp_path: Path) -> None:
     """A check passes while records are taken, and raises while the disk is full and when the log is closed."""
     files = FaultyFiles(error=errno.ENOSPC, times=1_000_000)
-    log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, files=files, pace=Pace(retry=0))
+    log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, files=files, pace=WriteSchedule(retry=0))
     await log.check()
     files.first = len(files.calls) + 1
     with pytest.raises(LogUnavailable, match="No space left"):
@@ -210,7 +214,7 @@ class Moody:
 async def test_signer_fails(tmp_path: Path) -> None:
     """A signer that fails does not stop the record, and the record says so, once, until it signs again."""
     signer = Moody()
-    log = AuditLog.open(tmp_path / "record.jsonl", key=signer, pace=Pace(lines=2))
+    log = AuditLog.open(tmp_path / "record.jsonl", key=signer, pace=WriteSchedule(lines=2))
     for _ in range(6):
         await log.write("note", {}, durable=True)
     signer.fails = False

@@ -85,6 +85,6 @@ def test_other_kind(tmp_path: Path) -> None:
 def test_hiding() -> None:
     """Secrets are hashed under a value of the key and the log; another key or another log gives another one."""
     one, other = AuditKey(b"\x01" * 32), AuditKey(b"\x02" * 32)
-    values = {one.hiding("a"), one.hiding("b"), other.hiding("a")}
+    values = {one.hash_key("a"), one.hash_key("b"), other.hash_key("a")}
     assert len(values) == 3
-    assert one.hiding("a") in values
+    assert one.hash_key("a") in values

@@ -17,7 +17,7 @@ from amplifier_hooks.record.record_errors import HeadConflict, LogCut, LogUnavai
 from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads, last_mark
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import Pace
+from amplifier_hooks.record.write.writer import WriteSchedule
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from amplifier_hooks.testing import RecordingContext
@@ -64,10 +64,10 @@ async def test_latest(tmp_path: Path, kind: str) -> None:
         with pytest.raises(HeadConflict, match="line 11 in segment 2"):
             await heads.put(attrs.evolve(next_segment, head="bb" * 32))
         assert await heads.latest("other") is None
-        assert await heads.marked() is None
+        assert await heads.latest_mark() is None
         first, second = await heads.mark(), await heads.mark()
         assert (first.number, second) == (1, StoreMark(store=first.store, number=2))
-        assert await heads.marked() == second
+        assert await heads.latest_mark() == second
 
 
 @pytest.mark.rule("AUD-2")
@@ -77,7 +77,11 @@ async def test_mirrored(tmp_path: Path) -> None:
     async with MemoryDatabase(HEADS) as database:
         heads = StoredHeads(database)
         log = AuditLog.open(
-            tmp_path / "record.jsonl", key=KEY, heads=heads, anchor=notes.append, pace=Pace(lines=2, segment=2_000)
+            tmp_path / "record.jsonl",
+            key=KEY,
+            heads=heads,
+            anchor=notes.append,
+            pace=WriteSchedule(lines=2, segment=2_000),
         )
         for number in range(8):
             await log.write("note", {"number": number, "text": "x" * 200}, durable=True)
@@ -236,12 +240,12 @@ async def test_marked_while_it_is_written(tmp_path: Path) -> None:
 
     async with MemoryDatabase(HEADS) as database:
         heads = Counting(database)
-        log = AuditLog.open(path, key=KEY, heads=heads, pace=Pace(lines=1))
+        log = AuditLog.open(path, key=KEY, heads=heads, pace=WriteSchedule(lines=1))
         for _ in range(2):
             marked.clear()
             await log.write("note", {}, durable=True)
             await marked.wait()
-        mark = await heads.marked()
+        mark = await heads.latest_mark()
         await log.close()
         assert facts(path, "store.marked") == [{"store": mark and mark.store, "number": number} for number in (1, 2)]
         assert last_mark(path) == mark
@@ -252,7 +256,7 @@ async def test_the_mark_of_an_earlier_segment(tmp_path: Path) -> None:
     """The last mark is found, however many segments ago it was made, and whatever stands behind it."""
     path = tmp_path / "record.jsonl"
     await days(path, tmp_path / "store.db", 1)
-    log = AuditLog.open(path, key=KEY, pace=Pace(segment=400))
+    log = AuditLog.open(path, key=KEY, pace=WriteSchedule(segment=400))
     for number in range(9):
         await log.write("note", {"number": number, "text": "x" * 300}, durable=True)
     await log.close()

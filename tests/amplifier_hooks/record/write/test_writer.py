@@ -13,7 +13,7 @@ from amplifier_hooks.record.read.verify import verify
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import AuditKey
 from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.record.write.writer import Pace
+from amplifier_hooks.record.write.writer import WriteSchedule
 from benchmarks.audit_verify import alone, write
 from tests.logbook import pinned, stranger
 
@@ -45,7 +45,7 @@ async def test_segments(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     notes: list[str] = []
     for _ in range(2):
-        await session(path, pace=Pace(segment=2_000), anchor=notes.append)
+        await session(path, pace=WriteSchedule(segment=2_000), anchor=notes.append)
     report = found(path)
     assert report.verdict is LogVerdict.INTACT
     assert {finding.found for finding in report.findings} <= {Observation.RESUMED, Observation.CLOCK}

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from amplifier_hooks.server.edge.listen import listening, loopback, room
+from amplifier_hooks.server.edge.listen import connection_limit, listening, loopback_socket
 
 GET = b"GET /%s HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 ENOUGH = 60.0
@@ -66,7 +66,7 @@ class Place:
 @asynccontextmanager
 async def served(place: Place, **terms: Any) -> AsyncIterator[int]:
     """The application at a port."""
-    listener = loopback(0)
+    listener = loopback_socket(0)
     port: int = listener.getsockname()[1]
     async with listening(place.app, listener, **terms):
         yield port
@@ -123,7 +123,7 @@ async def test_too_many_connections() -> None:
         other.close()
     assert refused.startswith(b"HTTP/1.1 503")
     assert answer.startswith(b"HTTP/1.1 200")
-    assert 0 < room() <= 2_048
+    assert 0 < connection_limit() <= 2_048
 
 
 @pytest.mark.rule("API-15")

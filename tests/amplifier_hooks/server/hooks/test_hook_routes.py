@@ -16,10 +16,10 @@ from amplifier_hooks import HookResult, SessionCoordinator
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.server.build_api import API_TABLES
-from amplifier_hooks.server.edge.authentication import Rate, Turnstile
+from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.deferred import DeferredApprovals
-from approval_backends.lifecycle import Decider, Record
+from approval_backends.lifecycle import Decider, RequestRecord
 from tests.api import SECRET, Office, new_hook, office
 from tests.stores import DSN, FILES, database, schema, server, until
 
@@ -525,7 +525,7 @@ async def test_the_101st_definition(there: Office) -> None:
 @pytest.mark.fault("F-API-11")
 async def test_a_thousand_creates(there: Office) -> None:
     """Of a burst of creates some get through and the rest are told to wait; another tenant is not."""
-    there.api.admission.writes = Turnstile(Rate(per_second=20.0, at_once=3))
+    there.api.admission.writes = RateLimiter(RequestRate(per_second=20.0, at_once=3))
     client, other = await there.client(), await there.client(tenant="b")
     answers = await asyncio.gather(*(client.post("/v1/hooks", json=new_hook(f"h{n}")) for n in range(100)))
     assert {answer.status_code for answer in answers} == {201, 429}
@@ -550,7 +550,7 @@ async def test_a_hook_is_removed_while_it_runs(there: Office, guards: Any) -> No
     assert guards.LEFT == ["began"]
 
 
-async def asked(there: Office, person: Decider) -> Record:
+async def asked(there: Office, person: Decider) -> RequestRecord:
     """The one question that waits."""
     async with asyncio.timeout(60):
         with there.broker.watch() as watch:
@@ -559,7 +559,7 @@ async def asked(there: Office, person: Decider) -> Record:
     return found[0]
 
 
-async def allowed(there: Office, record: Record, person: Decider) -> bool:
+async def allowed(there: Office, record: RequestRecord, person: Decider) -> bool:
     """Say yes; whether it counted."""
     option = next(one.id for one in record.request.options if one.allows)
     return (await there.broker.decide(record.id, record.digest, option, person)).accepted
@@ -595,7 +595,7 @@ async def test_a_hook_that_cannot_be_built_any_more(there: Office) -> None:
     kept = await there.api.keeper.store.get(hook["hook_id"])
     assert kept is not None
     broken = kept.definition.model_copy(update={"handler_ref": "guards:nothing"})
-    there.api.standing.put(broken)
+    there.api.stored_hooks.put(broken)
     assert (await there.registry.emit("tool:pre", CALL)).denied
     assert (await there.registry.emit("tool:post", CALL)).reason == "not today"
     shown = {one["name"]: one["problem"] for one in (await admin.get("/v1/hooks")).json()["hooks"]}

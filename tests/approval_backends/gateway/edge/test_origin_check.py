@@ -8,7 +8,7 @@ import pytest
 
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver, Approvers, new_token
-from approval_backends.gateway.edge.origin_check import Admitted, Gate, Turned
+from approval_backends.gateway.edge.origin_check import Admitted, Gate, TurnedAway
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, gateway, http
@@ -117,7 +117,7 @@ def test_gate() -> None:
     gate = Gate(Approvers([MARA]), ["approvals.example.com", HERE])
     assert gate.admit("/", ["Approvals.Example.com"], ["https://approvals.example.com"], [], 0) == Admitted()
     assert gate.admit("/acp", [HERE], [], [f"bearer {MARA.token}"], 0) == Admitted(MARA.decider)
-    assert isinstance(gate.admit("/acp", [HERE], [], [], 0), Turned)
+    assert isinstance(gate.admit("/acp", [HERE], [], [], 0), TurnedAway)
 
 
 @pytest.mark.rule("BCK-4", "WIR-1")
@@ -126,10 +126,10 @@ def test_wrong_tokens_are_bounded() -> None:
     """Of ten thousand wrong tokens nearly all are only told to wait, and a right one still counts at once."""
     gate = Gate(Approvers([MARA]), [HERE])
     told = [gate.admit("/acp", [HERE], [], [f"Bearer {number}"], number / 1_000) for number in range(10_000)]
-    statuses = [one.status for one in told if isinstance(one, Turned)]
+    statuses = [one.status for one in told if isinstance(one, TurnedAway)]
     assert (statuses.count(401), statuses.count(429)) == (23, 9_977)
     assert gate.admit("/acp", [HERE], [], [f"Bearer {MARA.token}"], 10) == Admitted(MARA.decider)
-    assert isinstance(gate.admit("/acp", [HERE], [], ["Bearer x"], 100), Turned)
+    assert isinstance(gate.admit("/acp", [HERE], [], ["Bearer x"], 100), TurnedAway)
 
 
 @pytest.mark.rule("BCK-4")
@@ -138,9 +138,9 @@ def test_tokens() -> None:
     assert len({new_token() for _ in range(100)}) == 100
     assert len(new_token()) >= 43
     kim = Approver(name="Kim")
-    assert Approvers([MARA, kim]).whose(kim.token) == kim.decider
-    assert Approvers([MARA, kim]).whose(kim.token[:-1]) is None
-    assert Approvers([MARA]).whose("\ud800") is None
+    assert Approvers([MARA, kim]).decider_of(kim.token) == kim.decider
+    assert Approvers([MARA, kim]).decider_of(kim.token[:-1]) is None
+    assert Approvers([MARA]).decider_of("\ud800") is None
     assert kim.token not in repr(kim)
     with pytest.raises(ValueError, match="shorter than 32"):
         Approver(name="Kim", token="hunter2")

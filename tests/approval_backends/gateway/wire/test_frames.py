@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approval_backends.gateway.wire.frames import DEEPEST, Call, Failure, Frame, Malformed, Note, Result, read, written
+from approval_backends.gateway.wire.frames import (
+    DEEPEST,
+    Failure,
+    Frame,
+    GatewayCall,
+    Malformed,
+    Note,
+    Result,
+    read,
+    write_frame,
+)
 
 texts = st.text(max_size=12)
 ids = st.integers() | texts
@@ -17,7 +27,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 params = st.dictionaries(texts, values, max_size=3)
 frames: st.SearchStrategy[Frame] = st.one_of(
-    st.builds(Call, ids, texts, params),
+    st.builds(GatewayCall, ids, texts, params),
     st.builds(Note, texts, params),
     st.builds(Result, ids, values),
     st.builds(Failure, st.none() | ids, st.integers(), texts, st.none() | params),
@@ -28,13 +38,13 @@ frames: st.SearchStrategy[Frame] = st.one_of(
 @given(frames)
 def test_round_trip(frame: Frame) -> None:
     """Every message that is written reads back as it was, and is ASCII on its way."""
-    text = written(frame)
+    text = write_frame(frame)
     assert text.isascii()
     assert read(text) == frame
 
 
 @pytest.mark.rule("WIR-3")
-@given(st.text() | values.map(json.dumps) | frames.map(lambda frame: written(frame)[:-1]))
+@given(st.text() | values.map(json.dumps) | frames.map(lambda frame: write_frame(frame)[:-1]))
 def test_anything_else(text: str) -> None:
     """Whatever arrives is a message or is refused as malformed; nothing else can come of it."""
     with suppress(Malformed):
@@ -88,12 +98,12 @@ def test_malformed(text: str, code: int, said: str) -> None:
 @pytest.mark.rule("WIR-3")
 def test_depth_is_no_matter_of_text() -> None:
     """Brackets inside a text are no nesting, and what is as deep as is allowed is read."""
-    call = Call("1", "m", {"text": '["{' * 500 + '\\"'})
-    assert read(written(call)) == call
+    call = GatewayCall("1", "m", {"text": '["{' * 500 + '\\"'})
+    assert read(write_frame(call)) == call
     deep: Any = 0
     for _ in range(DEEPEST - 2):
         deep = [deep]
-    assert read(written(Call("1", "m", {"a": deep}))) == Call("1", "m", {"a": deep})
+    assert read(write_frame(GatewayCall("1", "m", {"a": deep}))) == GatewayCall("1", "m", {"a": deep})
 
 
 @pytest.mark.rule("WIR-3")
@@ -101,7 +111,7 @@ def test_refusal_names_its_request() -> None:
     """A refusal carries the id of the request, if that much could be read."""
     with pytest.raises(Malformed) as refused:
         read(HEAD + '"method":"m","params":[]}')
-    assert read(written(refused.value.failure)) == Failure("7", -32602, "Invalid params: params are an object")
+    assert read(write_frame(refused.value.failure)) == Failure("7", -32602, "Invalid params: params are an object")
     with pytest.raises(Malformed) as refused:
         read("{")
     assert refused.value.failure.id is None

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from approval_backends.gateway.wire.frames import Call, Failure, Frame, Malformed, Note, Result, read, written
+from approval_backends.gateway.wire.frames import (
+    Failure,
+    Frame,
+    GatewayCall,
+    Malformed,
+    Note,
+    Result,
+    read,
+    write_frame,
+)
 from approval_backends.gateway.wire.messages import (
     CALLS,
     NOTES,
@@ -16,7 +25,7 @@ from approval_backends.gateway.wire.messages import (
     Initialize,
     Permission,
     PermissionAnswer,
-    Wire,
+    WireMessage,
     accept,
     fields,
 )
@@ -24,22 +33,22 @@ from approval_backends.gateway.wire.messages import (
 PAGE = Path(__file__).parents[4] / "specs" / "wire.md"
 EXAMPLES = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
-KNOWN: dict[str, tuple[type[Wire], type[Wire]]] = {
+KNOWN: dict[str, tuple[type[WireMessage], type[WireMessage]]] = {
     **CALLS,
-    "initialize": (Initialize, Wire),
-    "authenticate": (Authenticate, Wire),
+    "initialize": (Initialize, WireMessage),
+    "authenticate": (Authenticate, WireMessage),
     "session/request_permission": (Permission, PermissionAnswer),
 }
 
 
-def exchanges() -> list[tuple[type[Wire], Any]]:
+def exchanges() -> list[tuple[type[WireMessage], Any]]:
     """Every example of the specification, with the model it is an example of."""
     asked: dict[str | int, str] = {}
-    found: list[tuple[type[Wire], Any]] = []
+    found: list[tuple[type[WireMessage], Any]] = []
     for text in EXAMPLES:
         frame: Frame = read(text)
         match frame:
-            case Call(id_, method, params):
+            case GatewayCall(id_, method, params):
                 asked[id_] = method
                 found.append((KNOWN[method][0], params))
             case Note(method, params):
@@ -47,7 +56,7 @@ def exchanges() -> list[tuple[type[Wire], Any]]:
             case Result(id_, value):
                 found.append((KNOWN[asked[id_]][1], value))
             case Failure():
-                assert read(written(frame)) == frame
+                assert read(write_frame(frame)) == frame
     return found
 
 
@@ -56,11 +65,11 @@ def test_examples() -> None:
     """Each example of the specification is a message as it is sent, with no field more and none less."""
     found = exchanges()
     assert {model for model, _ in found} > {model for pair in CALLS.values() for model in pair} | {*NOTES.values()} - {
-        Wire
+        WireMessage
     }
     for model, example in found:
         message = accept(model, example)
-        if model is not Wire and model is not Initialize:
+        if model is not WireMessage and model is not Initialize:
             assert fields(message) == example
 
 
@@ -96,7 +105,7 @@ GOOD = {"requestId": "r", "digest": "d", "optionId": "o", "decisionId": "1234567
         (PermissionAnswer, {"outcome": "selected"}, "outcome: "),
     ],
 )
-def test_wrong_fields(model: type[Wire], params: Any, said: str) -> None:
+def test_wrong_fields(model: type[WireMessage], params: Any, said: str) -> None:
     """A field that is missing or of another type is named; types are taken as they are."""
     with pytest.raises(Malformed) as refused:
         accept(model, params)

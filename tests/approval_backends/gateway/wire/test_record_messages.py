@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.text.escape import for_page
-from approval_backends.gateway.wire.frames import Call, read, written
+from approval_backends.gateway.wire.frames import GatewayCall, read, write_frame
 from approval_backends.gateway.wire.messages import CardView, Permission, fields
 from approval_backends.gateway.wire.record_messages import (
     PART,
@@ -17,33 +17,43 @@ from approval_backends.gateway.wire.record_messages import (
     history_row,
     part,
     permission,
-    refused,
+    refusal_message,
     rights,
     row,
 )
-from approval_backends.lifecycle import Change, Decider, Moment, Record, Refusal, grants_of, judge, move, opened
+from approval_backends.lifecycle import (
+    Change,
+    Decider,
+    Moment,
+    Refusal,
+    RequestRecord,
+    grants_of,
+    judge,
+    move,
+    new_record,
+)
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 
 NOW = MovableClock()()
 HOSTILE = "<img onerror=x>\u202egpj\u200b" + " " * 1_204 + "\ud800" + "\x1b[2J"
 
 
-def a_record(**changes: Any) -> Record:
+def a_record(**changes: Any) -> RequestRecord:
     """A pending record."""
-    return opened(a_request(id="apr-1", **changes), NOW)
+    return new_record(a_request(id="apr-1", **changes), NOW)
 
 
-def decided(record: Record, **changes: Any) -> Record:
+def decided(record: RequestRecord, **changes: Any) -> RequestRecord:
     """The record with an answer that counts."""
     after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)))
-    assert isinstance(after, Record)
+    assert isinstance(after, RequestRecord)
     return after
 
 
-def ended(record: Record, change: Change, seconds: float, reason: str = "") -> Record:
+def ended(record: RequestRecord, change: Change, seconds: float, reason: str = "") -> RequestRecord:
     """The record after another change."""
     after = move(record, change, Moment(NOW.wall + timedelta(seconds=seconds)), reason=reason)
-    assert isinstance(after, Record)
+    assert isinstance(after, RequestRecord)
     return after
 
 
@@ -138,15 +148,15 @@ def test_hostile_texts() -> None:
     denied = decided(record, by=by, option=DENY, message=HOSTILE)
     card = card_view(record, NOW.wall)
     assert card.views[0].text == for_page(HOSTILE)
-    shown = [fields(card), fields(history_row(denied)), fields(rights(by)), fields(refused(_late(denied)))]
+    shown = [fields(card), fields(history_row(denied)), fields(rights(by)), fields(refusal_message(_late(denied)))]
     keys = ("Id", "digest")
     for text in (text for message in shown for name, text in _texts("", message) if not name.endswith(keys)):
         assert text.replace("\n", "").isprintable()
         assert " " * 65 not in text or text.startswith("{")  # but in the exact arguments
-    assert read(written(Call("1", "m", {"shown": shown}))) == Call("1", "m", {"shown": shown})
+    assert read(write_frame(GatewayCall("1", "m", {"shown": shown}))) == GatewayCall("1", "m", {"shown": shown})
 
 
-def _late(record: Record) -> Refusal:
+def _late(record: RequestRecord) -> Refusal:
     refusal = judge(record, an_answer(record.request), NOW)
     assert isinstance(refusal, Refusal)
     return refusal
@@ -270,7 +280,7 @@ def test_what_was_not_shown_cannot_be_allowed() -> None:
     assert asked.tool_call.raw_input is None
     assert "too large to be shown here (300,014 bytes)" in asked.tool_call.content[0].content.text
     assert [option.option_id for option in asked.options] == ["deny", "never"]
-    assert len(written(Call("1", "m", fields(asked)))) < 4_000
+    assert len(write_frame(GatewayCall("1", "m", fields(asked)))) < 4_000
 
 
 @pytest.mark.rule("WIR-4")
