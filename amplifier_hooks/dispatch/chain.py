@@ -57,7 +57,7 @@ class Selection:
         shortest = min((hook.timeout for hook in self.hooks), default=inf)
         for name, value in {
             "names": tuple(hook.name for hook in self.hooks),
-            "patience": min(unclocked, default=inf),
+            "shortest_timeout": min(unclocked, default=inf),
             "tick": min(MAX_TICK, max(MIN_TICK, shortest / 4)),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
