@@ -231,8 +231,9 @@ class Wait:
         self.task.cancel()
 
     def resume(self) -> None:
-        """Guard the chain again after the operation inside an around hook returned. A cancelled hook's grace begins
-        now.
+        """Guard the chain again: the operation inside an around hook has returned.
+
+        The grace of a cancelled hook begins now.
         """
         if self.grace < inf:
             self.grace = clock() + GRACE

@@ -180,8 +180,9 @@ class Roster:
 
 
 def may_join(hook: Hook, row: Event) -> bool:
-    """Return whether `hook` takes part in `row`. A wildcard never takes a plugin's or tenant's hook to a privileged
-    event.
+    """Return True if `hook` takes part in `row`.
+
+    A wildcard never takes a plugin's or tenant's hook to a privileged event.
     """
     if hook.intent == "around" or not applies(hook.event, row.name):
         return False

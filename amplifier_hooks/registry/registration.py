@@ -241,8 +241,9 @@ def awaits(handler: object) -> bool:
 
 
 def is_coroutine_by_code(handler: object) -> bool:
-    """Return True if calling the handler returns a coroutine. A handler merely marked as async may return another
-    awaitable.
+    """Return True if calling the handler returns a coroutine.
+
+    A handler that is only marked as async may return another awaitable.
     """
     while isinstance(handler, partial):
         handler = handler.func
