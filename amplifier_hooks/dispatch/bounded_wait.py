@@ -48,7 +48,9 @@ async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
 
 
 def result_of(task: asyncio.Future[T]) -> T:
-    """Return the result of a task that is done. Raises what the task raised, and `RuntimeError` if it cancelled itself.
+    """Return the result of a task that is done.
+
+    Raises what the task raised, and `RuntimeError` if the task cancelled itself.
     """
     if task.cancelled():
         raise RuntimeError("it cancelled itself")

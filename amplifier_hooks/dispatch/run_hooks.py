@@ -294,8 +294,7 @@ class Run(msgspec.Struct, eq=False):
         self.view, self.modifier = changed, hook
 
     def allowance(self, hook: Hook) -> float:
-        """Return the seconds this hook may take: its own timeout, or the rest of the time it shares with other hooks.
-        """
+        """Return the seconds this hook may take: its own timeout, or the rest of the time it shares."""
         budget = hook.budget
         if budget is None:
             return hook.timeout
@@ -347,7 +346,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 return
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # a hook may raise anything, and harm nobody with it
+        except BaseException as error:  # noqa: BLE001  # a hook may raise anything without harming others
             over = run.record_error(hook, error)
             same = not contexts_differ(context, clean)
         else:

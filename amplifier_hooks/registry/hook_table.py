@@ -42,7 +42,7 @@ class RegistryChange:
 class Roster:
     """The hooks in order of registration. It reports every change to `changed`.
 
-    Registrations work on the private list. Emits, maybe in another thread, read the public one. Both are one list,
+    Registrations work on a private list. Emits, maybe in another thread, read the public list. Both are one list,
     except inside `at_once`, which works on a copy.
     """
 

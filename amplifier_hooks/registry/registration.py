@@ -100,7 +100,9 @@ def make_hook(
     if intent == "observe" and on_error == "deny":
         raise InvalidRegistration(f"{name}: an observer gives no answer, so it cannot deny; use gate")
     if concurrent and intent != "observe":
-        raise InvalidRegistration(f"{name}: only observers run side by side; a hook that answers waits for the hooks before it")
+        raise InvalidRegistration(
+            f"{name}: only observers run side by side; a hook that answers waits for the hooks before it"
+        )
     if not isinstance(tenant, str):
         raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
     if budget is ...:

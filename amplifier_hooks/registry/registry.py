@@ -479,8 +479,7 @@ class HookRegistry(Registrar):
                 self._vocabulary.remove_own(own_events)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
-        """Remove exactly these hooks, whatever their names, from the next emit on. Return the number of removed hooks.
-        """
+        """Remove exactly these hooks, whatever their names, from the next emit on. Return how many were removed."""
         return self._roster.remove(hooks)
 
     def renumber(self, hooks: Iterable[Hook]) -> None:
