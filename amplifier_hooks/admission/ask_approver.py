@@ -103,7 +103,10 @@ class Lease:
         return True
 
     async def mark_recorded(self, request: ApprovalRequest) -> None:
-        """Tell the backend that a request is on record so far. A later owner makes up for a failure, which is logged."""
+        """Tell the backend that a request is on record so far.
+
+        A failure is logged; a later owner completes the record.
+        """
         if self._backend is not None:
             try:
                 await within(BACKEND_TIMEOUT, self._backend.mark_recorded(request.id))

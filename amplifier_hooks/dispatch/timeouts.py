@@ -142,8 +142,8 @@ class Wait:
                 thrown: BaseException | None = None
                 try:
                     yield run.waiting
-                    # Every further step of the walk, without a line of Python in between: `iter` calls `next` on the walk,
-                    # in the walk's context, until the walk ends.
+                    # Every further step of the walk, without a line of Python in between: `iter` calls `next` on the
+                    # walk, in the walk's context, until the walk ends.
                     yield from iter(partial(run.context.run, next, run.walking, THROUGH), THROUGH)
                 except KeyboardInterrupt:
                     raise

@@ -41,7 +41,7 @@ def to_text(vocabulary: Sequence[bytes]) -> bytes:
 
 
 def from_text(text: bytes) -> list[bytes]:
-    """Return the vocabulary of such a file. Raises `ValueError` for ranks that are not 0, 1, 2 …"""
+    """Return the vocabulary of such a file. Raises `ValueError` if the ranks are not 0, 1, 2 and so on."""
     tokens, ranks = zip(*(line.split() for line in text.splitlines()), strict=True)
     if [int(rank) for rank in ranks] != list(range(len(ranks))):
         raise ValueError("the ranks are not 0, 1, 2 …")
