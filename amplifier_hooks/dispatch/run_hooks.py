@@ -160,7 +160,7 @@ class Run(msgspec.Struct, eq=False):
     def walk_again(self) -> bool:
         """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
         while rest := self._remaining():
-            self.context, self.torn = copy_context(), False  # the run itself is outside of that context here
+            self.context, self.torn = copy_context(), False  # this code runs outside of the walk's context
             self.hooks, self.todo = rest, iter(rest)
             self.walking = walk(self, self.todo, self.context)
             self.waiting = self.context.run(next, self.walking, THROUGH)

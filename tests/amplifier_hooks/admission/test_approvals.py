@@ -217,9 +217,7 @@ async def test_grants_that_cannot_be_read() -> None:
 @pytest.mark.rule("APR-7", "COO-4")
 @pytest.mark.fault("F-APR-12")
 async def test_edited_arguments() -> None:
-    """The tool runs with the approver's arguments, after the gates have seen them; their digest is recorded and
-    claimed.
-    """
+    """The tool runs with the approver's arguments, after the gates saw them; their digest is claimed."""
     desk = Desk(edits(path="safe"))
     seen: list[Any] = []
     desk.registry.gate("tool:pre", lambda event, data: seen.append(data["tool_input"]), name="looks")

@@ -33,9 +33,7 @@ OURS: Final = frozenset({"lint", "types", "audit"})
 
 
 def voice(hook: str, event: str) -> SourceTrust:
-    """Return the host's trust for hooks in `OURS`, an external origin or a plugin's for others, and no injection at the
-    end.
-    """
+    """Return the trust of a hook: built-in in `OURS`, external with an origin, else a plugin's; none at the end."""
     origin = hook if "//" in hook else ""
     return SourceTrust(
         trust_level="built-in" if hook in OURS else "external" if origin else "plugin",
@@ -856,7 +854,7 @@ async def test_failing_contexts(failure: str, caplog: pytest.LogCaptureFixture) 
 @pytest.mark.rule("INJ-8")
 @pytest.mark.parametrize("garbage", [None, 42, "added", True, object()])
 async def test_garbage(garbage: Any) -> None:
-    """An unknown answer of a context is ignored."""
+    """A context may return anything; the text counts as injected."""
     bench = Bench(Failing(lambda: garbage))
     await bench.injector.deliver([text("one")])
     assert len(bench.injector.injections) == 1

@@ -1,5 +1,4 @@
-"""Exports for providers, by example; tests/properties/test_context_exports.py checks them against the providers' types.
-"""
+"""Exports for providers, by example; tests/properties/test_context_exports.py checks them against their types."""
 
 from __future__ import annotations
 

@@ -854,7 +854,8 @@ async def test_emergency_stop() -> None:
 @pytest.mark.parametrize("event", ["agent:stop", "subagent:stop"])
 @pytest.mark.parametrize("intent", ["gate", "register"])
 async def test_a_failure_in_front_of_a_stop_does_not_set_the_agent_going(event: str, intent: str) -> None:
-    """A failing gate in front of a stop is skipped, because its denial would make the agent go on; it may deny."""
+    """A failing hook in front of a stop denies only with an explicit `on_error`: a denial would make the agent go on.
+    """
     registry = HookRegistry(register_on_error="deny")
     getattr(registry, intent)(event, lambda event, data: 1 / 0, name="broken")
     assert not (await registry.emit(event, {})).denied
