@@ -218,7 +218,7 @@ class Approver:
             return approval.allowed  # a default or a grant needs no claim
         try:
             return await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything; what is not claimed does not run
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything; an act without a claim does not run
             log.warning("approval_claim_failed", error=describe(error))
             return False
 

@@ -173,7 +173,7 @@ class Run(msgspec.Struct, eq=False):
         rest = tuple(self.todo) if self.wait is None else self.wait.take_remaining()
         return rest if self.denied is None else ()
 
-    # -- for the walk ---------------------------------------------------------------------------------------------
+    # -- for the walk --------------------------------------------------------------------------------------------
 
     def is_ready(self, hook: Hook) -> bool:
         """Return True if a hook that is not plain may be called. Otherwise record the reason."""

@@ -118,7 +118,7 @@ class Wait:
         # A cancellation requested but not yet delivered before the wait counts as one that arrives during it.
         self.cancels = task.cancelling() - has_pending_cancellation(task)
         self.ours = 0  # cancellations the watchdog sent, for this chain or for one inside it
-        self.own = 0  # those of them that are for this chain
+        self.own = 0  # cancellations the watchdog sent for this chain only
         self.interrupted = False  # `hook` has timed out
         self.grace = inf  # time until which a cancelled hook may clean up
         self.hook: Hook | None = None  # the interrupted hook

@@ -133,7 +133,7 @@ class HookRegistry(Registrar):
         self._vocabulary = Vocabulary(strict=strict_events)
         self._roster = Roster(self._apply_change)
         self._number = 0
-        self._settled = False  # there were no gates at unknown events when the first session started
+        self._settled = False  # True once a check has found no gate at an unknown event
         self._chains: dict[str, Chain] = {}
         self._layers: dict[str, Chain] = {}
         self._stoppable: dict[str, bool] = {}
@@ -567,7 +567,7 @@ class HookRegistry(Registrar):
     def _on_failure(self, intent: Intent, name: str) -> OnError | None:
         """Return the default effect of a failure; None is the default of the intent."""
         if name in events.GOES_ON_WHEN_DENIED:
-            return "continue"  # a denial there would set an agent going again
+            return "continue"  # a denial there would make an agent continue
         if intent == "register" and any(row.gate and applies(name, row.name) for row in self._vocabulary):
             return self._register_on_error
         return None
@@ -579,7 +579,7 @@ class HookRegistry(Registrar):
         if not self._settled:
             self.check_gates()
         name = self._vocabulary.resolve_name(event)
-        chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
+        chains = self._chains  # a thread that changes the registry meanwhile replaces this dict
         chain = chains.get(name)
         if chain is None:
             row = self._row(name)

@@ -145,7 +145,7 @@ async def test_a_layer_replaces_the_result() -> None:
 @pytest.mark.rule("REG-6", "REG-11")
 @pytest.mark.parametrize("how", ["flag", "flag and call", "exception"])
 async def test_a_layer_aborts_the_operation(how: str) -> None:
-    """The flag and the exception stop it alike, and the caller learns who did and why."""
+    """The flag and the exception both stop the operation, and the caller learns the hook and the reason."""
     registry = HookRegistry()
 
     @registry.around("tool", timeout=None)
@@ -315,7 +315,7 @@ async def test_failing_before_calling_on(failure: str, on_error: str) -> None:
 
 @pytest.mark.rule("REG-13")
 async def test_a_hook_that_said_abort_and_then_failed_has_aborted() -> None:
-    """The flag counts even if the handler does not come to its end."""
+    """The abort flag counts even if the handler fails after setting it."""
     registry = HookRegistry()
 
     @registry.around("tool")
@@ -803,7 +803,7 @@ def filled(kind: type[HookContext], **fields: Any) -> Any:
 
 @pytest.mark.rule("REG-12")
 def test_every_operation_has_a_context_with_its_fields() -> None:
-    """Each kind of context has the fields of its operation, and those all share."""
+    """Each kind of context has the fields of its operation, and the common fields."""
     assert {operation.context for operation in OPERATIONS.values()} == set(FIELDS)
     for kind, names in FIELDS.items():
         context = filled(kind)

@@ -219,7 +219,7 @@ ASK: Final = HookResult.ask("Sure?")
 )
 @pytest.mark.parametrize("waits", [False, True])
 async def test_only_objections_count_in_the_second_look(look: Look, waits: bool) -> None:
-    """Of a gate's two answers the stricter one stands; the second one changes, injects and tells nothing."""
+    """The stricter of a gate's two answers stands; the second one changes, injects and sends nothing."""
     registry = HookRegistry()
     answers = iter([look.first, look.second])
 
@@ -319,7 +319,7 @@ async def test_a_gate_that_fails_at_its_second_look_denies() -> None:
     ],
 )
 async def test_what_a_failure_means(intent: str, strict: bool, event: str, on_error: str | None, denied: bool) -> None:
-    """Each way in has its default, and `on_error` overrules it; either way the failure is on record."""
+    """Each way to register has a default effect of a failure, `on_error` overrules it, and the failure is on record."""
     registry = HookRegistry(register_on_error="deny" if strict else "continue")
     seen: list[str] = []
     getattr(registry, intent)(event, raising(ValueError("broken")), name="broken", on_error=on_error)
@@ -735,7 +735,7 @@ async def test_hooks_see_the_callers_context_variables() -> None:
 @pytest.mark.rule("DSP-8")
 @pytest.mark.parametrize("timing", [False, True])
 async def test_durations_are_kept_where_they_mean_something(timing: bool) -> None:
-    """A hook that waited, failed or answered has a duration; a silent one only where every one is timed."""
+    """A hook that waited, failed or answered has a duration; a silent one only under `timing`."""
     registry = HookRegistry(timing=timing)
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
@@ -772,7 +772,7 @@ async def test_the_time_of_the_chain(answer: HookResult | None) -> None:
 
 @pytest.mark.rule("DSP-8", "REG-3")
 async def test_what_is_on_record() -> None:
-    """Of a gate that says nothing at once there is no answer, of one that waits there is; a disabled one is noted."""
+    """A silent gate that waits has an answer on record, one that does not wait has none; a disabled hook is noted."""
     registry = HookRegistry()
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
@@ -1078,7 +1078,7 @@ class Link(NamedTuple):
 
 
 def behave(number: int, does: str, ran: list[int]) -> Callable[..., Any]:
-    """The hook that does so."""
+    """Return a hook that behaves in this way."""
 
     async def hook(event: str, data: Mapping[str, Any]) -> HookResult | None:
         ran.append(number)

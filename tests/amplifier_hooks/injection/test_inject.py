@@ -413,7 +413,7 @@ async def test_trimmed() -> None:
 
 @pytest.mark.rule("INJ-3")
 async def test_trimming_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """That a text was cut is told to the user, recorded and logged."""
+    """A cut text is reported to the user, recorded and logged."""
     bench = Bench(per_turn=100)
     await bench.injector.deliver([text(lines(60))])
     (item,) = bench.injector.injections

@@ -123,7 +123,7 @@ def test_results_of_nothing() -> None:
 
 
 def test_errors() -> None:
-    """That a tool failed is said in the way each provider has for it."""
+    """A tool's failure is marked in each provider's own way."""
     history = [calls("a", "b"), result("a", "boom", failed=True), result("b", "", failed=True)]
     assert [message["content"] for message in to_openai(history)[1:]] == ["⟦error⟧\nboom", "⟦error⟧\n⟦no output⟧"]
     results = to_anthropic(history)["messages"][2]["content"]

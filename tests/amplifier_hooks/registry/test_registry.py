@@ -51,7 +51,7 @@ async def test_undo() -> None:
 
 @pytest.mark.rule("REG-1")
 async def test_the_ways_in() -> None:
-    """Each decorator registers the function and gives it back; handed the function, each gives the undo."""
+    """Each method registers a function and returns it as a decorator; called with a function, it returns the undo."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -78,7 +78,7 @@ async def test_the_ways_in() -> None:
 
 @pytest.mark.rule("REG-1")
 async def test_by_name() -> None:
-    """Unregistering, disabling and enabling reach every hook of a name, and say how many those were."""
+    """Unregistering, disabling and enabling reach every hook of a name, and return the number of hooks."""
     registry = HookRegistry()
     seen: list[str] = []
     registry.on("tool:pre", noting(seen), name="twice")
@@ -854,8 +854,7 @@ async def test_emergency_stop() -> None:
 @pytest.mark.parametrize("event", ["agent:stop", "subagent:stop"])
 @pytest.mark.parametrize("intent", ["gate", "register"])
 async def test_a_failure_in_front_of_a_stop_does_not_set_the_agent_going(event: str, intent: str) -> None:
-    """A failing hook in front of a stop denies only with an explicit `on_error`: a denial would make the agent go on.
-    """
+    """A failing hook in front of a stop denies only with an explicit `on_error`; otherwise it is skipped."""
     registry = HookRegistry(register_on_error="deny")
     getattr(registry, intent)(event, lambda event, data: 1 / 0, name="broken")
     assert not (await registry.emit(event, {})).denied
@@ -923,7 +922,7 @@ def observed(registry: HookRegistry, *names: str) -> list[Told]:
 
 @pytest.mark.rule("DSP-8")
 async def test_hook_events() -> None:
-    """Each hook that was called is told of twice, that it started and how it ended, with its time and its event."""
+    """Each called hook gives two events, for its start and its end, with its time and its event."""
     registry = HookRegistry()
     told = observed(registry)
     registry.on("tool:pre", lambda event, data: None, name="quiet")
@@ -973,7 +972,7 @@ async def test_a_hook_that_blocks_is_told_of_with_its_reason() -> None:
 
 @pytest.mark.rule("DSP-8")
 async def test_hooks_are_told_of_to_observers_only_and_without_end() -> None:
-    """Participants hear nothing, and what observers of hooks do, fail or emit is not told again."""
+    """Participants get no hook events, and the work, failures and emits of observers of hooks give none."""
     registry = HookRegistry()
     seen: list[str] = []
     told: list[str] = []

@@ -45,7 +45,7 @@ async def test_the_system_comes_first_at_equal_priority() -> None:
 
 @pytest.mark.rule("TEN-1")
 async def test_a_tenants_hook_sees_hears_and_stops_nothing_of_others() -> None:
-    """Its gates deny and its observers hear for its own payloads, and others pass as if they were not there."""
+    """A tenant's gates and observers run for that tenant's payloads only; others pass as if they were not there."""
     registry = HookRegistry()
     heard: list[str] = []
     scope = registry.scope("acme's", tenant="acme")
