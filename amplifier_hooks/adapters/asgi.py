@@ -69,8 +69,8 @@ class HooksMiddleware:
         hooks: The registry.
         tenant: Returns the tenant of a request. Add the middleware so that it runs after the authentication, because a
             claim of the request itself must not count.
-        largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has not
-            seen it could not have stopped it.
+        largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
+            not seen it could not have stopped it.
         read_body: True if hooks are shown bodies. If False, the middleware reads nothing before the application does.
 
     A denial is 403 with the reason; so is a question, because an HTTP request has no approver. Hooks see no

@@ -142,8 +142,8 @@ REFUSALS: list[tuple[Any, str]] = [
     ({"action": "block"}, "it said no and gave no reason"),
     ({"action": "block", "block_reason": " "}, "it said no and gave no reason"),
     ({"action": "block", "block_reason": "no", "parameters": {}}, "no"),
-    (HookResult.ask("Really?"), "there is nobody to answer it"),
-    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is nobody to answer it"),
+    (HookResult.ask("Really?"), "there is no approver to answer it"),
+    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is no approver to answer it"),
     (HookResult.inject("Be careful."), "there is no context for it"),
     (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
     (HookResult.modify({"parameters": {"amount": 2}}, context_injection="text"), "there is no context for it"),
@@ -479,7 +479,7 @@ async def test_a_registry_hook_that_denies() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (HookResult.ask("Run this?", default="allow"), "there is nobody to answer it"),
+        (HookResult.ask("Run this?", default="allow"), "there is no approver to answer it"),
         (HookResult.inject("Be careful."), "there is no context for it"),
         (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
     ],
