@@ -1,8 +1,8 @@
 """Calls of a blueprint's hooks: a Python function, a web service, an agent.
 
-    python   `handler_ref` is called with the event and the hook's input; plain functions run in their own threads
-    http     the input is the body, the answer a JSON object; the request has one id for each run and hook
-    agent    the input is the agent's parameters
+python   `handler_ref` is called with the event and the hook's input; plain functions run in their own threads
+http     the input is the body, the answer a JSON object; the request has one id for each run and hook
+agent    the input is the agent's parameters
 """
 
 from __future__ import annotations

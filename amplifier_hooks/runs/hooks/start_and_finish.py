@@ -20,8 +20,8 @@ from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.hooks.call_hooks import failure_of
 from amplifier_hooks.runs.hooks.hook_answers import (
+    NO_APPROVER,
     NO_CONTEXT,
-    NOBODY_TO_ASK,
     StartAnswer,
     as_finish_answer,
     as_start_answer,
@@ -159,9 +159,7 @@ class RunHooks:
             reason = clip(outcome.reason or f"{outcome.denied_by or 'a hook'} said no", LONGEST_REASON)
             return parameters, StartOutcome(error=reason, blocked=True, told=told)
         if outcome.asks or outcome.injections:
-            return parameters, StartOutcome(
-                error=NO_APPROVER if outcome.asks else NO_CONTEXT, blocked=True, told=told
-            )
+            return parameters, StartOutcome(error=NO_APPROVER if outcome.asks else NO_CONTEXT, blocked=True, told=told)
         try:
             parameters = plain_parameters(outcome.data["parameters"])
             problem = _parameter_problem(blueprint, parameters)
