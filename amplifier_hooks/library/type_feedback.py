@@ -1,7 +1,7 @@
-r"""A type checker reads along, and the agent mends its findings in the same turn.
+r"""A type checker checks every written file, and the agent mends its findings in the same turn.
 
-The checker does what the project configures, which for mypy includes running plugins: switch this on in projects that
-are trusted. It fails open.
+The project's configuration decides what the checker does, and mypy runs the plugins that it names: switch this hook on
+only in projects that are trusted. It fails open.
 
 ```python
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TypeFeedbackSettings(FeedbackSettings):
-    """Which type checker, after which write."""
+    """Settings of the type checker, and of the writes after which it runs."""
 
     command: tuple[str, ...] = Field(
         default=("mypy", "--no-error-summary", "--no-pretty", "--follow-imports=silent", "{file}"),
@@ -52,5 +52,5 @@ class TypeFeedback(Feedback[TypeFeedbackSettings]):
     Settings = TypeFeedbackSettings
 
     def targets(self, written: Path, folder: Path) -> list[Path]:  # of all feedback
-        """That file, and no other."""
+        """Return the written file alone."""
         return [written]

@@ -137,7 +137,7 @@ async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
     said = [(await answer(registry, {"input_tokens": 5})).user_message for _ in range(2)]
     assert "counts this day without its store" in (said[0] or "")
     assert guard.usage_of({})["day"].tokens == 10
-    assert "nobody can say what this day has used" in ((await call(registry)).reason or "")
+    assert "the usage of this day cannot be read" in ((await call(registry)).reason or "")
     _, registry, _ = spending(tokens_per_session=20, store=str(place), then="deny")
     assert not (await call(registry)).denied
 

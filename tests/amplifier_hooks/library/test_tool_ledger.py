@@ -161,7 +161,7 @@ async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
             assert note is not None
             note = re.sub("[0-9]{2}:[0-9]{2}:[0-9]{2}", "12:00:00", note)
             assert note == (
-                "The same call of Write succeeded in this session at 12:00:00. Repeat it only if that is meant."
+                "An equal call of Write succeeded in this session at 12:00:00. Repeat it only if that is meant."
             ), "and nothing that the tool said, which would gain weight by it"
             assert await before("Write", {"path": "b"}) is None
             assert await before("Write", {"path": "c"}) is None
