@@ -44,7 +44,7 @@ class LinterFeedbackSettings(FeedbackSettings):
 
 
 class LinterFeedback(Feedback[LinterFeedbackSettings]):
-    """Runs a linter, ruff unless told otherwise, over the files a tool has just written, and passes on its findings."""
+    """Runs a linter, ruff by default, over the files a tool has just written, and passes on its findings."""
 
     name = "linter_feedback"
     Settings = LinterFeedbackSettings

@@ -188,7 +188,7 @@ class MetricsSettings(HookSettings):
 class Metrics(ReadyMade[MetricsSettings]):
     """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry.
 
-    Raises `MissingExtra` when a library is missing that the settings ask for.
+    Raise `MissingExtra` if a library is missing that the settings ask for.
     """
 
     name = "metrics"

@@ -62,7 +62,7 @@ class TestFeedbackSettings(FeedbackSettings):
 
 
 class TestFeedback(Feedback[TestFeedbackSettings]):
-    """Runs the tests of the files a tool has just written, with pytest unless told otherwise; passes on what fails."""
+    """Runs the tests of the files a tool has just written, with pytest by default; passes on what fails."""
 
     __test__ = False  # pytest would take it for tests
     name = "test_feedback"

@@ -46,7 +46,7 @@ class TypeFeedbackSettings(FeedbackSettings):
 
 
 class TypeFeedback(Feedback[TypeFeedbackSettings]):
-    """Runs a type checker, mypy unless told otherwise, over the files a tool has just written."""
+    """Runs a type checker, mypy by default, over the files a tool has just written."""
 
     name = "type_feedback"
     Settings = TypeFeedbackSettings

@@ -243,7 +243,7 @@ NAMED_HOOKS: Final = "hooks.json"
 
 
 class Agents:
-    """Blueprints by name. Raises `BlueprintError` for a name given twice."""
+    """Blueprints by name. Raise `BlueprintError` for a name given twice."""
 
     def __init__(self, blueprints: Iterable[Blueprint] = ()) -> None:
         self._known: dict[str, Blueprint] = {}

@@ -46,7 +46,7 @@ class Poller:
         return there
 
     def release(self) -> None:
-        """End the patience of the runner, because the start hook begun for it is done."""
+        """Let the next start hook be begun for the runner, because the one begun before is done."""
         self.patient = 0.0
         self.wake()
 

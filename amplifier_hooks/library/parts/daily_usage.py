@@ -81,9 +81,9 @@ class _Day:
 class DailyUsage:
     """The days of all tenants, by the clock's date in UTC. Without a database they are those of this process."""
 
-    def __init__(self, clock: Clock, book: HookDatabase | None = None) -> None:
+    def __init__(self, clock: Clock, database: HookDatabase | None = None) -> None:
         self._clock = clock
-        self._database = book
+        self._database = database
         self._days: OrderedDict[str, _Day] = OrderedDict()
 
     def known_usage(self, tenant: str) -> Usage:

@@ -209,4 +209,4 @@ class Feedback(ReadyMade[S]):
         if not self._once.is_first(data, problem):
             return CONTINUE
         more = f": {for_log(said)[:300]}" if said else ""
-        return HookResult(user_message=f"{problem}{more}; this is said once", user_message_level="warning")
+        return HookResult(user_message=f"{problem}{more}; this warning appears once", user_message_level="warning")

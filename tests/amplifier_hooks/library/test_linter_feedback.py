@@ -127,7 +127,7 @@ async def test_trouble(tmp_path: Path, command: list[str], problem: str | None) 
         return
     [(text, level, _)] = project.display.messages
     assert problem in text
-    assert text.endswith("this is said once")
+    assert text.endswith("this warning appears once")
     assert level == "warning"
     assert project.context.messages == []
 
