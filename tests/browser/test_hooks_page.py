@@ -59,7 +59,7 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
     await see(page, "#tried", "keys holds keys")
     await page.fill("textarea", "{")
     await page.click("text=Try it")
-    await see(page, "#hook .wrong", "This is no JSON")
+    await see(page, "#hook .wrong", "This is not JSON")
     assert await page.input_value("textarea") == "{"
     assert (await workshop.admin.get("/v1/hooks/stats", params={"hook": "protect-production"})).json()["statistics"][0][
         "runs"
