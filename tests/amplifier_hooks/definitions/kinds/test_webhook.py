@@ -582,9 +582,7 @@ async def test_a_name_that_hangs_holds_up_its_tenant_alone(monkeypatch: pytest.M
     """While lookups of one tenant hang, lookups of others go on: each tenant has resolver threads of its own."""
     release = threading.Event()
 
-    def look_up(
-        host: str, port: int, *_: object
-    ) -> list[object]:  # stands in for the operating system, which cannot be made to hang
+    def look_up(host: str, port: int, *_: object) -> list[object]:  # replaces the resolver of the operating system
         if host == "hangs.example":
             release.wait(10)
         return [(0, 0, 0, "", ("192.0.2.1", port))]
