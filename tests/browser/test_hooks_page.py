@@ -46,7 +46,7 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
         "Write|Edit",
         "python tests.browser.workbench:protect",
         "files",
-        "the system’s",
+        "all, as a hook of the system",
     ):
         await see(page, "#hook .facts-list", text)
     for text in ("Denied", "config/keys.yaml holds keys", "Asked", "Change config/production.yaml?", "Let pass"):

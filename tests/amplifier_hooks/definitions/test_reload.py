@@ -284,7 +284,7 @@ def test_a_projects_hooks_run_only_when_trusted(
 
     files.refresh()
     assert (names(files), files.state.trusted, files.state.since) == ([], False, None)
-    assert "has not been trusted" in files.state.problem
+    assert "is not trusted" in files.state.problem
     assert not imported.exists()
     trust()
     files.refresh()
