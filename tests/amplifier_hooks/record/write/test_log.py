@@ -283,7 +283,7 @@ async def test_somebody_elses(tmp_path: Path) -> None:
     """A file that belongs to somebody else is refused."""
     (tmp_path / "record.jsonl").touch(0o600)
     os.chown(tmp_path / "record.jsonl", 12_345, 12_345)
-    with pytest.raises(UnsafeLog, match="belongs to somebody else"):
+    with pytest.raises(UnsafeLog, match="belongs to another user"):
         AuditLog.open(tmp_path / "record.jsonl", key=KEY)
 
 
