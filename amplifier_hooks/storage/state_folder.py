@@ -37,8 +37,8 @@ OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 def inspect_folder(path: Path) -> None:
     """Raise `UnsafeStore` unless only its owner can put files into this folder.
 
-    Raises `StoreUnavailable` if the folder cannot be inspected. A sticky folder such as /tmp is unsafe as well: other users cannot replace the database there, but they can put a
-    journal beside it, which SQLite would play back.
+    A sticky folder such as /tmp is unsafe as well: other users cannot replace the database there, but they can put a
+    journal beside it, which SQLite would play back. Raises `StoreUnavailable` if the folder cannot be inspected.
     """
     try:
         found = path.stat()
