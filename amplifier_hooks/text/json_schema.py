@@ -1,8 +1,7 @@
 """A JSON schema and a value come in; the value's mistakes go out.
 
-The values are inputs of tools, and parameters and results of runs.
-A schema may come from an untrusted source. `Schema` refuses one that is broken, refers to anything outside, or would
-make the check of a value slow:
+The values are inputs of tools, and parameters and results of runs. A schema may come from an untrusted source.
+`Schema` refuses one that is broken, refers to anything outside, or would make the check of a value slow:
 
 - a reference leads to a place or an anchor of the schema itself; nothing is fetched, and no part has an `$id`, to which
   references could be relative;
@@ -102,7 +101,7 @@ class Schema:
         return bool(self._validator.is_valid(value))
 
     def problem(self, value: object) -> str | None:
-        """Return the first mistake of a value and its place, or None if it fits. A value that is not JSON never fits."""
+        """Return the first mistake of a value and its place, or None if it fits. Only JSON values can fit."""
         import jsonschema_rs
 
         try:

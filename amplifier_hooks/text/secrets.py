@@ -292,7 +292,7 @@ class Secrets:
         """
 
     def spans(self, text: str) -> list[Span]:
-        """Return the spans of a text's secrets, in order and disjoint. At an unclear position a whole piece is a secret."""
+        """Return the spans of a text's secrets, in order and disjoint; a whole piece where a position is unclear."""
         if not is_text(text):
             text = text.translate(SURROGATES)
         if not self.suspects(text):

@@ -271,7 +271,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
             assert decision(answer) == "deny"
             assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
                 "Operation denied by guard: Timeout - denied by default\n"
-                "Not decided yet: no approver answered in time. The same call asks again."
+                "Not decided yet: no approver answered in time. Another try of this call asks again."
             )
         assert [record.status for record in await approvals.broker.store.history()] == ["expired"] * 2
         await guests.close()
