@@ -275,7 +275,7 @@ def test_endings_mean_what_they_mean_there() -> None:
 
 @pytest.mark.parametrize(("dialect", "goes_on"), [(CLAUDE_CODE, True), (CODEX, True), (GEMINI, False)])
 async def test_a_failed_hook_keeps_its_programs_policy(dialect: Dialect, goes_on: bool) -> None:
-    """After a crash of a hook the call continues where the program continues, and the failure is on record all the same."""
+    """After a crash of a hook the call continues where the program continues, and the failure is on record."""
     registry = HookRegistry()
     hook = CommandHook(argv=("/bin/sh", "-c", "exit 3"), codec=codec(dialect))
     registry.on("tool:pre", name="imported")(hook)

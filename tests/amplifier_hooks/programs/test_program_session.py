@@ -154,7 +154,7 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
 @pytest.mark.rule("DIA-2")
 @pytest.mark.parametrize("passing", [False, True])
 async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, registry: HookRegistry) -> None:
-    """An injection after a tool, also an ephemeral one, stands in the answer to its report, and the message beside it."""
+    """An injection after a tool, also an ephemeral one, is in the answer to its report, and the message beside it."""
 
     @registry.on("tool:post")
     async def lint(event: str, data: Any) -> HookResult:
@@ -249,7 +249,7 @@ async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) 
 
 
 def asking(registry: HookRegistry) -> None:
-    """Return a registry with a hook that asks about every call."""
+    """Register a gate that asks about every call."""
 
     @registry.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -279,7 +279,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
 
 @pytest.mark.rule("DIA-6")
 async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
-    """A question without an answer in time is refused for now; approved meanwhile, another try of the call then runs."""
+    """A question without an answer in time is refused for now; once it is approved, another try of the call runs."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
@@ -454,7 +454,7 @@ async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Pa
 
 @pytest.mark.rule("DIA-6")
 async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
-    """With native asking the program's own prompt decides, and the hooks get reports about the calls that it allowed."""
+    """With native asking the program's own prompt decides, and the hooks get reports about the allowed calls."""
     asking(registry)
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
@@ -601,7 +601,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
 
 
 def denies(registry: HookRegistry) -> None:
-    """Return a server that refuses every call."""
+    """Register a gate that refuses every call."""
     registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("no"))
 
 
@@ -623,8 +623,8 @@ async def test_without_a_server_the_bridge_keeps_to_its_policy(
     policy: tuple[str, ...], status: int, output: bytes, tmp_path: Path
 ) -> None:
     """Without a server the bridge refuses and names the command to start one, unless `when_down` is ask or allow."""
-    nobody = Serving(tmp_path / "missing.sock")
-    result = await nobody.bridge(b"{}", *policy)
+    missing = Serving(tmp_path / "missing.sock")
+    result = await missing.bridge(b"{}", *policy)
     assert result[:2] == (status, output)
     assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
 
@@ -638,7 +638,7 @@ async def test_nonsense_over_the_bridge_is_blocked(question: bytes, serving: Ser
 
 
 def half_an_answer(connection: socket.socket) -> None:
-    """A server that dies during its answer."""
+    """Break off in the middle of an answer."""
     connection.recv(1000)
     connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nx-exit-status: 0\r\nx-output-length: 0\r\n\r\n{")
 

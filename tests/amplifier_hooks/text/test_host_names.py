@@ -38,7 +38,7 @@ HERE = "127.0.0.1:8438"
     ],
 )
 def test_turned_away(hosts: list[str], origins: list[str], refused: str | None) -> None:
-    """A Host is a name of the server with its port, an Origin is a page of such an address, and neither occurs twice."""
+    """A Host is a name of the server with its port, an Origin is a page of such a name, and neither occurs twice."""
     assert turned_away(NAMES, hosts, origins) == refused
 
 

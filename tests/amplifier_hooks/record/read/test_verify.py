@@ -180,7 +180,7 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_heads(tmp_path: Path) -> None:
-    """A head or an anchor in the log answers for all lines before it, whoever signed, and for no line after it."""
+    """A head or an anchor in the log proves all lines before it, whatever key signed them, and no line after it."""
     book = Book().add()
     head, note = book.known, book.checkpoint().known
     files = book.add().files(tmp_path)
