@@ -261,7 +261,7 @@ async def test_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.home", no_home)
     hook = ProtectedPaths.from_config({"paths": ["~/.ssh/**"], "action": "deny"})
     result = await hook.before("tool:pre", {"tool_name": "Write", "tool_input": {"file_path": "a"}})
-    assert result.reason == "nobody knows the folder that '~/.ssh/**' begins at; leave it as it is, or ask the user"
+    assert result.reason == "the folder that '~/.ssh/**' begins at is not known; leave it as it is, or ask the user"
 
 
 async def test_told_in_one_line(folder: Path) -> None:
