@@ -261,14 +261,14 @@ from amplifier_hooks.storage import sqlite
 path, when = sys.argv[1], int(sys.argv[2])
 steps = (("CREATE TABLE {schema}.note (id INTEGER PRIMARY KEY, text TEXT)",),
          ("ALTER TABLE note ADD COLUMN by_whom TEXT", "CREATE INDEX note_by ON note (by_whom)"))
-own, count = sqlite._own, 0
+own, count = sqlite._without_schema, 0
 def counted(sql):
     global count
     count += 1
     if count == when:
         os.kill(os.getpid(), signal.SIGKILL)
     return own(sql)
-sqlite._own = counted
+sqlite._without_schema = counted
 async def main():
     async with sqlite.SqliteDatabase(path, Migrations(component="notes", steps=steps)):
         print("migrated")
