@@ -244,7 +244,7 @@ class Event:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Every spelling: the names, more for the canonical one (`tool_pre`), and more for Claude Code's (`preToolUse`)."""
+        """The names, and more spellings of the canonical one (`tool_pre`) and of Claude Code's (`preToolUse`)."""
         written = [self.name.replace(":", "_"), self.name.replace(":", ".")]
         for name in self.claude_code:
             written += [name[0].lower() + name[1:], _snake(name)]
@@ -356,7 +356,7 @@ _ANSWER: Final = frozenset({"continue", "modify"})
 # A table, kept by hand: name, payload, actions of a hook, moment of firing, the field it replaces, other names.
 # fmt: off
 CATALOGUE: Final[tuple[Event, ...]] = (
-    # session: never a gate, as in every program that calls this package; prompt:submit is the first gate
+    # session: never a gate, as in every agent program; prompt:submit is the first gate
     _row(SESSION_START, "SessionPayload", _TELL, "When a session begins, before its first prompt.",
          claude_code=("SessionStart",)),
     _row(SESSION_END, "SessionPayload", _LISTEN, "When a session ends, before its record is closed.",
@@ -469,7 +469,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(APPROVAL_GRANTED, "ApprovalDecisionPayload", _TELL, "When an action was approved."),
     _row(APPROVAL_DENIED, "ApprovalDecisionPayload", _TELL, "When an action was refused.",
          claude_code=("PermissionDenied",)),
-    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When the time to decide an action is up."),
+    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When an approval request expired."),
     _row(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When the session is asked to stop."),
     _row(CANCEL_COMPLETED, "CancelPayload", _LISTEN, "When a cancelled session has stopped."),
 
