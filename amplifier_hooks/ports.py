@@ -213,7 +213,10 @@ class DurableApprovals(Protocol):
         ...
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
-        """Note that the record holds a request's facts up to `number`, or, without a number, its returned answer."""
+        """Note that the record has everything about a request that this backend has returned.
+
+        With a number, note that the record has the request's facts from `list_unrecorded` up to that number.
+        """
         ...
 
     async def list_unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
@@ -380,7 +383,7 @@ class AuditSink(Protocol):
 
 @frozen(kw_only=True)
 class Head:
-    """The size of a log, and the hash of its last line at that size; `note` is signed, where the log is."""
+    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one."""
 
     log: str
     segment: int

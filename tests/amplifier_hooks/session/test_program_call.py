@@ -95,7 +95,7 @@ async def test_cancelling_the_report_ends_the_call() -> None:
 async def test_nothing_is_reported_that_was_not_asked_about() -> None:
     """A report about a call that nobody was asked about is an error."""
     async with SessionCoordinator() as session:
-        with pytest.raises(RuntimeError, match="nobody has asked"):
+        with pytest.raises(RuntimeError, match="await admit"):
             await ProgramToolCall(session, "write", GIVEN).report_result("wrote")
 
 
