@@ -384,7 +384,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(CONTEXT_POST_COMPACT, "CompactionPayload", _TELL, "After the context was shortened.",
          claude_code=("PostCompact",)),
 
-    # llm: one model call. request and response report the traffic on the wire, which can no longer be changed or stopped
+    # llm: one model call. request and response report the traffic on the wire, too late to change or stop it
     _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
          privileged=True, middleware=("llm.call.pre",)),
     _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),

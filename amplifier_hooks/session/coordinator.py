@@ -251,7 +251,7 @@ class SessionCoordinator:
             self._session.show_message,
         )
 
-    # -- identity -----------------------------------------------------------------------------------------------
+    # -- identity ------------------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
@@ -617,7 +617,7 @@ class SessionCoordinator:
         model: str = "",
         tool_calls: Callable[[Any], Sequence[Any]] | None = None,
     ) -> ModelStream:
-        """Call the model as `call_model` does, and return its answer in pieces: iterate over it, then read `outcome`."""
+        """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`."""
         one = ModelCall(self._session, messages, model or self._model or "", tool_calls)
         return ModelStream(one, call, join)
 

@@ -119,7 +119,7 @@ class TerminalDisplay:
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
-        from rich.console import Console  # most sessions have another screen, and the first message is too late to load it
+        from rich.console import Console  # most sessions have another screen; a message is too late to load it
 
         self._console = Console(file=file, stderr=True, markup=False, emoji=False, highlight=False)
 
