@@ -231,7 +231,7 @@ class Event:
     also_replaces: tuple[str, ...] = ()
     """More fields that a modification may set."""
     keeps: frozenset[str] = IDENTITY_FIELDS
-    """Fields that a modification may not change: of identity, and others of the payload. All others are custom."""
+    """Fields that a modification may not change, of identity or of the payload. All other fields are custom."""
     middleware: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
@@ -593,7 +593,7 @@ _SHORTEST_TYPO: Final = 6
 
 
 def _letters(name: str) -> str:
-    """Strip a name of its case, separators, other forms of a character, and invisible characters."""
+    """Return a name without its case, separators, other forms of a character, and invisible characters."""
     if not name.isascii():
         from unicodedata import normalize  # no known name needs it
 

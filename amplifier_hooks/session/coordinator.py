@@ -302,7 +302,7 @@ class SessionCoordinator:
         await self.close()
 
     async def start(self) -> None:
-        """Notify the hooks that the session begins, or resumes where an earlier program left it. Twice is harmless.
+        """Notify the hooks that the session begins, or resumes where an earlier program left it. A second call is harmless.
 
         In a durable approval backend this program becomes the session's owner. An action that another program began
         there, and whose end is unknown, is shown on the screen and never run again. Open questions and unused answers
@@ -345,7 +345,7 @@ class SessionCoordinator:
         grants in force, for a program that comes back to them. `end` ends such a session, too.
 
         Each step has a deadline, so closing ends even if a step hangs. A tool that runs is left alone, and nothing new
-        begins. Twice is harmless. Cancelling does not stop closing: the cancellation is raised when closing has ended.
+        begins. A second call is harmless. Cancelling does not stop closing: the cancellation is raised when closing has ended.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -525,7 +525,7 @@ class SessionCoordinator:
         await session.emit(PROMPT_COMPLETE, {"prompt": turn.prompt, "response": turn.response})
 
     def reset_turn(self) -> None:
-        """Begin a turn, in a host that does not use `turn`: reset the injection budget and a cancelled session."""
+        """Begin a turn, in a host that does not use `turn`: renew the injection budget, and clear a cancellation."""
         self._session.begin_turn()
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -541,7 +541,7 @@ class SessionCoordinator:
     execute_with_hooks = emit
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        """Carry out a result that another program obtained, and return the part of it that the caller has to carry out.
+        """Carry out a result that the caller obtained itself, and return the part that is left to the caller.
 
         A modification comes back as it is; a question comes back as `continue` or `deny`, once it is answered; a denial
         keeps its injections, for its reader to find there. Observers are not notified.

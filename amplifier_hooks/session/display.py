@@ -33,7 +33,7 @@ DEADLINE: Final = 1.0
 """Seconds that an async display may take for a message."""
 
 SLOW_DISPLAY_FACTOR: Final = 0.1
-"""Factor by which each message over its deadline shortens the next. Many slow messages take little more than one."""
+"""Factor that shortens the deadline after each slow message. Many slow messages take little more time than one."""
 
 LONGEST: Final = 8 * 1024
 """Bytes of a message that are shown; a note tells the number of the rest."""

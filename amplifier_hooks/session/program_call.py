@@ -69,7 +69,7 @@ class ProgramCall(ABC, Generic[Became]):
         return await self._await_outcome()
 
     async def give_up(self) -> None:
-        """End the call without a result; an admitted call is on record as cancelled. Twice is harmless."""
+        """End the call without a result; an admitted call is on record as cancelled. A second call is harmless."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})

@@ -227,7 +227,7 @@ class Session:
     async def _decide_with_rules(
         self, rules: FailClosedRules, event: str, payload: dict[str, Any], *, durable: bool
     ) -> Outcome:
-        """Judge a tool call twice by the rules, before and after the hooks, and return the outcome with the verdict."""
+        """Judge a tool call by the rules, before and after the hooks, and return the outcome with the rules applied."""
         verdict = await rules.judge(self.action_facts(payload))
         if verdict is not None and verdict.effect == "deny":
             outcome = Outcome(TOOL_PRE, payload)
