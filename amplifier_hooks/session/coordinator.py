@@ -302,11 +302,11 @@ class SessionCoordinator:
         await self.close()
 
     async def start(self) -> None:
-        """Notify the hooks that the session begins, or resumes where an earlier program left it. A second call is harmless.
+        """Notify the hooks that the session begins, or resumes where an earlier program left it.
 
         In a durable approval backend this program becomes the session's owner. An action that another program began
         there, and whose end is unknown, is shown on the screen and never run again. Open questions and unused answers
-        wait for their calls to be made again.
+        wait for their calls to be made again. A second call is harmless.
 
         Raises `UnknownEvent`, and notifies no hook, if a gate of its registry is at an unknown event.
         """
@@ -345,7 +345,8 @@ class SessionCoordinator:
         grants in force, for a program that comes back to them. `end` ends such a session, too.
 
         Each step has a deadline, so closing ends even if a step hangs. A tool that runs is left alone, and nothing new
-        begins. A second call is harmless. Cancelling does not stop closing: the cancellation is raised when closing has ended.
+        begins. A second call is harmless. Cancelling does not stop closing: the cancellation is raised when closing has
+        ended.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())

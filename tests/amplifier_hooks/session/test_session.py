@@ -717,7 +717,7 @@ async def test_who_is_heard(event: str, name: str, heard: bool) -> None:
 
 @pytest.mark.rule("INJ-1", "INJ-6")
 async def test_whose_voice_it_is() -> None:
-    """The least trusted attribute of a hook sets its trust level; of hooks that share a name, the lowest level counts."""
+    """The least trusted attribute of a hook sets its trust level; hooks that share a name have the lowest level."""
     registry = HookRegistry()
     standings = dict.fromkeys(["ours", "granted", "plugin", "tenant", "data", "far", "shared"], "")
 
