@@ -254,7 +254,7 @@ class EndpointForbidden(HookUnavailable):
         self.address = address
         super().__init__(
             f"endpoint_forbidden: {host!r} stands for {address}, which is not public; an operator allows networks "
-            "with Reach(networks=[…])"
+            "with AllowedUrls(networks=[…])"
         )
 
 

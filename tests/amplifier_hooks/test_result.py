@@ -281,7 +281,7 @@ def test_flags_are_flags(field: str, value: object) -> None:
 @pytest.mark.parametrize("field", WORDS)
 @pytest.mark.parametrize("value", ["", "CONTINUE", "x" * 10_000_000, None, 5, {}, Equal()], ids=lambda v: str(v)[:9])
 def test_words_are_of_the_list(field: str, value: object) -> None:
-    """A field with a list of words takes only those, not a value that claims to equal one. The error is short."""
+    """A field with a list of words takes only those, and refuses an object equal to one in a short sentence."""
     if value is FIELD_TABLE[field]:
         return  # the default, None, is accepted
     with pytest.raises(InvalidResult, match=rf"^{field} (?s:.)*: (use one of|did you mean)") as caught:
