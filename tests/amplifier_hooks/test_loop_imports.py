@@ -1,4 +1,4 @@
-"""Imports on the event loop: none that makes others late."""
+"""Imports on the event loop: none holds other tasks up."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ RECORD = "from pathlib import Path; from tempfile import mkdtemp; from amplifier
     ids=["plain", "estimate", "terminal display", "record"],
 )
 def test_first_calls(setup: str, more: str) -> None:
-    """From its start on a session imports next to nothing on the loop: it logs, denies, asks, injects, tells, fails."""
+    """A started session imports next to nothing on the loop: it logs, denies, asks, injects, notifies, fails."""
     names = imported_on_the_loop(SESSION.replace("__SETUP__", setup).replace("__MORE__", more))
     assert len(names) <= MOST, names
 
