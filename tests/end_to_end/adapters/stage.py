@@ -1,4 +1,4 @@
-"""The stage of the conformance story: one SDK, its agent with one tool, and a model with a script.
+"""Where the conformance story is played: one SDK, its agent with one tool, and a model with a script.
 
 The tool is called `write` and takes `path` and `text`; it keeps what it was called with, and answers "wrote PATH". A
 stage is made anew for what is another process in the story; what it may take along is what the SDK can store.
@@ -29,34 +29,34 @@ def writes(path: str, text: str = "hello") -> Use:
 
 @frozen(kw_only=True)
 class Ran:
-    """The outcome of one run of the agent."""
+    """What one run of the agent came to."""
 
     read: list[str]
-    """Input of the model, a text for each call."""
+    """What the model was sent, a text for each call."""
     stored: Any = None
-    """State from which the SDK can go on after an interruption, as it would be stored."""
+    """What the SDK gives out to go on later, where it was interrupted; as it would be stored."""
     refused: str | None = None
-    """Reason for an early end of the run, where the SDK gets one."""
+    """Why the run ended early, where the SDK is told so."""
     answers: list[Any] = field(factory=list)
-    """Answer of the tool, where the host of the SDK reads it rather than the model."""
+    """What the tool answered, where the host of the SDK reads it rather than the model."""
 
 
 class Stage(ABC):
     """One SDK."""
 
     tool: ClassVar[str] = "write"
-    """Name of the tool, as hooks see it."""
+    """What hooks see as the name of the tool."""
     failure: ClassVar[str] = "the disk is full"
-    """Text of the SDK about a tool that fails."""
+    """What the SDK tells of a tool that fails."""
     cannot: ClassVar[Mapping[str, str]] = {}
     """Acts of the story that the SDK has no place for, and why; each is a row of docs/adapters.md."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.wrote: list[dict[str, Any]] = []
-        """Inputs of the tool's calls, in order."""
+        """What the tool was called with, in order."""
         self.broken = False
-        """True if the tool fails."""
+        """Whether the tool fails."""
 
     def write(self, path: str, text: str) -> str:
         """The tool."""

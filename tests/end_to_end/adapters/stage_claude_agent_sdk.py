@@ -40,7 +40,7 @@ class ClaudeAgentStage(Stage):
         return await self._played(session, script, prompt)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """Go on with the conversation; the program makes the deferred call again by itself."""
+        """The same conversation; the program makes the deferred call again by itself."""
         return await self._played(session, script, None, resume=stored)
 
     async def _played(
@@ -66,7 +66,7 @@ class ClaudeAgentStage(Stage):
         return Ran(read=read, stored=stored, refused=None if read else str(answered.result))
 
     def options(self) -> ClaudeAgentOptions:
-        """Return the options of the host."""
+        """Those of the host."""
         return ClaudeAgentOptions(
             mcp_servers={"stage": self._server()}, allowed_tools=[self.tool], cwd=self.folder, setting_sources=[]
         )

@@ -40,7 +40,7 @@ class Scripted(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, *_arguments: Any, **_options: Any) -> Any:
-        """Return this model, which knows the tools already."""
+        """It knows them."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
@@ -79,7 +79,7 @@ class LangChainStage(Stage):
         return Ran(read=model.read, stored=kept(saver), refused=refused)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """Go on with the thread, from its checkpoints."""
+        """The same thread, from its checkpoints."""
         saver = stored_again(stored)
         agent, model = self._agent(session, saver, *script)
         await agent.ainvoke(Command(resume={"type": "approve"}), THREAD)

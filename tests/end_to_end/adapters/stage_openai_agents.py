@@ -43,7 +43,7 @@ class OpenAIAgentsStage(Stage):
         return Ran(read=read_by(model), stored=stored)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """Go on with the run, from its state."""
+        """The same run, from its state."""
         agent, model = self._agent(*script)
         config = RunConfig(tracing_disabled=True)
         result = await OpenAIAgents(session).resume(agent, stored, run_config=config)
@@ -52,5 +52,5 @@ class OpenAIAgentsStage(Stage):
 
 
 def read_by(model: ScriptedModel) -> list[str]:
-    """Return the input of the model."""
+    """What the model was sent."""
     return [json.dumps(call.input, default=str) for call in model.calls]

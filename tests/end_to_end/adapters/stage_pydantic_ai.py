@@ -51,7 +51,7 @@ class PydanticAIStage(Stage):
         return Ran(read=read, stored=(result.all_messages_json(), calls))
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """Go on with the conversation, from its messages."""
+        """The same conversation, from its messages."""
         messages, calls = stored
         read: list[str] = []
         result = await self._agent(read, *script).run(

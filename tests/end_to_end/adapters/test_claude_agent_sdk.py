@@ -1,4 +1,4 @@
-"""The permission callback: the program runs exactly the call that was decided about here."""
+"""The permission callback: what runs in the program is what was decided about here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_what_another_hook_made_of_it_does_not_run(tmp_path: Path) -> None
 
 
 @pytest.mark.rule("DIA-7")
-@pytest.mark.parametrize("answer", ["yes", "no", "changed", "no callback"])
+@pytest.mark.parametrize("answer", ["yes", "no", "changed", "nobody"])
 async def test_the_host_decides_what_is_not_allowed(answer: str, tmp_path: Path) -> None:
     """A tool that the host has not allowed runs when its own callback says so, as it was decided about."""
     said: dict[str, Any] = {
@@ -72,7 +72,7 @@ async def test_the_host_decides_what_is_not_allowed(answer: str, tmp_path: Path)
         return said[answer]
 
     stage = Meddling(tmp_path)
-    stage.more = ClaudeAgentOptions(can_use_tool=decide if answer != "no callback" else None)
+    stage.more = ClaudeAgentOptions(can_use_tool=decide if answer != "nobody" else None)
     async with SessionCoordinator() as session:
         await stage.run(session, writes("notes"), Say("finished"))
     assert [one["path"] for one in stage.wrote] == (["notes"] if answer == "yes" else [])
@@ -98,7 +98,7 @@ async def test_a_callback_that_fails_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> None:
-    """A hook that refuses questions keeps the host's callback from being asked; no other hook hears of a question."""
+    """A hook that refuses questions keeps the host's callback from being asked; nobody else is told of a question."""
     asked: list[str] = []
 
     async def decide(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -106,13 +106,13 @@ async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> Non
         return PermissionResultAllow()
 
     hooks = HookRegistry()
-    hooks.gate("approval:required", name="quiet")(lambda event, data: HookResult.deny("the house is empty"))
+    hooks.gate("approval:required", name="quiet")(lambda event, data: HookResult.deny("nobody is at home"))
     stage = Meddling(tmp_path)
     stage.more = ClaudeAgentOptions(can_use_tool=decide)
     async with SessionCoordinator(hooks=hooks) as session:
         ran = await stage.run(session, writes("notes"), Say("finished"))
         assert (stage.wrote, asked) == ([], [])
-        assert "the house is empty" in ran.read[1]
+        assert "nobody is at home" in ran.read[1]
         stage.more = ClaudeAgentOptions(allowed_tools=[ClaudeAgentStage.tool])
         await stage.run(session, writes("notes"), Say("finished"))
     assert len(stage.wrote) == 1
@@ -120,7 +120,7 @@ async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> Non
 
 @pytest.mark.rule("DIA-7")
 async def test_a_changed_input_passes_the_callback(tmp_path: Path) -> None:
-    """The host's callback sees the input as our hooks left it."""
+    """The host's callback is shown what our hooks made of the input."""
     shown: list[Any] = []
 
     async def decide(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -148,18 +148,18 @@ class Callbacks:
         self._permission = options.can_use_tool
 
     async def before(self, tool: str, name: str, **given: Any) -> Any:
-        """Return the answer of the hooks before a tool."""
+        """What the hooks before a tool answer."""
         common = {"session_id": "s", "transcript_path": "", "cwd": "/", "hook_event_name": "PreToolUse"}
         call = {"tool_name": tool, "tool_input": given or {"path": "a"}, "tool_use_id": name}
         return await self._hook({**common, **call}, name, {"signal": None})
 
     async def permitted(self, tool: str, name: str) -> bool:
-        """Return True if the permission callback lets the call pass."""
+        """Whether the callback for permissions lets it pass."""
         said = await self._permission(tool, {"path": "a"}, ToolPermissionContext(tool_use_id=name))
         return isinstance(said, PermissionResultAllow)
 
     async def runs(self, tool: str, name: str) -> bool:
-        """Return True if the tool would run."""
+        """Whether the tool would run."""
         await self.before(tool, name)
         return await self.permitted(tool, name)
 
@@ -167,7 +167,7 @@ class Callbacks:
 @pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("host", ["refuses", "fails"])
 async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
-    """A call that the hooks let pass and the permissions refuse is on record as cancelled, and nothing waits for it."""
+    """What the hooks let pass and the permissions did not is on record as cancelled, and nothing waits for it."""
 
     async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
         if host == "fails":
@@ -188,7 +188,7 @@ async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
 
 @pytest.mark.rule("DIA-10")
 async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
-    """A call that was admitted and never reported is on record as cancelled when the session ends."""
+    """What was admitted and never reported is on record as cancelled when the session ends."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         await Callbacks(ClaudeAgent(session).options()).before("Read", "1")
@@ -197,7 +197,7 @@ async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_an_approval_is_for_the_tool_that_was_shown() -> None:
-    """An approval for one tool does not let another tool pass under its id with equal input."""
+    """What was approved for one tool does not let another pass with the same id and the same input."""
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Read it?"))
     async with SessionCoordinator(hooks=hooks, approvals=ScriptedApprover("Allow", "Allow")) as session:
@@ -210,7 +210,7 @@ async def test_an_approval_is_for_the_tool_that_was_shown() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_a_change_that_python_takes_for_none_is_told() -> None:
-    """A hook that makes true of 1 has changed the input, and the program gets the change."""
+    """A hook that makes true of 1 has changed the input, and the program is told so."""
     hooks = HookRegistry()
     changed = {"path": "a", "on": True}
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": changed}))

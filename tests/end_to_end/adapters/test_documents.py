@@ -1,4 +1,4 @@
-"""The statements of docs/adapters.md about the SDKs."""
+"""What docs/adapters.md says about the SDKs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_versions_are_those_that_are_tested() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", STAGES)
 def test_what_is_left_out_of_the_story_is_on_the_page(file: str) -> None:
-    """Each act that the story leaves out for an SDK stands in the table in equal words."""
+    """What an SDK has no place for, so that the story leaves it out, stands in the table in the same words."""
     module = import_module(f"tests.end_to_end.adapters.{file}")
     kinds = [one for one in vars(module).values() if isinstance(one, type) and hasattr(one, "cannot")]
     missing_rows = {why for kind in kinds for why in kind.cannot.values() if why not in PAGE}
@@ -67,7 +67,7 @@ def test_private_names_are_there(module: str, name: str) -> None:
 
 @pytest.mark.rule("DIA-9")
 def test_private_names_are_on_the_page() -> None:
-    """Each private name and key of an SDK that an adapter uses stands on the page."""
+    """What an adapter uses of an SDK that is private there stands on the page: names in code, and keys."""
     used: set[str] = set()
     for path in (ROOT / "amplifier_hooks" / "adapters").glob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""LangChain beyond the story: other features of its agents."""
+"""LangChain beyond the story: what else agents of it have."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Model(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, *_arguments: Any, **_options: Any) -> Any:
-        """Return this model, which knows the tools already."""
+        """It knows them."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
@@ -141,7 +141,7 @@ async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
 
 
 async def test_calls_beside_one_that_waits_run_once(tmp_path: Path) -> None:
-    """Of several calls in one answer, those without a question run at once, and not again when the run goes on."""
+    """Of several calls in one answer, those that need nobody run at once, and not again when the run goes on."""
     ran: list[str] = []
     async with (
         DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
@@ -183,7 +183,7 @@ async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> Non
 
 @pytest.mark.rule("DIA-7")
 async def test_approvals_of_langchain_come_first() -> None:
-    """A call that a person approves or edits through LangChain's own middleware is decided about here, too."""
+    """What LangChain's own middleware has somebody approve or edit is decided about here, too."""
     ran: list[str] = []
     hooks = HookRegistry()
 
@@ -290,7 +290,7 @@ async def test_an_answer_that_is_an_error_is_told() -> None:
 
 
 async def test_a_tool_that_interrupts_the_run_gets_its_answer() -> None:
-    """A tool's own interruption gets the value with which the run is resumed."""
+    """A tool's own interruption is its own: what the run is resumed with reaches it."""
     answers: list[Any] = []
 
     def write(path: str) -> str:
@@ -313,7 +313,7 @@ async def test_a_tool_that_interrupts_the_run_gets_its_answer() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 async def test_a_run_is_a_turn(*, broken: bool) -> None:
-    """Hooks receive the start and the end of a run, with the model's last answer, or the failure."""
+    """Hooks are told when a run begins and when it is over, with what the model said last, or that it failed."""
     told: list[tuple[str, Any]] = []
     hooks = HookRegistry()
 
@@ -386,7 +386,7 @@ async def test_a_streamed_run_is_inside(mode: str) -> None:
 
 
 def statuses(hooks: HookRegistry) -> list[str]:
-    """Return the statuses of turns, in order, as hooks receive them."""
+    """How turns ended, in order, as hooks are told."""
     told: list[str] = []
 
     @hooks.observe("orchestrator:complete", name="status")
@@ -519,7 +519,7 @@ async def test_a_summary_parts_no_call_from_its_result() -> None:
 
 @pytest.mark.rule("DIA-9")
 async def test_a_langgraph_that_hides_rejections_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where LangGraph lacks the private name for the resume value of a run, no tool runs, and an error says so."""
+    """Where LangGraph does not keep what a run was resumed with under its private name, no tool runs, and we say so."""
     monkeypatch.setattr(adapter, "SCRATCHPAD", "__gone")
     ran: list[str] = []
     async with SessionCoordinator() as session:

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK beyond the story: other features of its agents."""
+"""The OpenAI Agents SDK beyond the story: what else agents of it have."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def a_tool(ran: list[str], name: str = "write", **options: Any) -> FunctionTool:
 
 
 def told(model: ScriptedModel, number: int = 1) -> str:
-    """Return the input of the model at one of its calls."""
+    """What the model read at one of its calls."""
     return json.dumps(model.calls[number].input, default=str)
 
 
@@ -83,7 +83,7 @@ class Server(MCPServer):
 
     @property
     def name(self) -> str:
-        """Name of the server."""
+        """What it is called."""
         return "files"
 
     async def connect(self) -> None:
@@ -175,7 +175,7 @@ async def test_what_is_out_of_reach_is_refused() -> None:
 
 
 async def test_a_wrapped_agent_stays_as_it_is() -> None:
-    """An agent that is put inside twice stays unchanged, and so does the host's own agent."""
+    """Put inside twice, an agent is the same; the one the host has is not touched."""
     agent = Agent(name="a", tools=[a_tool([])])
     before = list(agent.tools)
     async with SessionCoordinator() as session:
@@ -218,7 +218,7 @@ async def test_the_tools_own_question_comes_first() -> None:
 
 
 async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
-    """A run that is resumed before a decision is interrupted again; a refusal then reaches the model."""
+    """A run that is resumed before anybody has decided is interrupted again; a refusal then reaches the model."""
     ran: list[str] = []
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
@@ -242,7 +242,7 @@ async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
 
 
 async def test_a_host_that_approves_for_us_grants_nothing(tmp_path: Path) -> None:
-    """A call that the SDK's own approval lets go on is still undecided here, and does not run."""
+    """What the SDK's own approval lets go on is still undecided here, and does not run."""
     ran: list[str] = []
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
@@ -272,7 +272,7 @@ async def test_a_state_of_a_run_outside_is_refused() -> None:
 
 
 async def test_errors_of_tools_stay_with_the_sdk() -> None:
-    """The model reads the SDK's text about a failing tool; a tool that lets its error out ends the run with it."""
+    """The model reads of a failing tool what the SDK tells it; a tool that lets its error out ends the run with it."""
 
     @function_tool
     def broken() -> str:
@@ -415,7 +415,7 @@ async def test_a_streamed_run_is_inside() -> None:
 
 
 async def test_a_text_for_one_call_is_read_once() -> None:
-    """A hook's text for the next model call alone is in that call only."""
+    """What a hook says for the next model call alone is in that one."""
     hooks = HookRegistry()
 
     @hooks.on("tool:post", name="nudge")

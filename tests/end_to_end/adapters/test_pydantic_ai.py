@@ -1,4 +1,4 @@
-"""pydantic-ai beyond the story: other features of its agents."""
+"""pydantic-ai beyond the story: what else agents of it have."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
 
 @pytest.mark.parametrize("change", [None, {"path": "b", "on": "2031-02-03"}, {"path": "b", "on": "never"}])
 async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[str, Any] | None) -> None:
-    """Hooks see a call's arguments as JSON; their changes are validated again before the tool gets them."""
+    """Hooks see a call's arguments as JSON; what they make of them is validated again before the tool has it."""
     ran: list[Any] = []
     seen: list[Any] = []
     hooks = HookRegistry()
@@ -301,7 +301,7 @@ async def test_tools_out_of_reach_are_refused() -> None:
 
 
 async def test_a_retry_is_told_and_read() -> None:
-    """A tool that wants the model to try again has failed for the hooks, and the model reads the tool's message."""
+    """A tool that wants the model to try again has failed for the hooks, and the model reads what it says."""
     seen: list[str] = []
     hooks = HookRegistry()
 
@@ -323,7 +323,7 @@ async def test_a_retry_is_told_and_read() -> None:
 
 
 async def test_a_streamed_run_is_inside() -> None:
-    """The calls of a streamed run are decided about; the answer of a denied model call is not kept."""
+    """A run whose answers come in pieces has its calls decided about; what a denied model call says is not kept."""
     ran: list[str] = []
     hooks = HookRegistry()
 
@@ -352,7 +352,7 @@ async def test_a_streamed_run_is_inside() -> None:
 
 
 async def test_a_run_is_a_turn() -> None:
-    """Hooks receive the end of a run, with its output; a run that goes on is no turn of its own."""
+    """Hooks are told when a run is over, with its output; a run that goes on is no turn of its own."""
     told: list[tuple[str, Any]] = []
     hooks = HookRegistry()
 

@@ -1,4 +1,4 @@
-"""One story over all SDKs: decisions of hooks hold inside each of them, and the record shows it."""
+"""One story over all SDKs: what hooks decide holds inside each of them, and the record says so."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ MARKS: Final[Mapping[str, pytest.MarkDecorator | tuple[()]]] = {
     "agent_hooks": (),
     "claude_agent_sdk": pytest.mark.agents,
 }
-"""Marks of each stage: two start agent programs, the others are slow to import."""
+"""What a stage costs: two bring other people's programs, the others are slow to import."""
 ROBIN: Final = Decider(name="Robin", channel="test")
 
 
 @define
 class Scene:
-    """A folder with a record, a registry, and the class of the stage."""
+    """A folder with a record, a registry, and what the stage is made of."""
 
     folder: Path
     kind: type[Stage]
@@ -65,7 +65,7 @@ class Scene:
 
     @property
     def kinds(self) -> list[str]:
-        """Return the kinds of the record's lines, in order."""
+        """What is on record, in order."""
         return [json.loads(line)["kind"] for line in self.record.read_text().splitlines()]
 
     @asynccontextmanager
@@ -104,7 +104,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
 
 
 def after(ran: Ran) -> str:
-    """Return the text that the model, or the host in its place, reads after the call."""
+    """What the model, or the host in its place, reads once the call is through."""
     return "\n".join([*ran.read[1:], *(json.dumps(one, default=str) for one in ran.answers)])
 
 
@@ -125,7 +125,7 @@ async def test_a_denied_call_does_not_run(scene: Scene) -> None:
 
 
 async def test_a_changed_call_runs_as_it_was_left(scene: Scene) -> None:
-    """A call that two hooks change, one after the other, runs as the second one left it."""
+    """What two hooks make of a call, one after the other, is what runs."""
 
     def moved(event: str, data: Any) -> HookResult:
         return HookResult.modify({"tool_input": {**data["tool_input"], "path": f"{data['tool_input']['path']}/safe"}})
@@ -139,7 +139,7 @@ async def test_a_changed_call_runs_as_it_was_left(scene: Scene) -> None:
 
 
 async def test_a_result_is_replaced(scene: Scene) -> None:
-    """The model reads the result that a hook puts in place of the tool's."""
+    """What a hook puts in the place of a result is what the model reads."""
 
     @scene.hooks.on("tool:post", name="masks")
     async def masks(event: str, data: Any) -> HookResult:
@@ -152,7 +152,7 @@ async def test_a_result_is_replaced(scene: Scene) -> None:
 
 
 async def test_an_injection_stays_within_its_budget(scene: Scene) -> None:
-    """The model reads injections, cut where the budget ends, and in every later call as well."""
+    """The model reads what hooks inject, cut where the budget ends, and in every later call as well."""
 
     @scene.hooks.on("tool:post", name="lint")
     async def lint(event: str, data: Any) -> HookResult:
@@ -169,7 +169,7 @@ async def test_an_injection_stays_within_its_budget(scene: Scene) -> None:
 
 
 async def test_a_question_is_approved(scene: Scene) -> None:
-    """A call that a person allows runs once, exactly as it was shown."""
+    """What a person allows runs once, exactly as it was shown."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -187,7 +187,7 @@ async def test_a_question_is_approved(scene: Scene) -> None:
 
 
 async def test_a_question_is_denied(scene: Scene) -> None:
-    """A call that a person refuses does not run, and the model reads that it was refused."""
+    """What a person refuses does not run, and the model reads that it was refused."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -202,7 +202,7 @@ async def test_a_question_is_denied(scene: Scene) -> None:
 
 
 async def test_an_approval_outlives_the_process(scene: Scene) -> None:
-    """A run ends undecided; a later process finds the decision, and the call runs once."""
+    """Nobody has decided when the run ends; a later process finds the decision, and the call runs once."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -241,7 +241,7 @@ async def test_a_gate_that_fails_is_closed(scene: Scene) -> None:
 
 
 async def test_a_tool_that_fails_is_told(scene: Scene) -> None:
-    """An exception of a tool reaches the hooks as an error, and stands in the record as one."""
+    """What a tool raises reaches the hooks as an error, and stands in the record as one."""
     seen: list[Any] = []
 
     @scene.hooks.observe("tool:error", name="watch")
