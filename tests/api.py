@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def knocking(app: FastAPI, secret: str = "", address: str = "http://127.0.0.1", **headers: str) -> httpx2.AsyncClient:
-    """A client of this application at this address, with this token."""
+    """Return a client of this application at this address, with this token."""
     said = {"authorization": f"Bearer {secret}"} if secret else {}
     transport = httpx2.ASGITransport(app)
     return httpx2.AsyncClient(transport=transport, base_url=address, headers={**said, **headers})
@@ -41,18 +41,18 @@ class Office:
     broker: Broker
 
     async def client(self, *scopes: str, tenant: str = "acme", name: str = "ada") -> httpx2.AsyncClient:
-        """A client with a new token."""
+        """Return a client with a new token."""
         _, secret = await self.api.tokens.create(name, scopes=scopes or ("hooks:manage", "hooks:read"), tenant=tenant)
         return knocking(self.api.app, secret)
 
     async def admin(self) -> httpx2.AsyncClient:
-        """A client of the system's."""
+        """Return a client with a token of the system."""
         return await self.client("hooks:admin", tenant="", name="root")
 
 
 @asynccontextmanager
 async def office(database: Database | None = None, **options: Any) -> AsyncIterator[Office]:
-    """An API with no hooks yet. There is no limit to how often it is asked, unless a test sets one."""
+    """An API with no hooks yet. It has no rate limit, unless a test sets one."""
     registry, broker = HookRegistry(), Broker(MemoryStore())
     audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
     async with MemoryDatabase(*API_TABLES) as memory:
@@ -63,7 +63,7 @@ async def office(database: Database | None = None, **options: Any) -> AsyncItera
 
 
 def new_hook(name: str = "guard", **fields: Any) -> dict[str, Any]:
-    """The body of a hook that a tenant may have."""
+    """Return the body of a hook that a tenant may have."""
     config = {"url": "https://hooks.example/guard", "secret": SECRET}
     return {"name": name, "event_type": "tool:pre", "handler_ref": "http", "config": config, **fields}
 

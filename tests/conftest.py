@@ -1,4 +1,4 @@
-"""All tests share this: Hypothesis profiles, and one way to skip a test whose part of the world is missing."""
+"""Hypothesis profiles, and one way to skip a test that needs a missing program or package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS: Final = {
 NEEDS: Final = {"agents": "agents", "browser": "chromium", "claude-agent-sdk": "agents", "postgres": "postgres"}
 """The part that a group or an extra belongs to; other extras belong to every part."""
 MISSING: Final = {module: origin for module, origin in {**EXTRAS, **GROUPS}.items() if find_spec(module) is None}
-"""Modules that are not installed, each with its extra or group; looked up before a test pretends."""
+"""Modules that are not installed, each with its extra or group. Looked up before any test hides a module."""
 MESSAGE: Final = re.compile(r"No module named '(\w+)|needs the extra '([\w-]+)'")
 """The module that a failed import names, or the extra that our own error names."""
 
@@ -109,11 +109,11 @@ def _skip_failed_imports() -> Generator[None]:
 
 
 def pytest_configure() -> None:
-    """Refuse a misspelt part, which would otherwise be skipped in silence; let signals mean what they mean."""
+    """Refuse a misspelt part, which would otherwise be skipped in silence; restore the default signal handlers."""
     if unknown := required() - PARTS:
         message = f"AMPLIFIER_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(sorted(PARTS))}"
         raise pytest.UsageError(message)
-    # Who starts the tests in the background has some signals ignored, and what the tests start would inherit that.
+    # A shell that starts the tests in the background ignores some signals, and child processes would inherit that.
     for name in ("SIGHUP", "SIGINT"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:

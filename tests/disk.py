@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to: at the n-th call, for every n; and one that loses what was not synced."""
+"""A disk that fails at the n-th call, for every n, and loses unsynced bytes in a power cut."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FAULTS: Final = {
 
 
 class FaultyFiles(Files):
-    """The file system, failing from the `first` call on, `times` times; calls are counted from 1.
+    """A file system that fails from the `first` call on, `times` times; calls are counted from 1.
 
-    A write that fails has written half of what it was given: that is what full disks do. `only` names the calls that
+    A write that fails writes half of its bytes, as on a full disk. `only` names the calls that
     count. `hanging` is an event that syncs wait for.
     """
 
@@ -47,11 +47,11 @@ class FaultyFiles(Files):
         self.short = False
         self._paths: dict[int, Path] = {}
         self.synced: dict[Path, int] = {}
-        """What of each file would survive a power cut."""
+        """Content of each file that would survive a power cut."""
 
     @property
     def failed(self) -> bool:
-        """Whether it has failed."""
+        """True if a call has failed."""
         return self.armed and 0 < self.first <= len(self.calls)
 
     def _step(self, name: str, half: Callable[[], Any] | None = None) -> None:
@@ -72,7 +72,7 @@ class FaultyFiles(Files):
         return descriptor
 
     def make(self, path: Path) -> int:
-        """A new file."""
+        """Make a new file."""
         self._step("make")
         descriptor = super().make(path)
         self._paths[descriptor] = path
@@ -80,24 +80,24 @@ class FaultyFiles(Files):
         return descriptor
 
     def link(self, path: Path, name: Path) -> None:
-        """A second name."""
+        """Give a file a second name."""
         self._step("link")
         super().link(path, name)
         self.synced[name] = self.synced.pop(path)
         self._paths = {descriptor: name if known == path else known for descriptor, known in self._paths.items()}
 
     def remove(self, path: Path) -> None:
-        """Take a name away; a draft that stays is of no interest, so it is gone and then fails."""
+        """Remove a name, and then fail: no test looks at a draft that stays."""
         super().remove(path)
         self._step("remove")
 
     def write_some(self, descriptor: int, data: memoryview) -> int:
-        """Write some, or half of it and fail."""
+        """Write some bytes, or half of them and fail."""
         self._step("write", lambda: os.write(descriptor, data[: len(data) // 2]))
         return super().write_some(descriptor, data[: max(1, len(data) // 3)] if self.short else data)
 
     def sync(self, descriptor: int) -> None:
-        """Sync, and remember how much would survive."""
+        """Sync, and remember the bytes that would survive."""
         if self.hanging is not None:
             self.hanging.wait(30)
         self._step("sync")
@@ -110,7 +110,7 @@ class FaultyFiles(Files):
         super().cut(descriptor, size)
 
     def close(self, descriptor: int) -> None:
-        """Close a file, and then fail: that is what close errors are."""
+        """Close a file, and then fail: a close error comes after the close."""
         super().close(descriptor)
         self._paths.pop(descriptor, None)
         self._step("close")
@@ -121,7 +121,7 @@ class FaultyFiles(Files):
         super().sync_folder(path)
 
     def power_cut(self, chance: random.Random) -> None:
-        """Lose what was not synced: a part of it, all of it, or a page in its middle."""
+        """Lose unsynced bytes: a part of them, all of them, or a page in their middle."""
         for path, kept in self.synced.items():
             data = path.read_bytes() if path.exists() else b""
             lost = data[kept:]

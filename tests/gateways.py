@@ -1,4 +1,4 @@
-"""Gateways to test with, clients that say what they are told to say, and requests as they come from sessions."""
+"""Gateways to test with, scripted clients, and requests as they come from sessions."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ __all__ = ["MARA", "SOON", "WATCHER", "Caller", "asked", "closed_with", "gateway
 MARA: Final = Approver(name="Mara", token="mara-" + "m" * 40)
 WATCHER: Final = Approver(name="Ines", token="ines-" + "i" * 40, may_decide=False)
 SOON: Final = 60.0
-"""Seconds within which anything here has long happened."""
+"""Seconds that no step in these tests takes."""
 
 
 def asked(number: int = 1, **changes: Any) -> ApprovalRequest:
-    """A request that is made now and lives for a minute."""
+    """Return a request that is made now and lives for a minute."""
     now = datetime.now(UTC)
     return a_request(number, created=now, expires=now + timedelta(seconds=changes.pop("lifetime", 60)), **changes)
 
 
 @asynccontextmanager
 async def gateway(broker: Broker | None = None, **options: Any) -> AsyncIterator[Gateway]:
-    """A gateway with two approvers, one of whom may only look; over memory, unless told otherwise."""
+    """Open a gateway with two approvers, one of whom may only look; over memory by default."""
     options.setdefault("approvers", (MARA, WATCHER))
     async with Gateway(broker or Broker(MemoryStore()), **options) as one:
         yield one
 
 
 def served(one: Gateway) -> Broker:
-    """The broker behind a gateway."""
+    """Return the broker behind a gateway."""
     return one._broker
 
 
 class Caller:
-    """A client that speaks JSON-RPC by hand. What the gateway says unasked is kept in `heard`."""
+    """A client that speaks JSON-RPC by hand. It keeps notifications of the gateway in `heard`."""
 
     def __init__(self, to: Gateway, approver: Approver | None = MARA, **options: Any) -> None:
         headers = {"Authorization": f"Bearer {approver.token}"} if approver else None
@@ -77,32 +77,32 @@ class Caller:
         await self.connection.send(json.dumps({"jsonrpc": "2.0", **message}))
 
     async def read(self) -> dict[str, Any]:
-        """The next message, whatever it is."""
+        """Return the next message."""
         async with asyncio.timeout(SOON):
             message = json.loads(await self.connection.recv())
         assert isinstance(message, dict)
         return message
 
     async def reply(self, number: int | str | None) -> dict[str, Any]:
-        """The answer with this id; what comes before it is kept."""
+        """Return the answer with this id; keep messages that come before it."""
         while (message := await self.read()).get("id") != number or "method" in message:
             self.heard.append(message)
         return message
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """Call a method; the whole answer, an error as well."""
+        """Call a method and return the whole answer, an error included."""
         self._number += 1
         await self.say(id=self._number, method=method, params=params)
         return await self.reply(self._number)
 
     async def call(self, method: str, /, **params: Any) -> Any:
-        """Call one of our methods; what it comes to."""
+        """Call one of our methods and return its result."""
         answer = await self.ask(f"_amplifier-hooks/{method}", **params)
         assert "result" in answer, answer
         return answer["result"]
 
     async def note(self, method: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True) -> dict[str, Any]:
-        """The next message of this method that was not looked at yet; its parameters, with its id if it has one."""
+        """Return the parameters of the next unread message of this method, with its id if it has one."""
         while True:
             message = self.heard.popleft() if self.heard else await self.read()
             if message.get("method") in (method, f"_amplifier-hooks/{method}"):
@@ -118,7 +118,7 @@ class Caller:
         return self
 
     async def attach(self) -> Any:
-        """Greet and attach; everything that waits."""
+        """Greet, attach and return the pending requests."""
         await self.greet()
         return await self.call("attach")
 
@@ -129,7 +129,7 @@ class Caller:
 
 
 async def closed_with(caller: Caller) -> int | None:
-    """The code with which the gateway closes the connection; None if it is cut off without a word."""
+    """Return the code with which the gateway closes the connection; None if it is cut off without a code."""
     async with asyncio.timeout(SOON):
         with suppress(ConnectionClosed):
             while True:
@@ -138,7 +138,7 @@ async def closed_with(caller: Caller) -> int | None:
 
 
 async def http(port: int, text: str) -> tuple[int, dict[str, str], bytes]:
-    """Send these lines to a port, as they are; status, headers and body of what comes back, or 0 if nothing does."""
+    """Send these lines to a port, and return status, headers and body of the reply; the status is 0 without a reply."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(text.replace("\n", "\r\n").encode("latin-1"))

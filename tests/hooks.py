@@ -1,4 +1,4 @@
-"""Hooks to test with, and what became of them."""
+"""Hooks to test with, and their statuses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ async def hang(event: str, data: Mapping[str, Any]) -> None:
 
 
 async def swallow(event: str, data: Mapping[str, Any]) -> None:
-    """Wait on for seconds, however often it is cancelled."""
+    """Wait for seconds in spite of any cancellation."""
     for _ in range(6):  # an end, or a broken dispatcher would hang the tests
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(1.5)
 
 
 def saying(answer: object) -> Callable[..., Any]:
-    """A hook that answers at once, and always the same."""
+    """Return a hook that gives one answer at once, every time."""
 
     async def hook(event: str, data: Mapping[str, Any]) -> Any:
         return answer
@@ -36,5 +36,5 @@ def saying(answer: object) -> Callable[..., Any]:
 
 
 def statuses(outcome: Outcome) -> dict[str, str]:
-    """What became of each hook."""
+    """Return the status of each hook."""
     return {answer.hook_name: answer.status for answer in outcome.hook_results}

@@ -21,7 +21,7 @@ LOG: Final = "5b" * 16
 
 
 def pinned(key: AuditKey = KEY) -> VerifierKey:
-    """The public half of a key, as it is kept elsewhere."""
+    """Return the public half of a key, as a verifier keeps it."""
     return VerifierKey.parse(key.vkey())
 
 
@@ -37,7 +37,7 @@ class Book:
         self.begin(key)
 
     def begin(self, key: AuditKey | None = KEY, *, left: Any = None, vkey: str | None = None, **changes: Any) -> Book:
-        """The first line of the next segment; `vkey` is what it says about the key, if not the truth."""
+        """Add the first line of the next segment; a `vkey` replaces the true statement about the key."""
         self.key = key
         opening: dict[str, Any] = {
             "log": self.log,
@@ -58,14 +58,14 @@ class Book:
         return self.add("segment.opened", {**facts, "left": left} if left else facts)
 
     def add(self, kind: str = "outcome", facts: Any = None, **more: Any) -> Book:
-        """One record."""
+        """Add one record."""
         self.minute += 1
         time = f"2026-11-18T{self.minute // 60 % 24:02}:{self.minute % 60:02}:00+00:00"
         head = {"seq": self.seq + 1, "time": time, "kind": kind}
         return self.put(json.dumps({**head, **more, "facts": {} if facts is None else facts}, separators=(",", ":")))
 
     def put(self, text: str) -> Book:
-        """One line, of a whole JSON object."""
+        """Add one line, of a whole JSON object."""
         body = text.removesuffix("}").encode("ascii")
         self.head = chain_hash(self.head, body)
         self.segments[-1].append(seal(body, self.head))
@@ -73,38 +73,38 @@ class Book:
         return self
 
     def note(self, **changes: Any) -> str:
-        """A checkpoint of the last line, signed."""
+        """Return a signed checkpoint of the last line."""
         assert self.key is not None
         stated: dict[str, Any] = {"origin": self.opening.origin, "size": self.seq, "head": self.head, **changes}
         return sign_checkpoint(Checkpoint(**stated), self.key)
 
     def checkpoint(self, note: str | None = None) -> Book:
-        """A line with one."""
+        """Add a line with a checkpoint."""
         facts = {"note": self.note() if note is None else note}
         return self.put(
             json.dumps({"seq": self.seq + 1, "kind": "log.checkpoint", "facts": facts}, separators=(",", ":"))
         )
 
     def close(self) -> Book:
-        """The end of the log."""
+        """End the log."""
         return self.end("log.closed", {})
 
     def rotate(self, key: AuditKey | None = KEY) -> Book:
-        """The end of a segment, and the next one."""
+        """End the segment, and begin the next one."""
         return self.end("segment.closed", {"next": len(self.segments) + 1}).begin(key)
 
     def end(self, kind: str, facts: dict[str, Any]) -> Book:
-        """A closing line, and the checkpoint if there is a key."""
+        """Add a closing line, and the checkpoint if there is a key."""
         self.add(kind, facts)
         return self if self.key is None else self.checkpoint()
 
     @property
     def known(self) -> Checkpoint:
-        """The head as it is now, for somebody to keep."""
+        """Present head of the log, as a store would keep it."""
         return Checkpoint(self.opening.origin, self.seq, self.head)
 
     def files(self, folder: Path) -> dict[int, Path]:
-        """The log as files."""
+        """Write the log as files."""
         files = {}
         for number, lines in enumerate(self.segments, 1):
             files[number] = folder / ("record.jsonl" if number == 1 else f"record.{number:06}.jsonl")
@@ -113,7 +113,7 @@ class Book:
 
 
 def hundred(key: AuditKey | None = KEY) -> Book:
-    """A closed log of 100 lines, with a checkpoint in the middle."""
+    """Return a closed log of 100 lines, with a checkpoint in the middle."""
     book = Book(key)
     while book.seq < (98 if key else 99):
         book.add(
@@ -127,7 +127,7 @@ def hundred(key: AuditKey | None = KEY) -> Book:
 
 
 def stranger() -> Callable[[Path, bytes], str]:
-    """The verifier of the examples."""
+    """Load the verifier of the examples."""
     spec = importlib.util.spec_from_file_location("verify_audit", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

@@ -39,7 +39,7 @@ print(json.dumps(watch.seen))
 
 
 def imported_on_the_loop(body: str) -> list[str]:
-    """The modules that this body of a coroutine imports in the loop's thread, once it has set `watch.on`."""
+    """Return the modules that this body of a coroutine imports in the loop's thread, once it has set `watch.on`."""
     source = WATCH + PROGRAM.replace("__BODY__", indent(body.strip("\n"), "    "))
     run = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
     names: list[str] = json.loads(run.stdout.splitlines()[-1])

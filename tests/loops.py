@@ -11,7 +11,7 @@ class Eager(asyncio.DefaultEventLoopPolicy):
     """Loops whose tasks begin at once."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A loop like any other, but for its tasks."""
+        """Return a standard loop with eager tasks."""
         loop = super().new_event_loop()
         factory: Any = getattr(asyncio, "eager_task_factory")  # noqa: B009  # from Python 3.12 on
         loop.set_task_factory(factory)
@@ -19,11 +19,11 @@ class Eager(asyncio.DefaultEventLoopPolicy):
 
 
 def pytest_configure() -> None:
-    """Put the loop in place that is wanted."""
+    """Install the loop that `AMPLIFIER_LOOP` names."""
     wanted = os.environ.get("AMPLIFIER_LOOP", "")
     if wanted == "eager":
         asyncio.set_event_loop_policy(Eager())
     elif wanted == "uvloop":
-        import uvloop  # type: ignore[import-not-found, unused-ignore]  # where somebody has put it
+        import uvloop  # type: ignore[import-not-found, unused-ignore]  # only where uvloop is installed
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

@@ -1,4 +1,4 @@
-"""A person at a real terminal: a program in a pseudo-terminal, and what can be seen there."""
+"""A person at a real terminal: a program in a pseudo-terminal, and its screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["SOON", "Person", "Screen"]
 
 SOON = 60
-"""Seconds; nothing here takes that long unless it is broken."""
+"""Seconds that no working step takes."""
 
 ASKING = """
 import asyncio, json, sys
@@ -66,12 +66,12 @@ print("READ", repr(sys.stdin.readline()), flush=True)
 
 
 class Screen(pyte.Screen):
-    """A screen that goes back to what was there when a program leaves the other screen."""
+    """A terminal screen. It restores its content when a program leaves the alternate screen."""
 
     other = False
 
     def set_mode(self, *modes: int, **options: Any) -> None:
-        """Begin with an empty screen."""
+        """Set modes; the alternate screen begins empty."""
         super().set_mode(*modes, **options)
         if 1049 in modes and options.get("private"):
             self.before = (copy.deepcopy(self.buffer), self.cursor.x, self.cursor.y)
@@ -79,7 +79,7 @@ class Screen(pyte.Screen):
             self.other = True
 
     def reset_mode(self, *modes: int, **options: Any) -> None:
-        """Go back."""
+        """Reset modes; restore the content of the main screen."""
         super().reset_mode(*modes, **options)
         if 1049 in modes and options.get("private"):
             self.buffer, self.cursor.x, self.cursor.y = self.before
@@ -87,10 +87,10 @@ class Screen(pyte.Screen):
 
 
 class Person:
-    """Somebody at a terminal of this size, in which a program asks.
+    """A person at a terminal of this size, in which a program asks.
 
     The program asks each of the requests (fields of `a_request`), prints a line `RESULT` for each, then `LEFT`, and
-    reads a line to show that the terminal is as it was. `others` is what it does meanwhile.
+    reads a line to show that the terminal is as it was. The program runs `others` meanwhile.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Person:
         self._stream = pyte.ByteStream(self.screen)
 
     def until(self, seen: Callable[[], bool], what: str) -> None:
-        """Read what the program writes until this can be seen."""
+        """Read the program's output until this text is on the screen."""
         end = time.monotonic() + SOON
         while not seen():
             try:
@@ -125,17 +125,17 @@ class Person:
             except pexpect.TIMEOUT:
                 read = b""
             except pexpect.EOF:
-                raise AssertionError(f"the program has ended; nobody saw {what}\n{self.text}") from None
+                raise AssertionError(f"the program has ended; the screen never showed {what}\n{self.text}") from None
             self.raw += read
             self._stream.feed(read)
-            assert time.monotonic() < end, f"nobody saw {what}\n{self.text}"
+            assert time.monotonic() < end, f"the screen never showed {what}\n{self.text}"
 
     def sees(self, *texts: str) -> None:
-        """Wait until all of these are on the screen."""
+        """Wait until all of these texts are on the screen."""
         self.until(lambda: all(text in self.text for text in texts), repr(texts))
 
     def misses(self, *texts: str) -> None:
-        """Wait until none of these is on the screen."""
+        """Wait until none of these texts is on the screen."""
         self.until(lambda: not any(text in self.text for text in texts), f"that {texts!r} went")
 
     def types(self, keys: str) -> None:
@@ -143,19 +143,19 @@ class Person:
         self.child.send(keys)
 
     def selects(self, key: str, selected: str) -> None:
-        """Press a key, and wait until this is selected and Enter counts."""
+        """Press a key, and wait until this option is selected and Enter counts."""
         self.sees("Enter confirms")
         self.types(key)
         self.sees(f"▸ {selected}", "Enter confirms")
 
     def confirms(self, result: str, number: int = 0) -> None:
-        """Press Enter, and see what the program has been told."""
+        """Press Enter, and wait until the program prints this result."""
         self.sees("Enter confirms")
         self.types("\r")
         self.sees(f"RESULT {number} {result}")
 
     def leaves(self) -> None:
-        """Find the terminal as it was, with its echo and its lines, and the program still running."""
+        """Check that the terminal is as before, with its echo and its lines, and that the program still runs."""
         self.sees("LEFT")
         assert self.modes_are_back()
         self.types("bye\n")
@@ -163,26 +163,26 @@ class Person:
         self.child.close()
 
     def modes_are_back(self) -> bool:
-        """Whether the terminal takes and shows what is typed as it did before."""
+        """True if the terminal reads and echoes keys as before."""
         return termios.tcgetattr(self.child.child_fd) == self.modes
 
     @property
     def pid(self) -> int:
-        """The program's number."""
+        """Process id of the program."""
         assert self.child.pid is not None
         return self.child.pid
 
     def resizes(self, columns: int, rows: int) -> None:
-        """Make the window another size."""
+        """Change the size of the window."""
         self.screen.resize(rows, columns)
         self.child.setwinsize(rows, columns)
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen, line by line."""
+        """Lines of the screen."""
         return [line.rstrip() for line in self.screen.display]
 
     @property
     def text(self) -> str:
-        """What is on the screen."""
+        """Text of the screen."""
         return "\n".join(self.lines)

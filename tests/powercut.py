@@ -1,4 +1,4 @@
-"""Below SQLite: what it asks of the disk, written down; and every disk that a power cut could leave behind.
+"""Log of SQLite's calls to the disk, and every disk that a power cut could leave behind.
 
 The engine, its settings and the store stay as they are. A file system of SQLite's own kind (a VFS) is put around the
 usual one while something is recorded, in the very library that Python's `sqlite3` calls; it passes everything on.
@@ -49,14 +49,14 @@ class Cut:
 
 @frozen
 class Sync:
-    """The file's contents, up to here, would survive."""
+    """A sync of a file: its contents up to here would survive."""
 
     file: int
 
 
 @frozen
 class Named:
-    """A name in the folder for a file; for none, the name is gone."""
+    """A name in the folder for a file; without a file, the name is removed."""
 
     name: str
     file: int | None
@@ -64,12 +64,12 @@ class Named:
 
 @frozen
 class FolderSync:
-    """The folder's names, up to here, would survive."""
+    """A sync of the folder: its names up to here would survive."""
 
 
 @frozen
 class Said:
-    """Something somebody outside was told, or was about to be."""
+    """A message that a caller received, or was about to receive."""
 
     text: str
 
@@ -79,17 +79,17 @@ Step = Write | Cut | Sync | Named | FolderSync | Said
 
 @define(eq=False)
 class DiskLog:
-    """Everything asked of the disk, in order; for the files of one folder."""
+    """Calls to the disk, in order, for the files of one folder."""
 
     folder: Path
     steps: list[Step] = field(factory=list)
     names: dict[str, int] = field(factory=dict)
     count: int = 0
     begun: int = 0
-    """Steps that tell what was on the disk already."""
+    """Steps that make the disk as it was at the beginning."""
 
     def begin(self, there: Mapping[str, bytes]) -> None:
-        """What is on the disk already."""
+        """Note the files that are on the disk already."""
         for name, data in there.items():
             number = self.file(self.folder / name)
             if number is not None:
@@ -98,11 +98,11 @@ class DiskLog:
         self.begun = len(self.steps)
 
     def say(self, text: str) -> None:
-        """Note what is told outside."""
+        """Note a message to a caller."""
         self.steps.append(Said(text))
 
     def file(self, path: Path) -> int | None:
-        """The number of a file by its name; a new name is a new file. None for a file elsewhere."""
+        """Return the number of a file by its name; a new name is a new file. None for a file in another folder."""
         name = path.name
         if path.parent != self.folder:
             return None
@@ -113,12 +113,12 @@ class DiskLog:
         return self.names[name]
 
     def linked(self, path: Path, name: str) -> None:
-        """A second name."""
+        """Note a second name."""
         self.names[name] = self.names[path.name]
         self.steps.append(Named(name, self.names[name]))
 
     def unlinked(self, name: str) -> None:
-        """A name taken away."""
+        """Note that a name was removed."""
         if self.names.pop(name, None) is not None:
             self.steps.append(Named(name, None))
 
@@ -130,7 +130,7 @@ Image = dict[str, bytes]
 
 
 def image(steps: Sequence[Step], chosen: Callable[[Step], Step | None] = lambda step: step) -> Image:
-    """The folder after these steps; of those that were not synced, what was chosen: whole, a part, or nothing."""
+    """Return the folder after these steps; `chosen` decides about unsynced steps: whole, a part, or nothing."""
     synced: dict[int | str, int] = {}
     for number, step in enumerate(steps):
         if isinstance(step, Sync):
@@ -161,7 +161,7 @@ def image(steps: Sequence[Step], chosen: Callable[[Step], Step | None] = lambda 
 
 
 def images(steps: Sequence[Step], chance: random.Random, mixtures: int) -> Iterator[Image]:
-    """Disks that these steps could leave: all of them done, none that was not synced, one lost, one done, mixtures.
+    """Return the disks that these steps could leave: all done, no unsynced one done, one lost, one done, mixtures.
 
     In a mixture, any of the unsynced steps is done or lost, and a write may be torn between two sectors.
     """
@@ -188,7 +188,7 @@ def _mixed(step: Step, chance: random.Random) -> Step | None:
 
 
 def put(found: Mapping[str, bytes], folder: Path) -> None:
-    """Make a folder what an image says."""
+    """Write an image into a folder."""
     folder.mkdir(mode=0o700)
     for name, data in found.items():
         descriptor = os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -197,7 +197,7 @@ def put(found: Mapping[str, bytes], folder: Path) -> None:
 
 
 def digest(found: Mapping[str, bytes]) -> bytes:
-    """What tells two images apart."""
+    """Return a digest that differs for different images."""
     hashed = hashlib.sha256()
     for name, data in sorted(found.items()):
         hashed.update(f"{name}\0{len(data)}\0".encode() + data)
@@ -211,9 +211,9 @@ def digest(found: Mapping[str, bytes]) -> bytes:
 def recording(
     folder: Path, monkeypatch: pytest.MonkeyPatch, there: Mapping[str, bytes] | None = None
 ) -> Iterator[DiskLog]:
-    """Write down what SQLite, and our own code around it, ask of the disk in this folder, where an image may be.
+    """Log the calls that SQLite and our own code make to the disk in this folder, which may hold an image.
 
-    One at a time.
+    Only one recording runs at a time.
     """
     library = _library()
     log = DiskLog(folder)
@@ -229,7 +229,7 @@ def recording(
 
 
 def _listen_to_ours(patched: pytest.MonkeyPatch, log: DiskLog) -> None:
-    """What our own code does with names, it does through `os`."""
+    """Log the calls of our own code to `os` that change names."""
     link, unlink, fsync = os.link, os.unlink, os.fsync
 
     def linked(source: Any, target: Any, **options: Any) -> None:
@@ -251,7 +251,7 @@ def _listen_to_ours(patched: pytest.MonkeyPatch, log: DiskLog) -> None:
 
 
 def _library() -> Any:
-    """The SQLite that Python's own module calls; skips where its functions cannot be reached."""
+    """Return the SQLite library of Python's own module; skip where its functions cannot be reached."""
     module = sys.modules["_sqlite3"]
     try:
         library = ctypes.CDLL(getattr(module, "__file__", None))
@@ -264,7 +264,7 @@ def _library() -> Any:
 
 
 class Methods(Structure):
-    """`sqlite3_io_methods`: what can be done with an open file."""
+    """`sqlite3_io_methods`: the methods of an open file."""
 
     _fields_ = (
         ("version", c_int),
@@ -278,13 +278,13 @@ class Methods(Structure):
 
 
 class File(Structure):
-    """`sqlite3_file`: where that is written; what follows belongs to the file system."""
+    """`sqlite3_file`: pointer to the methods; the bytes after it belong to the file system."""
 
     _fields_ = (("methods", POINTER(Methods)),)
 
 
 class Vfs(Structure):
-    """`sqlite3_vfs`: what can be done with names."""
+    """`sqlite3_vfs`: the methods for names."""
 
 
 OpenDirectory = CFUNCTYPE(c_int, c_char_p, POINTER(c_int))
@@ -306,7 +306,7 @@ Vfs._fields_ = (
 
 
 class _Around:
-    """The usual file system with an ear."""
+    """The usual file system, with a log of its calls."""
 
     def __init__(self, library: Any, log: DiskLog) -> None:
         self._library = library
@@ -323,12 +323,12 @@ class _Around:
         self._folder = OpenDirectory(self._opened_folder)
 
     def install(self) -> None:
-        """From here on every connection goes through it."""
+        """Make every new connection go through this file system."""
         self._library.sqlite3_vfs_register(ctypes.byref(self._own), 1)
         self._usual.contents.set_system_call(self._usual, b"openDirectory", ctypes.cast(self._folder, c_void_p))
 
     def remove(self) -> None:
-        """As before. Connections that are still open would go on through it: close them first."""
+        """Restore the usual file system. Close all connections first: open ones would go on through this one."""
         self._usual.contents.set_system_call(self._usual, b"openDirectory", self._found)
         self._library.sqlite3_vfs_unregister(ctypes.byref(self._own))
         self._library.sqlite3_vfs_register(self._usual, 1)
@@ -351,14 +351,14 @@ class _Around:
         return code
 
     def _opened_folder(self, name: bytes, descriptor: Any) -> int:
-        """SQLite opens a folder only to sync it."""
+        """Open a folder, and log a sync of it: SQLite opens a folder only to sync it."""
         code: int = ctypes.cast(self._found, OpenDirectory)(name, descriptor)
         if code == 0:
             self._log.steps.append(FolderSync())
         return code
 
     def _table(self, usual: Any) -> Methods:
-        """The methods of a file with ours in their place, made once."""
+        """Return the methods of a file with ours in their place, made once."""
         address = ctypes.addressof(usual.contents)
         if address not in self._tables:
             theirs, ours = usual.contents, Methods()

@@ -1,4 +1,4 @@
-"""Reading a log back, by its written format: every line that counts, or an assertion that says what is wrong."""
+"""A reader of logs by the written format. It returns every line that counts, or an assertion names the flaw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def entries(path: Path) -> list[LogEntry]:
-    """Every line of a log that counts, over all its segments; raises when anything in it does not hold."""
+    """Return every line of a log that counts, over all its segments; raise if any line is wrong."""
     numbers = numbers_of(path)
     assert numbers == list(range(1, len(numbers) + 1)), "a segment is missing"
     files = [file_of(path, number).read_bytes() for number in numbers]
@@ -41,7 +41,7 @@ def entries(path: Path) -> list[LogEntry]:
 
 
 def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[LogEntry], bytes]:
-    """The lines of one segment, and the hash of its last."""
+    """Return the lines of one segment, and the hash of its last line."""
     found: list[LogEntry] = []
     opening: Opening | None = None
     for line in data.splitlines(keepends=True):
@@ -64,20 +64,20 @@ def segment(data: bytes, number: int, head: bytes, seq: int) -> tuple[list[LogEn
 
 
 def first_of(data: bytes) -> LogEntry:
-    """The first line of a segment."""
+    """Return the first line of a segment."""
     return read(unseal(data[: data.index(b"\n") + 1])[0])
 
 
 def found_kinds(data: bytes) -> list[str]:
-    """The kinds of all lines."""
+    """Return the kinds of all lines."""
     return [read(unseal(line)[0]).kind for line in data.splitlines(keepends=True)]
 
 
 def kinds(path: Path) -> list[str]:
-    """The kinds of all lines of a log that count."""
+    """Return the kinds of all lines of a log that count."""
     return [entry.kind for entry in entries(path)]
 
 
 def facts(path: Path, kind: str) -> list[dict[str, Any]]:
-    """The facts of all lines of one kind."""
+    """Return the facts of all lines of one kind."""
     return [entry.facts for entry in entries(path) if entry.kind == kind]

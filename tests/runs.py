@@ -1,4 +1,4 @@
-"""Runs to test with: each kind of store open and empty, with a clock that can be moved, and what is put into it."""
+"""Runs to test with: each kind of store open and empty, with a clock that can be moved, and runs to submit."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LEASES: Final = (60.0, 30.0)
-"""Of a runner, and of a coordinator."""
+"""Leases of a runner and of a coordinator."""
 EVERYTHING: Final = ClaimFilter()
 
 
 class MovedRuns(PostgresRuns):
-    """The database's clock stands still, and is moved by a table."""
+    """A store of runs on PostgreSQL whose clock stands still; a table moves it."""
 
     NOW = "(SELECT 1767268800000000 + moved FROM {schema}.moved)"
 
@@ -43,7 +43,7 @@ class Shelf:
         self.now = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
     async def advance(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Move the clock on by these seconds."""
         self.now += timedelta(seconds=seconds)
         if isinstance(self.store, PostgresRuns):
             await self.store.database.fetch("UPDATE {schema}.moved SET moved = moved + $1", round(seconds * 1e6))
@@ -51,7 +51,7 @@ class Shelf:
 
 @asynccontextmanager
 async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
-    """A store of this kind."""
+    """Open a store of this kind, and yield it with its clock."""
     shelf: Shelf
     if kind == "postgres":
         await server()
@@ -66,7 +66,7 @@ async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
 
 
 def new_run(number: int = 1, **fields: Any) -> NewRun:
-    """A run to submit."""
+    """Return a run to submit."""
     given: dict[str, Any] = {
         "id": f"run_{number:032x}",
         "tenant": "acme",
@@ -80,48 +80,48 @@ def new_run(number: int = 1, **fields: Any) -> NewRun:
 # -- a coordinator and its runners -------------------------------------------------------------------------------------
 
 Work = Callable[[RunRecord], Any]
-"""What an agent does: its result, a text or data."""
+"""Function of an agent: it returns a result, a text or data."""
 
 
 def agent(name: str = "writer", *, start: Any = None, finish: Any = None, **fields: Any) -> Blueprint:
-    """A blueprint."""
+    """Return a blueprint."""
     hooks = {point: entry for point, entry in (("on_run_start", start), ("on_run_finish", finish)) if entry}
     return read_blueprint(json.dumps({"name": name, "type": "procedural", "hooks": hooks, **fields}))
 
 
 def python_hook(name: str = "hook", on_error: str = "block", **fields: Any) -> dict[str, Any]:
-    """An entry for a function of the test."""
+    """Return a hook entry for a function of the test."""
     return {"type": "python", "handler_ref": f"tests:{name}", "on_error": on_error, **fields}
 
 
 def agent_hook(name: str = "validator", on_error: str = "block", **fields: Any) -> dict[str, Any]:
-    """An entry for an agent."""
+    """Return a hook entry for an agent."""
     return {"type": "agent", "agent_name": name, "on_error": on_error, **fields}
 
 
 def done(record: RunRecord) -> Any:
-    """What an agent does that has nothing to do."""
+    """Return a result at once."""
     return {"done": record.agent}
 
 
 @frozen
 class House:
-    """A coordinator, and the functions its Python hooks are found among."""
+    """A coordinator, and the functions of its Python hooks."""
 
     runs: RunCoordinator
     functions: dict[str, Any]
 
     async def told(self, run: str, kind: str = "") -> list[dict[str, Any]]:
-        """What was told of a run, of one kind or all whose name begins so."""
+        """Return the events of a run whose kind begins with this text."""
         return [dict(event.body) for event in await self.runs.store.events(run) if event.type.startswith(kind)]
 
     async def work(self, runner: str = "runner", **agents: Work) -> RunRecord | None:
-        """Claim one run, do what its agent does, and complete it."""
+        """Claim one run, run its agent, and complete it."""
         record = await self.runs.claim(runner, wait=60)
         return None if record is None else await self.do(record, **agents)
 
     async def do(self, record: RunRecord, **agents: Work) -> RunRecord:
-        """Carry out a run that was claimed."""
+        """Run the agent of a claimed run, and report its result."""
         by = Holder(str(record.holder), record.attempt)
         work = agents.get(record.agent.replace("-", "_"), done)
         try:
@@ -133,7 +133,7 @@ class House:
         return await self.runs.complete(record.id, by, "completed")
 
     async def until(self, run: str, stage: str = "") -> RunRecord:
-        """The run, once it is at this stage; or has ended with nothing left to do."""
+        """Return the run, once it is at this stage, or has ended with nothing left to do."""
         async with asyncio.timeout(60):
             with self.runs.store.watch(run) as watch:
                 while True:
@@ -145,7 +145,7 @@ class House:
 
 @asynccontextmanager
 async def house(*blueprints: Blueprint, store: RunStore | None = None, **options: Any) -> AsyncIterator[House]:
-    """A coordinator over a store in memory."""
+    """Open a coordinator over a store in memory."""
     functions: dict[str, Any] = {}
 
     def find(name: str) -> Any:

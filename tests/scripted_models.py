@@ -1,7 +1,7 @@
-"""Models that say what a script says, on loopback, spoken to by real agent programs in their own wire formats.
+"""Scripted models on loopback, for real agent programs in their own wire formats.
 
 A script is a list of steps: `Use(tool, input)` calls a tool, `Say(text)` ends the turn. Requests are kept, so that a
-test can see what the model read.
+test can read them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the model."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def read(self) -> str:
-        """Everything the model was sent, as one text."""
+        """Return all requests to the model, as one text."""
         return json.dumps(self.requests)
 
     def step(self) -> Use | Say:
-        """The next step; once the script is through, nothing more."""
+        """Return the next step; after the script's end, an empty answer."""
         number, self._next = self._next, self._next + 1
         return self.script[number] if number < len(self.script) else Say("done")
 
@@ -97,7 +97,7 @@ class ScriptedModel:
             ]
         )
 
-    # -- OpenAI and those that speak like it ---------------------------------------------------------------------------
+    # -- OpenAI and models with its interface --------------------------------------------------------------------------
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`, streamed: text in two pieces, arguments in two pieces."""
@@ -179,7 +179,7 @@ class ScriptedModel:
 
 @asynccontextmanager
 async def serving(*script: Use | Say) -> AsyncIterator[ScriptedModel]:
-    """A model with this script, for as long as the block lasts."""
+    """Serve a model with this script, for as long as the block lasts."""
     model = ScriptedModel(list(script))
     app = Starlette(
         routes=[
@@ -197,7 +197,7 @@ async def serving(*script: Use | Say) -> AsyncIterator[ScriptedModel]:
 
 @asynccontextmanager
 async def listening(app: Starlette) -> AsyncIterator[int]:
-    """The port where it is served, for as long as the block lasts."""
+    """Serve an application for as long as the block lasts, and yield its port."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110

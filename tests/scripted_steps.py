@@ -1,4 +1,4 @@
-"""What a model with a script says, one step after the other."""
+"""Steps of a scripted model, one after the other."""
 
 from __future__ import annotations
 

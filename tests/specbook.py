@@ -1,11 +1,11 @@
 """The rules of specs/ and the tests that name them, held against each other.
 
 ```
-bind(pages, not_built, sources) → Book      what the pages define, what the list admits, what the tests cite
+bind(pages, not_built, sources) → Book      ids that the pages define, the list admits and the tests cite
 unproved(book) · list_flaws(book)           complaints, one line each; none is good
 unknown_ids(book) · defined_twice(book)
-misshapen(page) · docstring_flaw(text)      the same for one text
-marks_in(source) · find_tests(source)       what stands in a test file
+misshapen(page) · docstring_flaw(text)      complaints about one text
+marks_in(source) · find_tests(source)       marks and tests of a test file
 ```
 
 Everything is text in, text out. Test files are parsed, never imported, so a test that cannot run still counts as
@@ -41,7 +41,7 @@ class Mark:
 
     Attributes:
         kind: `rule` or `fault`.
-        ids: What it names; empty if that cannot be read without running the file.
+        ids: The ids that it names; empty if they cannot be read without running the file.
         where: File and line.
     """
 
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test, as far as its source tells.
+    """A test, as read from its source.
 
     Attributes:
         name: Its name.
@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """What the pages define, what the list admits, what the tests cite.
+    """The ids that the pages define, the list admits and the tests cite.
 
     Attributes:
         rules: Ids of the headings, each as often as it is defined.

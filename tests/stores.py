@@ -31,24 +31,24 @@ FILES: Final = ("sqlite", pytest.param("postgres", marks=pytest.mark.postgres))
 
 MOVED: Final = """CREATE OR REPLACE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
     'SELECT 1767268800000000 + moved FROM {schema}.moved'"""
-"""The database's clock stands still, and is moved by a table."""
+"""SQL of a clock that stands still; a table moves it."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
+    """Let the loop turn until a condition holds."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # there is no event for it, and a turn costs nothing
             await asyncio.sleep(0)  # there is no event for it; a turn costs nothing
 
 
 async def turns(count: int) -> None:
-    """Let the loop turn so many times."""
+    """Let the loop turn this many times."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def server() -> str:
-    """The DSN of a PostgreSQL server that answers; skips, or fails where one is required."""
+    """Return the DSN of a PostgreSQL server that answers; skip, or fail where one is required."""
     import asyncpg
 
     try:
@@ -61,7 +61,7 @@ async def server() -> str:
 
 @asynccontextmanager
 async def address(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Where several processes find one store."""
+    """Yield an address at which several processes find one store."""
     if kind == "sqlite":
         yield str(folder / "approvals.db")
     else:
@@ -72,7 +72,7 @@ async def address(kind: str, folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def schema() -> AsyncIterator[str]:
-    """The name of a schema that is gone afterwards."""
+    """Yield the name of a schema, and drop the schema afterwards."""
     import asyncpg
 
     name = f"test_{uuid4().hex}"
@@ -86,7 +86,7 @@ async def schema() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[StoreSubject]:
-    """A store of this kind, and its clock."""
+    """Open a store of this kind, and yield it with its clock."""
     clock = MovableClock()
     if kind == "memory":
         yield StoreSubject(MemoryStore(clock=clock, **options), clock.advance)
@@ -108,7 +108,7 @@ async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[Store
 
 @asynccontextmanager
 async def database(kind: str, folder: Path, *migrations: Migrations) -> AsyncIterator[Database]:
-    """An empty database of this kind, with these tables."""
+    """Open an empty database of this kind, with these tables."""
     if kind == "memory":
         async with MemoryDatabase(*migrations) as memory:
             yield memory

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what hooks answer: results, answers on record, and the answers of a whole chain."""
+"""Hypothesis strategies for answers of hooks: results, answers on record, and the answers of a whole chain."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _failed(status: Status, name: str, error: str, *, denies: bool, recheck: boo
 def answers(
     names: st.SearchStrategy[str] = names, rechecks: st.SearchStrategy[bool] = flags
 ) -> st.SearchStrategy[Answer]:
-    """One hook's answer on record: what it said, or how it failed."""
+    """One hook's answer on record: its result, or its failure."""
     said = st.builds(Answer, hook_name=names, result=results(), duration_ms=st.floats(0, 1e6), recheck=rechecks)
     failed = st.builds(_failed, st.sampled_from(FAILURES), names, texts, denies=flags, recheck=rechecks)
     return said | failed
@@ -95,7 +95,7 @@ def answers(
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[tuple[str, ...], list[Answer]]:
-    """The hooks a chain reached and what is on record of them, as a dispatcher leaves it.
+    """The hooks that a chain reached, with their answers on record, as a dispatcher leaves them.
 
     Some hooks stay silent, the first denial ends the chain, and gates may have had a second look.
     """

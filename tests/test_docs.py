@@ -1,11 +1,11 @@
-"""What the documents show is true.
+"""The code, the commands and the data in documents work.
 
 - ```` ```python ```` blocks run. The blocks of one file share a namespace, as a reader would expect.
   `<!-- no-run: reason -->` on the line before a block leaves it out.
 - ```` ```output ```` after them is what they printed since the last such block.
 - ```` ```sh ```` blocks name commands and options of `amplifier-hooks` that exist, and run: each command exits 0, or 1
-  where its comment says so. What cannot be run here has the same `no-run` line before it; what installs has
-  `<!-- typed-in-ci: reason -->`, and `.ci/run` types it in a clone.
+  where its comment says so. A command that cannot run here has the `no-run` line before it; a command that
+  installs has `<!-- typed-in-ci: reason -->`, and `.ci/run` types it in a clone.
 - ```` ```yaml ```` and ```` ```json ```` blocks can be read; files of hooks, of rules and blueprints are right.
 - `<!-- file: name -->` before a block: the commands after it find it there. With `under a line`, it takes that line's
   place in the file.
@@ -76,7 +76,7 @@ def test_python_blocks_run(
     document: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Python blocks of a document run, one after the other, and print what the document says."""
-    monkeypatch.chdir(tmp_path)  # what a block writes is nobody else's
+    monkeypatch.chdir(tmp_path)  # each document writes into a folder of its own
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with asyncio.Runner() as runner:
         for block in blocks(document, "python", "output"):
@@ -95,7 +95,7 @@ def test_python_blocks_run(
 
 
 def commands(text: str, prompt: str = "") -> Iterator[tuple[list[str], str]]:
-    """The words of each call of `amplifier-hooks` in a block, and its comment."""
+    """Read the words of each call of `amplifier-hooks` in a block, and its comment."""
     for line in re.sub(r"\\\n", " ", text).splitlines():
         if line.startswith(prompt):
             typed, _, comment = line.removeprefix(prompt).partition(" # ")
@@ -106,7 +106,7 @@ def commands(text: str, prompt: str = "") -> Iterator[tuple[list[str], str]]:
 
 @pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "sh", "console"))])
 def test_commands_exist(document: str) -> None:
-    """Every command a document tells to type exists, with its options."""
+    """Every command in a document exists, with its options."""
     for block in blocks(document, "sh", "console"):
         for words, _ in commands(block.text, "$ " if block.language == "console" else ""):
             command: Any = get_command(app)
@@ -123,7 +123,7 @@ def test_commands_exist(document: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "sh"))])
 def test_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a document tells to type works, one after the other, in an empty folder and home with no terminal."""
+    """The commands of a document work, one after the other, in an empty folder and home with no terminal."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_STATE_HOME", "AMPLIFIER_HOOKS_STORE", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
@@ -145,7 +145,7 @@ def test_commands_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("document", [document for document in DOCUMENTS if any(blocks(document, "yaml", "json"))])
 def test_data_is_right(document: str, tmp_path: Path) -> None:
-    """Blocks of YAML and JSON can be read, and what they define would be taken."""
+    """Blocks of YAML and JSON can be read, and their definitions are valid."""
     for block in blocks(document, "yaml", "json"):
         value = yaml.safe_load(block.text) if block.language == "yaml" else json.loads(block.text)
         if not isinstance(value, dict):

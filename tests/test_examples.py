@@ -1,4 +1,4 @@
-"""Every example runs and prints what it says it prints."""
+"""Every example runs and prints the output that its docstring states."""
 
 import ast
 import asyncio
@@ -25,11 +25,11 @@ ADAPTERS = [
     pytest.param(path, id=path.stem, marks=MARKS.get(path.stem, pytest.mark.slow))
     for path in sorted(FOLDER.glob("adapters/*.py"))
 ]
-"""Each needs an SDK; importing most of them is slow."""
+"""Examples that need an SDK; most SDKs are slow to import."""
 
 
 MODELS = ("ANTHROPIC_", "OPENAI_")
-"""Variables that would make an example talk to a model that costs."""
+"""Variables that would make an example call a paid model."""
 
 
 def promised(example: Path) -> str:
@@ -41,7 +41,7 @@ def promised(example: Path) -> str:
 
 
 def plays(example: Path, folder: Path, **environment: str) -> None:
-    """Run an example in an empty folder with nobody at the keyboard, and compare what it prints."""
+    """Run an example in an empty folder without a keyboard, and compare its output."""
     run = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         check=False,
@@ -58,20 +58,20 @@ def plays(example: Path, folder: Path, **environment: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.relative_to(FOLDER).as_posix())
 def test_example(example: Path, tmp_path: Path) -> None:
-    """An example prints what its docstring promises."""
+    """An example prints the output that its docstring promises."""
     plays(example, tmp_path)
 
 
 @pytest.mark.rule("TEN-1", "API-1", "REG-2")
 @pytest.mark.parametrize("example", ["from_files", "over_http"])
 def test_tenants(example: str, tmp_path: Path) -> None:
-    """The hooks of two tenants and of the operator run in the stated order, and one's failures are nobody else's."""
+    """The hooks of two tenants and of the operator run in the stated order, and a failure of one affects no other."""
     plays(FOLDER / "tenants" / f"{example}.py", tmp_path)
 
 
 @pytest.mark.rule("RUN-1", "RUN-2", "RUN-5", "RUN-6", "RUN-9", "RUN-11", "RUN-12")
 def test_runs(tmp_path: Path) -> None:
-    """A validator, an agent and an audit agent chain around a run on one runner: one is enriched, one is blocked."""
+    """A validator, an agent and an audit agent chain around runs on one runner: one run is enriched, one is blocked."""
     tmp_path.chmod(0o700)
     plays(FOLDER / "runs" / "chain.py", tmp_path)
     assert load_agents(FOLDER / "runs" / "blueprints").missing() == []
@@ -80,7 +80,7 @@ def test_runs(tmp_path: Path) -> None:
 @pytest.mark.rule("DIA-3")
 @pytest.mark.parametrize("example", ADAPTERS)
 async def test_adoption(example: Path, tmp_path: Path) -> None:
-    """The few lines that put an SDK's agent inside a session do what they promise."""
+    """The few lines that put an SDK's agent inside a session give the promised output."""
     if example.stem != "with_claude_agent_sdk":
         plays(example, tmp_path)
         return

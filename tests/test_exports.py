@@ -47,7 +47,7 @@ def modules() -> dict[str, Path]:
 @pytest.mark.rule("PKG-1")
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_front_door_is_documented(package: ModuleType) -> None:
-    """Every name at a front door says what it is, and occurs in its docstring, the README, the docs or the specs."""
+    """Every name at a front door has a docstring, and occurs in that of its door, the README, the docs or the specs."""
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("specs/**/*.md")]
     texts = [package.__doc__ or "", *(page.read_text(encoding="utf-8") for page in pages)]
     words = {word for text in texts for word in re.findall(r"\w+", text)}
@@ -75,7 +75,7 @@ def test_only_doors_are_public() -> None:
 
 
 def test_one_name_one_thing() -> None:
-    """A name that two front doors offer is the same thing in both."""
+    """A name that two front doors offer is one object in both."""
     offered: dict[str, dict[int, str]] = {}
     for door in DOORS:
         module = importlib.import_module(door)

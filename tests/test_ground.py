@@ -1,4 +1,4 @@
-"""What the distribution promises before any of its code runs."""
+"""Promises of the distribution before any of its code runs."""
 
 import importlib.metadata
 import importlib.util
@@ -48,7 +48,7 @@ HEAVY = [
     "websockets",
 ]
 UNHURRIED = ["difflib", "importlib.resources", "lzma", "pathlib", "tempfile"]
-"""Parts of the standard library that take long to load, for what many a process never does."""
+"""Parts of the standard library that take long to load, for features that many a process never uses."""
 # Paths of one machine and hosts of one mirror: here, and wherever the next checkout lies.
 MACHINE = re.compile(
     "|".join(
@@ -87,7 +87,7 @@ def test_light_import(package: str) -> None:
 
 @pytest.mark.rule("PKG-1")
 def test_quick_import() -> None:
-    """A registry and a session are had without what only counting, warnings and files need."""
+    """A registry and a session load no module that only counting, warnings and files need."""
     program = (
         "import sys\nbefore = set(sys.modules)\n"
         "from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator\n"

@@ -1,4 +1,4 @@
-"""Tests whose part of the world is missing are skipped, or fail where the part is required."""
+"""Tests that need a missing program or package are skipped, or fail where it is required."""
 
 import os
 import subprocess

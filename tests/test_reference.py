@@ -1,4 +1,4 @@
-"""The reference in docs/ is what the code is."""
+"""The reference in docs/ is up to date with the code."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "reference.py"
 
 @pytest.mark.rule("CLI-1", "PKG-1")
 def test_the_reference_is_up_to_date() -> None:
-    """What can be imported, raised and typed stands in docs/reference/ as the code has it."""
+    """The names, errors and commands in docs/reference/ are those of the code."""
     told = subprocess.run([sys.executable, str(SCRIPT)], check=False, capture_output=True, text=True)
     assert (told.returncode, told.stdout) == (0, ""), told.stderr

@@ -155,7 +155,7 @@ def test_headings_and_rows_are_found() -> None:
 
 
 def test_unproved_is_noticed() -> None:
-    """What has neither test nor line in the list is reported, with the mark that would settle it."""
+    """A rule with neither test nor line in the list is reported, with the mark that would settle it."""
     book = sample(
         """
         @pytest.mark.rule("REG-1")

@@ -1,6 +1,6 @@
 """A program with one call to make: `python killed.py STORE FOLDER POINT`; it is killed at the point that is named.
 
-What it did is in FOLDER: `canary` has a line for each time its tool ran, `record.jsonl` is its record.
+FOLDER shows its work: `canary` has a line for each run of its tool, `record.jsonl` is its record.
 """
 
 # it says what it did on standard output
@@ -42,7 +42,7 @@ def fatal(owner: Any, method: str, point: str, wanted: str, *, after: bool = Fal
 
 
 async def main(address: str, folder: str, point: str) -> None:
-    """Ask, run once, and say how it ended."""
+    """Ask, run once, and print the outcome."""
     audit = AuditLog.open(Path(folder) / "record.jsonl")
     registry, approvals = HookRegistry(), DeferredApprovals(store_at(address))
 

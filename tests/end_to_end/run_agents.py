@@ -1,4 +1,4 @@
-"""Agents and hooks for runs whose coordinator and runners are killed: what they did stands in files of FOLDER.
+"""Agents and hooks for runs whose coordinator and runners are killed. They note their work in files of FOLDER.
 
 A file named `die-at-<point>` in FOLDER kills the process that comes to that point, once.
 """
@@ -14,14 +14,14 @@ FOLDER: Final = Path(os.environ["RUN_TEST_FOLDER"])
 
 
 def note(what: str, run: str) -> None:
-    """One line in a file, whole even if the process dies."""
+    """Write one line to a file, whole even if the process dies."""
     descriptor = os.open(FOLDER / what, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{run}\n".encode())
     os.close(descriptor)
 
 
 def die(point: str) -> None:
-    """Die here, if that is wanted, and only once."""
+    """Die here, if a file in FOLDER asks for it, and only once."""
     try:
         (FOLDER / f"die-at-{point}").unlink()
     except FileNotFoundError:

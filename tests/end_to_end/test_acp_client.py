@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.agents, pytest.mark.rule("BCK-2", "WIR-7")]
 
 
 class Person:
-    """Answers with the first option of a kind, or not at all."""
+    """A client that answers with the first option of a kind, or not at all."""
 
     def __init__(self, kind: str | None = "allow_once") -> None:
         self.kind = kind
@@ -42,7 +42,7 @@ class Person:
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **meta: Any
     ) -> RequestPermissionResponse:
-        """Choose."""
+        """Answer with the option of the wanted kind."""
         self.asked.put_nowait((session_id, tool_call, meta))
         await self.thought.wait()
         if self.kind is None:
@@ -51,13 +51,13 @@ class Person:
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """What the protocol has no name for."""
+        """Keep a notification that is outside the protocol."""
         self.told.put_nowait((method, params))
 
 
 @asynccontextmanager
 async def connected(to: Gateway, person: Person) -> AsyncIterator[Any]:
-    """The client, connected and past its first words."""
+    """Yield the client, connected and initialized."""
     address = to.address.replace("http", "ws") + "acp"
     stream = await create_websocket_stream(address, headers={"Authorization": f"Bearer {MARA.token}"})
     async with acp.connect_to_agent(person, stream) as agent:
@@ -97,7 +97,7 @@ async def test_a_call_waits_for_it() -> None:
 
 
 async def test_pending_requests_are_put_on_connecting() -> None:
-    """Whoever connects is asked what waits; sessions can be listed and loaded, and then are asked once more."""
+    """A new client is asked all pending questions; sessions can be listed and loaded, and then ask once more."""
     person = Person(kind=None)
     async with gateway() as one:
         first, second = asked(1, session="a"), asked(2, session="b")
@@ -120,7 +120,7 @@ async def test_pending_requests_are_put_on_connecting() -> None:
 @pytest.mark.rule("APR-4", "APR-6")
 @pytest.mark.parametrize("ended", ["expired", "cancelled", "denied"])
 async def test_what_ended_without_it(ended: str) -> None:
-    """A client is told how a request ended without it, and its late answer is harmless and gets its reason."""
+    """A client learns how a request ended without it, and its late answer is harmless and gets a reason."""
     person = Person()
     person.thought.clear()
     async with gateway() as one, connected(one, person), asyncio.timeout(SOON):

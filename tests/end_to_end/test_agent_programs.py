@@ -48,19 +48,19 @@ TENANT: Final = Decider(name="ada", channel="test")
 
 @frozen
 class Program:
-    """How a program is run without an account, and what its shell tool is called."""
+    """A program, the way to run it without an account, and the name of its shell tool."""
 
     dialect: str
     tool: str
     argument: str
 
     def command(self, line: str) -> Use:
-        """A call of its shell."""
+        """Return a call of the program's shell tool."""
         more = {} if self.dialect == "codex" else {"description": "a step"}
         return Use(self.tool, {self.argument: line, **more})
 
     def settled(self, home: Path, project: Path, settings: Mapping[str, Any], url: str) -> Started:
-        """Write its settings, and say what is run."""
+        """Write the program's settings, and return its command line."""
         return SETUPS[self.dialect](home, project, dict(settings), url)
 
 
@@ -106,7 +106,7 @@ PROGRAMS: Final = {
 
 
 def found(name: str) -> str:
-    """Where a program is; skips where it is not."""
+    """Return the path of a program; skip if it is missing."""
     path = INSTALLED / name
     if not path.exists():
         require("agents", f"{name} is not installed: bash scripts/agents.sh")
@@ -115,7 +115,7 @@ def found(name: str) -> str:
 
 @pytest.fixture(params=list(PROGRAMS.values()), ids=list(PROGRAMS))
 def program(request: pytest.FixtureRequest) -> Program:
-    """One after the other."""
+    """Yield each program, one after the other."""
     chosen: Program = request.param
     if chosen.dialect == "claude_code" and not CLAUDE.exists():
         require("agents", "the claude-agent-sdk wheel here has no program in it")
@@ -137,17 +137,17 @@ class World:
 
     @property
     def project(self) -> Path:
-        """Where the agent works."""
+        """The folder in which the agent works."""
         return self.folder / "project"
 
     def bridge(self, program: Program, *, portable: bool = False) -> dict[str, Any]:
-        """The one line in a program's settings, for every event it has."""
+        """Line in a program's settings, for every event it has."""
         mine = Bridge(python=sys.executable, file=bridge_module.__file__, socket=self.socket, waits=60)
         return with_bridge({}, DIALECTS[program.dialect], Bridge(waits=60) if portable else mine)
 
     @property
     def socket(self) -> str:
-        """Where the server is asked."""
+        """Path of the server's socket."""
         return os.fspath(self.folder / "hooks.sock")
 
     async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel) -> str:
@@ -178,13 +178,13 @@ class World:
 
 
 def public_half(folder: Path) -> str:
-    """Of the key that signs the record here."""
+    """Return the public half of the key that signs the record here."""
     return next(folder.glob("*.pub")).read_text()
 
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
-    """Everything, with a server that answers; its record is closed in the end."""
+    """Yield a world with a server that answers; close its record in the end."""
     registry = HookRegistry()
     store = folder / "approvals.db"
     log = AuditLog.open(folder / "record.jsonl")
@@ -206,7 +206,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
 
 
 async def decide_elsewhere(here: World, verb: str, *arguments: str) -> None:
-    """Another process decides what waits in the inbox, as a person at another terminal does."""
+    """Decide the pending questions in another process, as a person at another terminal does."""
     with here.approvals.broker.watch() as watch:
         while not (waiting := await here.approvals.pending(TENANT)):
             await watch.wait(1.0)
@@ -257,7 +257,7 @@ async def test_its_calls_are_asked_denied_and_answered(program: Program, portabl
 
 @pytest.mark.rule("DIA-2")
 async def test_a_refusal_in_the_inbox_is_read_by_the_model(program: Program, tmp_path: Path) -> None:
-    """What a person refuses does not run, and the model reads that a person refused it."""
+    """A call that a person refuses does not run, and the model reads that a person refused it."""
     async with world(tmp_path) as here:
         here.registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write to production?"))
         async with serving(program.command("echo hello > production.txt"), Say("finished")) as model:
@@ -305,7 +305,7 @@ CASES: Final = ["deny-by-exit", "deny-by-json", "crash", "rewrite", "nothing"]
 @pytest.mark.rule("DIA-1")
 @pytest.mark.parametrize("case", CASES)
 async def test_the_same_script_has_the_same_outcome_there_and_here(case: str, tmp_path: Path) -> None:
-    """Settings with a command hook come to the same in the real Claude Code and here."""
+    """Settings with a command hook have one outcome in the real Claude Code and here."""
     guard = tmp_path / "guard.py"
     guard.write_text(GUARD)
     hook = {"type": "command", "command": f"{sys.executable} {guard}", "timeout": 30}

@@ -1,4 +1,4 @@
-"""A secret on its way through a session: it is where it has to be, and nowhere else."""
+"""A secret on its way through a session reaches its destination, and no log or record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def files(folder: Path) -> str:
-    """Everything that was written."""
+    """Return the content of all files."""
     return "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file())
 
 
@@ -27,7 +27,7 @@ def files(folder: Path) -> str:
 async def test_a_secret_stays_where_it_belongs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What passes through prompts, inputs, results, injections and printing hooks is in no log line and no record."""
+    """A secret in prompts, inputs, results, injections and output of hooks is in no log line and no record."""
     caplog.set_level(logging.DEBUG)
     canary = secrets.token_hex(16)
     registry, context, display = HookRegistry(), InMemoryContext(), CollectingDisplay()

@@ -1,4 +1,4 @@
-"""Calls that are asked about here and decided elsewhere, later, or after a restart."""
+"""Questions of this process, decided by another one, later, or after a restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("kind", FILES)
 
 @pytest.fixture
 async def stores(kind: str, tmp_path: Path) -> AsyncIterator[Callable[[], DatabaseStore]]:
-    """Makes stores over the same place, one for each program."""
+    """Return a function that opens a store at one address, once for each program."""
     if kind == "sqlite":
         yield lambda: SqliteStore(tmp_path / "approvals.db")
     else:
@@ -59,7 +59,7 @@ class Program:
         )
 
     def ask(self, event: str, data: Any) -> HookResult:
-        """Ask about it."""
+        """Ask about the call."""
         return HookResult.ask("Deploy?", options=["Allow once", "Allow always", "Deny"])
 
     async def deploy(self, call_id: str | None = "c1", **given: Any) -> ToolOutcome:
@@ -69,7 +69,7 @@ class Program:
 
 @asynccontextmanager
 async def started(stores: Callable[[], DatabaseStore], session: str = "s1", **options: Any) -> AsyncIterator[Program]:
-    """A program from its start to its orderly end."""
+    """Run a program from its start to its orderly end."""
     async with DeferredApprovals(stores()) as approvals:
         program = Program(approvals, session, **options)
         async with program.session:
@@ -77,7 +77,7 @@ async def started(stores: Callable[[], DatabaseStore], session: str = "s1", **op
 
 
 async def decided(stores: Callable[[], DatabaseStore], option: str = "option-1", **more: Any) -> list[str]:
-    """Somebody elsewhere decides everything that waits; what that was."""
+    """Decide all pending requests from another program, and return their ids."""
     async with DeferredApprovals(stores()) as approvals:
         waiting = await approvals.pending(ROBIN)
         for record in waiting:
@@ -86,7 +86,7 @@ async def decided(stores: Callable[[], DatabaseStore], option: str = "option-1",
 
 
 async def stored(stores: Callable[[], DatabaseStore], request: str) -> RequestRecord:
-    """What the store has of a request."""
+    """Return the store's record of a request."""
     async with stores() as store:
         record = await store.get(request)
         assert record is not None
@@ -95,7 +95,7 @@ async def stored(stores: Callable[[], DatabaseStore], request: str) -> RequestRe
 
 @pytest.mark.rule("BCK-5", "APR-4", "COO-9", "APR-12")
 async def test_pending_decided_and_run_once(stores: Callable[[], DatabaseStore]) -> None:
-    """Nobody decides inline, the program ends, somebody decides, and the same call of the next program runs once."""
+    """A call is undecided inline, the program ends, an approver decides, and the next program's call runs once."""
     async with started(stores) as first:
         outcome = await first.deploy()
         assert (outcome.status, outcome.ok, outcome.denied, outcome.call_id) == ("pending", False, False, "c1")
@@ -167,7 +167,7 @@ async def test_nothing_is_left_to_record(stores: Callable[[], DatabaseStore], op
 @pytest.mark.rule("APR-12", "COO-4")
 @pytest.mark.fault("F-APR-13")
 async def test_other_arguments(stores: Callable[[], DatabaseStore]) -> None:
-    """The same call with other arguments than those that were approved is a mismatch and does not run."""
+    """An approved call that comes again with other arguments is a mismatch and does not run."""
     async with started(stores) as first:
         await first.deploy()
     await decided(stores)
@@ -184,7 +184,7 @@ async def test_other_arguments(stores: Callable[[], DatabaseStore]) -> None:
 @pytest.mark.rule("BCK-5", "APR-7")
 @pytest.mark.fault("F-APR-12")
 async def test_edited_meanwhile(stores: Callable[[], DatabaseStore]) -> None:
-    """Arguments that were edited in another program are what runs, once the gates have seen them."""
+    """Arguments that were edited in another program run, once the gates have seen them."""
     async with started(stores) as first:
         await first.deploy()
     (request,) = await decided(stores, arguments={"build": 6})
@@ -218,7 +218,7 @@ async def test_grants_of_a_suspended_session(stores: Callable[[], DatabaseStore]
 
 @pytest.mark.rule("COO-9", "APR-5")
 async def test_cancelled(stores: Callable[[], DatabaseStore]) -> None:
-    """Cancelling a session takes back what waits in the store, too; another session's questions stay."""
+    """Cancelling a session also takes back its questions in the store; another session's questions stay."""
     async with started(stores) as one, started(stores, "s2") as other:
         mine = await one.deploy()
         theirs = await other.deploy()
@@ -230,7 +230,7 @@ async def test_cancelled(stores: Callable[[], DatabaseStore]) -> None:
 @pytest.mark.rule("APR-12", "BCK-8")
 @pytest.mark.fault("F-APR-21")
 async def test_unknown_is_shown(stores: Callable[[], DatabaseStore]) -> None:
-    """What was begun and never ended is shown on the screen after a restart, on record, and does not run again."""
+    """A call that began and never ended is shown on the screen after a restart, on record, and does not run again."""
     approvals = await DeferredApprovals(stores()).open()
     lost = Program(approvals)
     await lost.session.start()
@@ -256,7 +256,7 @@ async def test_unknown_is_shown(stores: Callable[[], DatabaseStore]) -> None:
 @pytest.mark.rule("BCK-8", "AUD-3")
 @pytest.mark.fault("F-ST-02")
 async def test_record_is_completed(stores: Callable[[], DatabaseStore]) -> None:
-    """What happened while nobody could write the record is on it after a restart, marked as late, and only once."""
+    """Decisions made while the record could not be written are on it after a restart, marked as late, and only once."""
     async with DeferredApprovals(stores()) as approvals:
         lost = Program(approvals)
         await lost.session.start()
@@ -309,7 +309,7 @@ async def test_two_owners(stores: Callable[[], DatabaseStore]) -> None:
 
 @pytest.mark.rule("BCK-5", "APR-4")
 async def test_decided_while_waiting(stores: Callable[[], DatabaseStore]) -> None:
-    """Who decides in another program while this one waits inline ends the wait at once."""
+    """A decision in another program ends the inline wait of this one at once."""
     async with started(stores, approval_wait=30.0) as program:
         task = asyncio.ensure_future(program.deploy())
         async with DeferredApprovals(stores()) as elsewhere:

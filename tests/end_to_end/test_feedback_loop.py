@@ -1,4 +1,4 @@
-"""A linter that reads along, with the linter people use: what it finds is mended in the same turn."""
+"""A real linter reads along, and the agent mends its findings in the same turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD = "".join(f"import module_{number}\n" for number in range(150))
 
 
 async def ruff(folder: Path, name: str) -> str:
-    """What ruff finds."""
+    """Return the findings of ruff."""
     options = ["check", "--isolated", "--no-cache", "--output-format", "concise", "--quiet", name]
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ruff", *options, cwd=folder, stdout=asyncio.subprocess.PIPE
@@ -34,7 +34,7 @@ async def ruff(folder: Path, name: str) -> str:
 
 
 class Agent:
-    """A model with a script, and its one tool: it mends what it reads about, then writes something worse."""
+    """A scripted model, and its one tool: it mends the findings, then writes worse code."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Agent:
         self.writes: list[str] = []
 
     def __call__(self, messages: list[Any]) -> dict[str, Any] | None:
-        """Read everything, and decide on the next call."""
+        """Read all messages, and decide on the next call."""
         self.reads.append("\n".join(message["content"] for message in messages))
         script = [("app.py", BROKEN), ("app.py", MENDED), ("old.py", OLD)]
         if len(self.writes) == len(script):
@@ -62,7 +62,7 @@ class Agent:
 @pytest.mark.rule("COO-3", "INJ-1", "INJ-3", "DIS-1")
 @pytest.mark.fault("F-INJ-05")
 async def test_findings_are_mended_in_the_same_turn(tmp_path: Path) -> None:
-    """What a linter finds is read and mended in the same turn; what no longer fits is cut, marked and told."""
+    """The model reads and mends a linter's findings in one turn; excess findings are cut, marked and reported."""
     registry, context, display, audit = HookRegistry(), InMemoryContext(), CollectingDisplay(), CollectingAudit()
     session = SessionCoordinator(hooks=registry, context=context, display=display, audit=audit)
     agent = Agent(tmp_path)

@@ -1,4 +1,4 @@
-"""Ready-made hooks over a session with model calls, skills and side effects: everybody who counts counts the same."""
+"""Ready-made hooks over a session with model calls, skills and side effects: all their counts agree."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SECRET: Final = b"abcdef1234567890"
 
 
 def project(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the project switches on, by name, as it would stand in a file."""
+    """Return the hooks of the project, by name, as they would stand in a file."""
     return {
         "protected_paths": {"paths": ["**/.env"], "action": "deny"},
         "redact_secrets": {},
@@ -59,7 +59,7 @@ def project(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def script() -> list[tuple[str, dict[str, Any]]]:
-    """The calls, in five turns of ten."""
+    """Return the calls, in five turns of ten."""
     return [
         call
         for turn in range(TURNS)
@@ -79,7 +79,7 @@ def script() -> list[tuple[str, dict[str, Any]]]:
 
 
 def carry_out(folder: Path, tool: str, given: Mapping[str, Any]) -> Any:
-    """The tools, which really read and write."""
+    """Run a tool, which really reads and writes."""
     if tool == "Bash":
         return {"stdout": "", "status": 0}
     path = folder / given["file_path"]
@@ -90,12 +90,12 @@ def carry_out(folder: Path, tool: str, given: Mapping[str, Any]) -> Any:
 
 
 def answer(usage: dict[str, int], messages: list[Any]) -> dict[str, Any]:
-    """The model."""
+    """Return the model's answer."""
     return {"text": "on it", "usage": usage}
 
 
 def counted(text: str, name: str, **labels: str) -> float:
-    """A number of the metrics, over all series with these labels."""
+    """Return the sum of a metric over all series with these labels."""
     total = 0.0
     for series, value in re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", text, re.MULTILINE):
         found = dict(re.findall(r'(\w+)="([^"]*)"', series))
@@ -114,7 +114,7 @@ class Played:
     messages: list[Any] = field(factory=list)
     outcomes: dict[str, ToolOutcome] = field(factory=dict)
     ran: list[tuple[str, ...]] = field(factory=list)
-    """Which hooks each call met, in their order."""
+    """Hooks that each call met, in their order."""
     spent: int = 0
     """Tokens of the model, as its provider counts them."""
     injected: list[int] = field(factory=list)
@@ -125,7 +125,7 @@ class Played:
 
     @property
     def statuses(self) -> Counter[str]:
-        """How many calls came to what, in the ledger."""
+        """Numbers of calls by status, in the ledger."""
         return Counter(entry.status for entry in self.kept.values())
 
 
@@ -187,7 +187,7 @@ async def test_everybody_counts_the_same(tmp_path: Path) -> None:
 
 
 def the_calls_agree(one: Played) -> None:
-    """What became of each call: the caller, the ledger and the record say the same."""
+    """Check that the caller, the ledger and the record agree about the end of each call."""
     assert {call: entry.status for call, entry in one.kept.items()} == {
         call: outcome.status for call, outcome in one.outcomes.items()
     }
@@ -209,7 +209,7 @@ def the_calls_agree(one: Played) -> None:
 
 
 def the_numbers_agree(one: Played) -> None:
-    """The metrics count the calls of the ledger, and the tokens of the cost guard."""
+    """Check that the metrics count the calls of the ledger, and the tokens of the cost guard."""
     text = library.Metrics(prometheus=one.numbers).text()
     assert counted(text, "amplifier_events_total", event="tool:pre") == CALLS
     assert counted(text, "amplifier_events_total", event="tool:pre", action="deny") == one.statuses["denied"]
@@ -220,7 +220,7 @@ def the_numbers_agree(one: Played) -> None:
 
 
 def the_order_is_that_of_the_bands(one: Played) -> None:
-    """Every call met its hooks in the order of their bands."""
+    """Check that every call met its hooks in the order of their bands."""
     places = {
         point.priority: name
         for name, hook in one.hooks.items()
@@ -237,7 +237,7 @@ def the_order_is_that_of_the_bands(one: Played) -> None:
 
 
 def the_budget_held(one: Played) -> None:
-    """No turn had more injected than its budget, and the record knows of every token; a skill is shown once."""
+    """Check that no turn had more injected than its budget, the record has every token, and a skill is shown once."""
     assert all(0 < tokens <= 1_000 for tokens in one.injected)
     recorded = [entry.facts["tokens"] for entry in one.recorded if entry.kind == "injection"]
     assert sum(recorded) == sum(one.injected)

@@ -36,11 +36,11 @@ ONCE = {
     "result stored": ("done", 1),
     "everything but the mark": ("done", 1),
 }
-"""Where it is killed, and after a restart: how the call ends, or what the store says of it, and how often it ran."""
+"""Points at which it is killed, each with the end of the call after a restart and the number of its runs."""
 
 
 async def run(where: str, folder: Path, point: str) -> tuple[int, str]:
-    """One start of the program: how it ended, and what it said."""
+    """Start the program once, and return its exit status and output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", str(PROGRAM), where, str(folder), point),
         stdout=asyncio.subprocess.PIPE,
@@ -52,7 +52,7 @@ async def run(where: str, folder: Path, point: str) -> tuple[int, str]:
 
 
 async def allow_everything(where: str) -> None:
-    """Somebody elsewhere who allows whatever is asked, until stopped."""
+    """Allow every question from another process, until stopped."""
     async with store_at(where) as store:
         broker = Broker(store)
         with broker.watch() as watch:
@@ -63,7 +63,7 @@ async def allow_everything(where: str) -> None:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    """The record, which has to be whole lines."""
+    """Return the record, which has to be whole lines."""
     text = (folder / "record.jsonl").read_text(encoding="ascii")
     assert text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
@@ -75,7 +75,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("point", ONCE)
 @pytest.mark.parametrize("kind", FILES)
 async def test_killed_and_started_again(kind: str, point: str, tmp_path: Path) -> None:
-    """Wherever it is killed, no decision is lost and nothing runs twice; what was begun waits for a person."""
+    """Wherever it is killed, no decision is lost and nothing runs twice; a call that began waits for a person."""
     became, runs = ONCE[point]
     async with address(kind, tmp_path) as where:
         async with store_at(where):

@@ -47,7 +47,7 @@ class Place:
     programs: list[asyncio.subprocess.Process] = field(factory=list)
 
     async def program(self, *arguments: str) -> asyncio.subprocess.Process:
-        """Start one command; what it says goes to a pipe."""
+        """Start one command, with its output in a pipe."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-W", "error", "-m", "amplifier_hooks", "runs", *arguments),
             cwd=ROOT,
@@ -64,7 +64,7 @@ class Place:
         return process
 
     async def coordinator(self, port: str = "0", lease: int = 3) -> tuple[asyncio.subprocess.Process, str]:
-        """A coordinator, and where it is."""
+        """Start a coordinator, and return it with its address."""
         leases = ("--lease", "2", "--runner-lease", str(lease))
         options = ("--store", self.store, "--port", port, *leases, "--json")
         process = await self.program("serve", os.fspath(self.folder / "agents"), *options)
@@ -76,7 +76,7 @@ class Place:
         return await self.program("work", "tests.end_to_end.run_agents:AGENTS", "--url", url, "--name", name)
 
     def noted(self, what: str) -> list[str]:
-        """What was done, run by run."""
+        """Return the work that agents noted, run by run."""
         file = self.folder / what
         return file.read_text("ascii").split() if file.exists() else []
 
@@ -87,7 +87,7 @@ class Place:
                 await asyncio.sleep(0.01)  # it is another process that is waited for
 
     def fatal(self, point: str) -> None:
-        """Whoever comes to this point next dies there."""
+        """Kill the process that comes to this point next."""
         (self.folder / f"die-at-{point}").touch()
 
 
@@ -139,7 +139,7 @@ def steps(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def settled(run: dict[str, Any]) -> bool:
-    """Whether the last hook of a run was its finish hook, and is done."""
+    """Return True if the last hook of a run was its finish hook, and is done."""
     last = run["hooks"][-1]
     return bool(last["hook_type"] == "on_run_finish" and last["outcome"] != "running")
 
@@ -207,7 +207,7 @@ async def first_to_end(programs: list[asyncio.subprocess.Process]) -> int:
 @pytest.mark.rule("RUN-7", "RUN-10", "RUN-16")
 @pytest.mark.parametrize("kind", FILES)
 async def test_everybody_is_killed_again_and_again(kind: str, tmp_path: Path) -> None:
-    """Whoever is killed at whatever they do, every run is completed once, and none runs again after that."""
+    """If any process is killed at any point, every run is completed once, and none runs again after that."""
     # A run three of whose runners were lost has failed. So no more than two are killed, and a slow one is not lost.
     async with place(kind, tmp_path) as here:
         coordinator, url = await here.coordinator(lease=10)

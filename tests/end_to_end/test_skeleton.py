@@ -42,7 +42,7 @@ async def test_a_turn(tmp_path: Path) -> None:
         return HookResult.inject("trailing blank", user_message="1 finding") if bad else None
 
     def write(given: Any) -> str:
-        # What is about to happen is on record already: that it was decided, and that it runs.
+        # The record already has the decision and the start of the call, before the call happens.
         kinds.append([json.loads(line)["kind"] for line in path.read_text().splitlines()][-1])
         with open(given["file_path"], "w", encoding="utf-8") as file:  # noqa: PTH123  # the tool's own business
             file.write(given["content"])

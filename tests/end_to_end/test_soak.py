@@ -29,7 +29,7 @@ GROWTH: Final = 8 * 2**20
 
 
 class Canary:
-    """A tool that notes every start, and whether it was on record before."""
+    """A tool that notes every start, and if the start was on record before."""
 
     def __init__(self, audit: CollectingAudit, call_id: str, chance: random.Random) -> None:
         self.audit, self.call_id, self.chance = audit, call_id, chance
@@ -37,7 +37,7 @@ class Canary:
         self.recorded = True
 
     async def __call__(self, given: Any) -> Any:
-        """Run, sometimes badly."""
+        """Run, and sometimes fail."""
         self.starts += 1
         running = [record.facts["call"] for record in self.audit.records if record.kind == "tool.running"]
         self.recorded = self.recorded and self.call_id in running
@@ -48,7 +48,7 @@ class Canary:
 
 
 def odd(chance: random.Random) -> Any:
-    """A hook that does something else every time."""
+    """Return a hook that answers at random, waits, or fails."""
 
     async def hook(event: str, data: Any) -> Any:
         what = chance.randrange(12)
@@ -74,7 +74,7 @@ def odd(chance: random.Random) -> Any:
 
 
 async def layer(context: Any, call_next: Any) -> Any:
-    """Around every tool; now and then it stops one."""
+    """Wrap every tool; now and then stop one."""
     if random.random() < 0.05:
         raise HookAbortError("used up")
     return await call_next()
@@ -113,7 +113,7 @@ async def one_session(registry: HookRegistry, chance: random.Random, ends: Count
 
 
 def open_files() -> int:
-    """How many descriptors are open, where the system says so."""
+    """Return the number of open descriptors, where the system has it."""
     descriptors = Path("/proc/self/fd")
     return len(list(descriptors.iterdir())) if descriptors.exists() else 0
 

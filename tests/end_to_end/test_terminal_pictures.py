@@ -40,7 +40,7 @@ SHORT, LONG = 1.5, 4.0
 
 
 class Film:
-    """A terminal in a project, and the frames that were kept of it."""
+    """A terminal in a project, with its frames."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Film:
         self.frames: list[Frame] = []
 
     def keep(self, seconds: float = SHORT) -> None:
-        """The screen as it is now."""
+        """Keep the present screen as a frame."""
         self.frames.append(Frame(snapshot(self.terminal.screen), seconds))
 
     def runs(self, command: str, seconds: float = LONG) -> None:
@@ -76,7 +76,7 @@ def film(tmp_path: Path) -> Iterator[Film]:
 
 
 def is_true(name: str, title: str, film: Film) -> None:
-    """Compare a picture with what happened, or write it. Where it happened is nobody's business."""
+    """Compare a picture with what happened, or write it. The folder's name is left out."""
     here = str(film.folder)
     picture = drawn(film.frames).replace("amplifier-hooks demo in a terminal", title)
     picture = picture.replace(here, "~/shop".ljust(len(here)))
@@ -87,7 +87,7 @@ def is_true(name: str, title: str, film: Film) -> None:
 
 
 def test_project(film: Film) -> None:
-    """List says what runs and what a failure means, and test what would happen."""
+    """`list` shows the hooks and the meaning of a failure, and `test` a dry run."""
     film.runs("amplifier-hooks list --event tool:pre")
     film.runs("amplifier-hooks test tool:pre --tool Bash")
     film.terminal.clears()

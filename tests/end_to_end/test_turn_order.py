@@ -1,4 +1,4 @@
-"""What a whole turn tells, in which order, as somebody sees it who watches everything."""
+"""The events of a whole turn, in their order, as an observer of all events sees them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_AND_NOTIFY = ["orchestrator:complete", "user:notification", "prompt:complete
 
 
 class Watched:
-    """A session whose every event is kept, in the order they are told."""
+    """A session with all its events, in order."""
 
     def __init__(self, **options: Any) -> None:
         self.registry = HookRegistry()
@@ -29,21 +29,21 @@ class Watched:
 
     @property
     def events(self) -> list[str]:
-        """The names of what was told."""
+        """Names of the events."""
         return [event for event, _ in self.told]
 
     def data(self, event: str) -> Mapping[str, Any]:
-        """What was last told of this event."""
+        """Return the last payload of this event."""
         return [data for name, data in self.told if name == event][-1]
 
     async def asks_the_model(self, *tools: str) -> Any:
-        """One model call, whose answer calls these tools."""
+        """Make one model call, whose answer calls these tools."""
         return await self.session.call_model(
             lambda messages: {"tools": list(tools)}, tool_calls=lambda response: response["tools"]
         )
 
     async def uses(self, tool: str, error: Exception | None = None) -> Any:
-        """One tool call that returns or raises."""
+        """Make one tool call that returns or raises."""
 
         async def call(given: Any) -> str:
             await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_a_complete_turn() -> None:
 
 @pytest.mark.rule("EVT-6", "COO-3")
 async def test_tool_that_returns_at_once() -> None:
-    """A tool that never waits is told before its result is, and before whatever it tells itself."""
+    """The start of a tool that never waits is emitted before its result, and before any event of the tool itself."""
     watched = Watched()
 
     async def call(given: Any) -> None:
@@ -91,7 +91,7 @@ async def test_tool_that_returns_at_once() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_a_tool_error() -> None:
-    """A tool that raises is told as tool:error in place of tool:post, and as error:tool."""
+    """A tool that raises emits tool:error in place of tool:post, and error:tool."""
     watched = Watched()
     async with watched.session.turn("go"):
         await watched.asks_the_model("Write")
@@ -108,7 +108,7 @@ async def test_a_tool_error() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_a_provider_error() -> None:
-    """A provider that raises is told as error:provider in place of llm:post, and the turn goes on."""
+    """A provider that raises emits error:provider in place of llm:post, and the turn goes on."""
     watched = Watched()
 
     def broken(messages: list[Any]) -> None:
@@ -123,7 +123,7 @@ async def test_a_provider_error() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_an_orchestrator_error() -> None:
-    """What leaves the turn's body is told as error:orchestrator, ends the turn as an error, and notifies the user."""
+    """An exception of the turn's body emits error:orchestrator, ends the turn as an error, and notifies the user."""
     watched = Watched()
     with pytest.raises(LookupError):
         async with watched.session.turn("go"):
@@ -151,7 +151,7 @@ async def test_a_denied_prompt() -> None:
 
 @pytest.mark.rule("EVT-6", "COO-9")
 async def test_a_cancelled_session() -> None:
-    """A turn that its session cancelled ends in order; who cancelled it needs no notification."""
+    """A turn that its session cancelled ends in order, without a notification of the user."""
     watched = Watched()
     async with watched.session.turn("go"):
         await watched.asks_the_model("Read")
@@ -169,7 +169,7 @@ async def test_a_cancelled_session() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_a_cancelled_task() -> None:
-    """When the host's task is cancelled inside a turn, the turn's end is told before the cancellation goes on."""
+    """When the host's task is cancelled inside a turn, the turn's end is emitted before the cancellation goes on."""
     watched = Watched()
     inside = asyncio.Event()
 
@@ -189,7 +189,7 @@ async def test_a_cancelled_task() -> None:
 
 @pytest.mark.rule("EVT-6", "COO-9")
 async def test_a_sub_agent() -> None:
-    """A sub-agent's turn stands inside the tool call that started it, and says whose it is."""
+    """A sub-agent's turn stands inside the tool call that started it, and names its agent."""
     watched = Watched()
 
     async def agent(given: Any) -> str:
@@ -243,7 +243,7 @@ async def test_every_payload() -> None:
 
 @pytest.mark.rule("EVT-2")
 async def test_who_and_where_cannot_be_made_up() -> None:
-    """What a host puts into an event does not decide in whose name it is told."""
+    """A host cannot set the session or the tenant of an event that it emits."""
     watched = Watched(tenant="acme")
     await watched.session.emit("host:event", {"session_id": "other", "tenant_id": "evil", "parent_id": "x", "own": 1})
     data = watched.data("host:event")

@@ -1,4 +1,4 @@
-"""A session in a repository that nobody trusts yet: what lies there decides nothing."""
+"""A session in a repository without trust: its files decide nothing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_nothing_of_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.rule("TRU-2", "APR-1", "AUD-3")
 @pytest.mark.fault("F-LC-02")
 async def test_its_settings_settle_nothing(tmp_path: Path) -> None:
-    """What a repository's settings say about approvals, trust, record and limits is ignored, and reported."""
+    """A repository's settings about approvals, trust, record and limits are ignored, and reported."""
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({**SETTINGS, **OVERREACHING}))
     settings = read_settings(path, CLAUDE_CODE, project=tmp_path)
@@ -118,7 +118,7 @@ def write(path: Path) -> None:
 
 
 def through_a_link(path: Path) -> None:
-    """The folder is a link to another, and the settings are written there."""
+    """Write the settings into another folder, to which the usual folder is a link."""
     other = path.parent.parent / "docs"
     other.mkdir()
     path.parent.symlink_to(other)
@@ -126,14 +126,14 @@ def through_a_link(path: Path) -> None:
 
 
 def by_a_rename(path: Path) -> None:
-    """The settings are written under a harmless name, and renamed."""
+    """Write the settings under a harmless name, and rename them."""
     path.parent.mkdir()
     write(path.parent.parent / "notes" / "notes.json")
     (path.parent.parent / "notes" / "notes.json").rename(path)
 
 
 def in_other_letters(path: Path) -> None:
-    """The name is written differently; a file system that does not tell these apart finds it all the same."""
+    """Write the settings under a name in other case, which some file systems take for their name."""
     write(path.parent.parent / ".Claude" / "Settings.JSON")
 
 

@@ -1,4 +1,4 @@
-"""What is written in a turn is never more than its budget: for the arithmetic alone, and for all that spends it."""
+"""A turn never has more injected than its budget: for the arithmetic alone, and for all that spends it."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Spending(RuleBasedStateMachine):
 
     @initialize(limits=limits)
     def begin(self, limits: InjectionLimits) -> None:
-        """A session."""
+        """Begin a session."""
         self.budget = Budget(limits)
         self.reserved: dict[Reservation, int] = {}
         self.written = self.ever_written = self.texts = 0
 
     @rule(target=grants, wanted=amounts)
     def reserve(self, wanted: int) -> Reservation:
-        """Some tokens."""
+        """Reserve some tokens."""
         grant = self.budget.reserve(wanted)
         assert grant.tokens + grant.over == wanted
         self.reserved[grant] = grant.tokens
@@ -58,7 +58,7 @@ class Spending(RuleBasedStateMachine):
 
     @rule(target=grants)
     def reserve_rest(self) -> Reservation:
-        """All of them."""
+        """Reserve all tokens that are left."""
         grant = self.budget.reserve_rest()
         assert not grant.full
         self.reserved[grant] = grant.tokens
@@ -66,7 +66,7 @@ class Spending(RuleBasedStateMachine):
 
     @rule(grant=consumes(grants), part=st.floats(0, 1))
     def settle(self, grant: Reservation, part: float) -> None:
-        """Some of them are used: written now, whenever they were reserved."""
+        """Use some reserved tokens, as a delivery does when it writes."""
         used = int(self.reserved.pop(grant) * part)
         self.budget.settle(grant, used)
         self.written += used
@@ -74,20 +74,20 @@ class Spending(RuleBasedStateMachine):
 
     @rule(wanted=amounts)
     def take_items(self, wanted: int) -> None:
-        """Some texts."""
+        """Take items for some texts."""
         taken = self.budget.take_items(wanted)
         assert 0 <= taken <= wanted
         self.texts += taken
 
     @rule()
     def new_turn(self) -> None:
-        """From the beginning."""
+        """Begin a new turn."""
         self.budget.reset_turn()
         self.written = self.texts = 0
 
     @invariant()
     def never_more(self) -> None:
-        """What is written in a turn and what may still be are within the limits, and the counters say so."""
+        """Check that the written and the reserved tokens of a turn are within the limits, and the counters agree."""
         limits, reserved = self.budget.limits, sum(self.reserved.values())
         assert self.budget.turn_tokens == self.written + reserved
         assert self.budget.session_tokens == self.ever_written + reserved
@@ -97,11 +97,11 @@ class Spending(RuleBasedStateMachine):
 
 
 class TestSpending(Spending.TestCase):  # type: ignore[misc, valid-type]  # Hypothesis makes the class
-    """The machine, as pytest finds it."""
+    """The state machine as a test case that pytest finds."""
 
     @pytest.mark.rule("INJ-3")
     def runTest(self) -> None:  # noqa: N802  # unittest's name
-        """Whatever is reserved, settled and begun anew in any order, the limits hold."""
+        """The limits hold for reserving, settling and new turns in any order."""
         super().runTest()
 
 
@@ -109,31 +109,31 @@ class TestSpending(Spending.TestCase):  # type: ignore[misc, valid-type]  # Hypo
 
 
 class Odd:
-    """Counts words and brackets, so that a whole may have more, or fewer, tokens than its parts."""
+    """A counter of words and brackets: a whole may have more, or fewer, tokens than its parts."""
 
     def count(self, text: str) -> int:
-        """Never impossible: from 1 for 128 bytes to 1 for one."""
+        """Return a possible count: from 1 for 128 bytes to 1 for one."""
         size = len(text.encode("utf-8", "surrogatepass"))
         found = len(re.findall(r"\w+|⟦", text)) + 3 * text.count("\n\n⟦") - text.count("o\n")
         return min(size, max(-(-size // 128), found))
 
 
 class Uneven:
-    """A counter that answers at a moment nobody can foresee."""
+    """A counter that answers at an unforeseeable moment."""
 
     def __init__(self, counter: Any, seed: int) -> None:
         self._counter = counter
         self._random = random.Random(seed)
 
     async def count_async(self, text: str, limit: int | None = None) -> Any:
-        """After a while, and what it says then."""
+        """Count after a random wait."""
         await self.dawdle()
         count = await self._counter.count_async(text, limit)
         await self.dawdle()
         return count
 
     async def fit_async(self, text: str, limit: int) -> Any:
-        """The same."""
+        """Fit the text after a random wait."""
         await self.dawdle()
         return await self._counter.fit_async(text, limit)
 
@@ -143,13 +143,13 @@ class Uneven:
             await asyncio.sleep(0)
 
 
-def anybody(_hook: str, _event: str) -> SourceTrust:
-    """Every hook speaks for its host."""
+def any_source(_hook: str, _event: str) -> SourceTrust:
+    """Return full trust: every hook speaks for its host."""
     return SourceTrust()
 
 
 def counters() -> dict[str, Any]:
-    """Exact, estimated, in bytes, and somebody's own."""
+    """Return counters by name: exact, estimated, in bytes, and a host's own."""
     return {
         "o200k": counter_for(),
         "estimate": counter_for("claude-opus-4-7"),
@@ -185,7 +185,7 @@ emits: Final = st.lists(
 
 
 async def spend(injector: Injector, emits: Sequence[tuple[str, list[ContextInjection]]]) -> list[str]:
-    """All of these at once; the denials are handed back."""
+    """Deliver all these texts at once, and return the quoted ones."""
 
     async def one(way: str, items: list[ContextInjection]) -> str:
         if way == "deliver":
@@ -223,7 +223,7 @@ def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: in
 
         budget = Budget(limits)
         injector = Injector(
-            context, Recorder(audit, clock, "s", "t"), clock, "t", budget, Uneven(counter, seed), anybody, tell
+            context, Recorder(audit, clock, "s", "t"), clock, "t", budget, Uneven(counter, seed), any_source, tell
         )
         denials = await spend(injector, emits)
         written = [*context.texts, *denials, *(message["content"] for message in injector.take_ephemeral())]
@@ -232,7 +232,7 @@ def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: in
         assert spent <= min(
             budget.limits.per_turn or 0, limits.per_session if limits.per_session is not None else spent
         )
-        # Every text is written, or it is said that it is not; what is cut says so itself.
+        # Every text is written, or its loss is reported; a text that is cut says so itself.
         wanted = sum(len(items) if way != "inject_one" else 1 for way, items in emits)
         assert len(audit.facts("injection")) + len(audit.facts("injection.refused")) == wanted
         assert len(injector.injections) == len(audit.facts("injection"))
@@ -256,7 +256,7 @@ async def test_many_at_once(name: str, overflow: Any) -> None:
 
     budget = Budget(InjectionLimits(per_turn=300, items_per_turn=None, overflow=overflow))
     injector = Injector(
-        context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), anybody, tell
+        context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), any_source, tell
     )
     for turn in range(1, 4):
         await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Whatever happens in a context, its history is valid for the providers; by their own types, and by their rules."""
+"""After any steps, the history of a context is valid for the providers, by their own types and by their rules."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Story:
         self.compacted = False
 
     def happen(self, operation: Operation) -> None:
-        """One thing."""
+        """Do one step, unless the context refuses it."""
         what, given_to_it = operation
         with suppress(HookUsageError):  # refused, so nothing has happened
             self.steps[what](self, *given_to_it)
 
     def text(self, word: str, into: list[str] | None = None) -> str:
-        """A text with this in it that no other has; or a blank one."""
+        """Return a text with a unique mark in it, or a blank text."""
         if not word.strip():
             return word
         name = f"#{len(self.kept) + len(self.next)}#"
@@ -85,42 +85,42 @@ class Story:
         return word + name
 
     def say(self, role: Any, word: str) -> None:
-        """The host adds a message."""
+        """Add a message of the host."""
         self.context.add_message(role, self.text(word))
 
     def inject(self, role: Any, word: str) -> None:
-        """A hook does."""
+        """Add a message of a hook."""
         self.context.add_message(role, self.text(word), HOOK)
 
     def append(self, word: str) -> None:
-        """A hook adds to a tool result."""
+        """Add a hook's text to the last tool result, or else as a message."""
         text = self.text(word)
         if not self.context.append_to_last_tool_result(text, HOOK):
             self.context.add_message("user", text, HOOK)
 
     def wait(self, role: Any, word: str) -> None:
-        """A hook has something for the next call."""
+        """Add a hook's text for the next call only."""
         if len(self.context._ephemeral) < 64:
             self.context.add_ephemeral(role, self.text(word, self.next), HOOK)
 
     def calls(self, calls: Any, word: str) -> None:
-        """The model calls tools."""
+        """Add a model's answer that calls tools."""
         self.context.add_tool_calls(calls, self.text(word))
 
     def result(self, call: str, word: str, failed: bool) -> None:
-        """A tool answers, or nobody knows which."""
+        """Add a tool's answer, under the id of an open call or under any other."""
         if call in self.context.open_calls or call in self.context._missing:
             self.context.add_tool_result(call, self.text(word), failed)
         else:
             self.context.add_tool_result(call, word, failed)
 
     def open_result(self, number: int, word: str, failed: bool) -> None:
-        """A tool that was called answers."""
+        """Add the answer of a tool that was called."""
         if opened := sorted(self.context.open_calls):
             self.result(opened[number % len(opened)], word, failed)
 
     def compact(self, keep: int) -> None:
-        """The host shortens the history."""
+        """Shorten the history, as a host does."""
         if self.context.compact(keep, "summary"):
             self.compacted = True
 
@@ -137,7 +137,7 @@ class Story:
 
 
 def read(value: Any) -> Any:
-    """What a type made of a value; its lists are checked only while they are read."""
+    """Return a value as its type read it; lists of a type are checked only while they are read."""
     if isinstance(value, dict):
         return {name: read(part) for name, part in value.items()}
     if isinstance(value, str) or not hasattr(value, "__iter__"):
@@ -146,7 +146,7 @@ def read(value: Any) -> Any:
 
 
 def check_openai(messages: list[Any]) -> None:
-    """The types, and what the API refuses beyond them."""
+    """Check the types, and the further rules of the API."""
     assert read(OPENAI.validate_python(messages)) == messages
     json.dumps(messages, ensure_ascii=False).encode()
     waited: list[str] = []
@@ -170,7 +170,7 @@ def check_openai(messages: list[Any]) -> None:
 
 
 def check_anthropic(arguments: dict[str, Any]) -> None:
-    """The types, and what the API refuses beyond them."""
+    """Check the types, and the further rules of the API."""
     request = {"model": "claude", "max_tokens": 1, **arguments}
     assert read(ANTHROPIC.validate_python(request)) == request
     json.dumps(arguments, ensure_ascii=False).encode()
@@ -206,7 +206,7 @@ def check_anthropic(arguments: dict[str, Any]) -> None:
 
 
 def check(story: Story) -> None:
-    """Both exports, with and without what is for the next call only."""
+    """Check both exports, with and without texts for the next call only."""
     for ephemeral in (False, True):
         for_openai = story.context.to_openai(ephemeral=ephemeral)
         for_anthropic = story.context.to_anthropic(ephemeral=ephemeral)

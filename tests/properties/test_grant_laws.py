@@ -1,4 +1,4 @@
-"""Laws of grants: whatever an "always" for one action was given for, it covers that action and no other."""
+"""Laws of grants: an "always" for one action covers that action and no other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ acts = st.fixed_dictionaries(
 
 
 def same(one: dict[str, Any], other: dict[str, Any], *fields: str) -> bool:
-    """Whether two acts are one, as far as these fields go and in every byte of their arguments."""
+    """Return True if two acts agree in these fields and in every byte of their arguments."""
     return all(one[name] == other[name] for name in fields) and freeze(one["arguments"]) == freeze(other["arguments"])
 
 

@@ -29,11 +29,11 @@ SETTLES = {"finish": "done", "fail": "failed"}
 
 
 class Life(RuleBasedStateMachine):
-    """One request. The model keeps four facts: who decided what and when, whether it ran, how it ended."""
+    """One request. The model keeps four facts: the decider, the decision with its time, the run, and the end."""
 
     @initialize()
     def open(self) -> None:
-        """Somebody asks."""
+        """Ask."""
         self.request = a_request(1)
         self.now = Moment(datetime(2026, 1, 1, tzinfo=UTC), "boot", 0.0)
         self.record = new_record(self.request, self.now)
@@ -45,12 +45,12 @@ class Life(RuleBasedStateMachine):
 
     @property
     def age(self) -> float:
-        """Seconds that have really passed."""
+        """Real seconds since the request was made."""
         return self.now.reading
 
     @property
     def expected(self) -> str:
-        """The state, from the facts alone."""
+        """Expected state of the request, from the facts alone."""
         if self.end:
             return self.end
         if self.claims:
@@ -59,12 +59,12 @@ class Life(RuleBasedStateMachine):
 
     @property
     def over(self) -> bool:
-        """Whether its time is up, from the facts alone."""
+        """True if the request's time is up, from the facts alone."""
         until = max(LIFETIME, self.decided + CLAIM_WITHIN) if self.allowed else LIFETIME
         return self.age >= until
 
     def take(self, result: RequestRecord | Refusal, *, should: bool) -> bool:
-        """Keep what came of it; whether it was accepted is what the model said."""
+        """Keep the new state, and check that the model agrees about its acceptance."""
         assert isinstance(result, RequestRecord) == should, (self.expected, result)
         if isinstance(result, RequestRecord):
             self.record = result
@@ -72,12 +72,12 @@ class Life(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 20.0, 59.0, 60.0]))
     def time_passes(self, seconds: float) -> None:
-        """Both clocks go on."""
+        """Move both clocks on."""
         self.now = Moment(self.now.wall + timedelta(seconds=seconds), "boot", self.now.reading + seconds)
 
     @rule(seconds=st.sampled_from([1.0, 3600.0]))
     def wall_clock_is_put_back(self, seconds: float) -> None:
-        """It must not give a request more time."""
+        """Put the wall clock back, which must not give a request more time."""
         self.now = replace(self.now, wall=self.now.wall - timedelta(seconds=seconds))
 
     @rule(
@@ -86,7 +86,7 @@ class Life(RuleBasedStateMachine):
         valid=st.sampled_from(["yes", "digest", "option", "right", "tenant"]),
     )
     def answer(self, option: object, name: str, valid: str) -> None:
-        """Somebody answers, rightly or not."""
+        """Answer, rightly or not."""
         by = Decider(name=name, channel="x", tenant="other" if valid == "tenant" else None, may_decide=valid != "right")
         answer = an_answer(self.request, option, by=by)  # type: ignore[arg-type]
         if valid == "digest":
@@ -101,26 +101,26 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.allowed is not None)
     @rule()
     def same_answer_again(self) -> None:
-        """A retry changes nothing, whatever has happened since."""
+        """Send the first answer again, which changes nothing."""
         assert judge(self.record, self.decision, self.now) is self.record
 
     @rule(change=st.sampled_from(sorted(ENDS)))
     def end_it(self, change: Change) -> None:
-        """The requester takes it back; having waited long enough is no reason to lose an answer."""
+        """Take the request back, as its requester; `give_up` leaves an approved request alone."""
         open_ = ("pending",) if change == "give_up" else ("pending", "approved")
         if self.take(move(self.record, change, self.now), should=self.expected in open_):
             self.end = ENDS[change]
 
     @rule()
     def sweep(self) -> None:
-        """Somebody looks whether it is over."""
+        """Expire the request if its time is up."""
         open_ = self.expected in ("pending", "approved")
         if self.take(move(self.record, "expire", self.now), should=open_ and self.over):
             self.end = "expired"
 
     @rule(digest=st.sampled_from(["right", "wrong"]), epoch=st.sampled_from([0, 1]))
     def claim(self, digest: str, epoch: int) -> None:
-        """Somebody wants to run it."""
+        """Claim the request."""
         may = self.expected == "approved" and not self.over and digest == "right" and epoch == 0
         wanted = self.request.digest if digest == "right" else "other"
         if self.take(move(self.record, "claim", self.now, digest=wanted, epoch=epoch), should=may):
@@ -128,19 +128,19 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def lose(self) -> None:
-        """The process that ran it is gone."""
+        """Lose the process that ran the call."""
         if self.take(move(self.record, "lose", self.now), should=self.expected == "claimed"):
             self.end = "unknown"
 
     @rule(change=st.sampled_from(sorted(SETTLES)))
     def settle(self, change: Change) -> None:
-        """It has run, or somebody found out whether it had."""
+        """Settle the request, after its run or after an unknown outcome became known."""
         if self.take(move(self.record, change, self.now), should=self.expected in ("claimed", "unknown")):
             self.end = SETTLES[change]
 
     @invariant()
     def agrees(self) -> None:
-        """The record is what the facts say; it ran at most once, and only if it was approved; ends are ends."""
+        """Check that the record agrees with the facts, the call ran once at most, if approved, and ends are final."""
         assert self.record.status == self.expected
         assert self.claims <= 1
         assert not self.claims or self.allowed

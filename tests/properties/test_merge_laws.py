@@ -1,4 +1,4 @@
-"""What holds of merging whatever hooks answer."""
+"""Laws of merging, for all answers of hooks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ second_looks = answers(rechecks=st.just(value=True))
 
 
 def merged(given: Sequence[Answer], **more: Any) -> Outcome:
-    """Put answers together, at one event."""
+    """Merge answers, at one event."""
     return merge("tool:pre", DATA, given, **more)
 
 
 def brought(answer: Answer) -> list[tuple[object, ...]]:
-    """Every text, message and question of one answer, told apart by kind and hook."""
+    """Return every text, message and question of one answer, with kind and hook."""
     if not answer.success:
         return []
     said, name = answer.result, answer.hook_name
@@ -47,7 +47,7 @@ def brought(answer: Answer) -> list[tuple[object, ...]]:
 
 
 def carried(outcome: Outcome) -> list[tuple[object, ...]]:
-    """The same of an outcome."""
+    """Return every text, message and question of an outcome, with kind and hook."""
     return [
         *(
             ("injection", i.hook_name, i.content, i.role, i.ephemeral, i.append_to_last_tool_result)
@@ -60,13 +60,13 @@ def carried(outcome: Outcome) -> list[tuple[object, ...]]:
 
 
 def strength(answer: Answer) -> int:
-    """Where an answer stands in the precedence; one with text injects, whatever else it does."""
+    """Return the rank of an answer in the precedence; an answer with text injects, whatever its action."""
     amount = stricter(answer.action, "inject_context") if answer.success and answer.result.injections else answer.action
     return PRECEDENCE.index(amount)
 
 
 def strictest(answers: Iterable[Answer]) -> str:
-    """The strictest of what counts, without merge."""
+    """Return the strictest of the answers that count, without merge."""
     counted = (a for a in answers if not a.recheck or a.action in ("deny", "ask_user"))
     return PRECEDENCE[min(map(strength, counted), default=len(PRECEDENCE) - 1)]
 
@@ -82,7 +82,7 @@ def test_strictest_is_reported(given: tuple[tuple[str, ...], list[Answer]]) -> N
 @pytest.mark.rule("RES-5")
 @given(st.lists(answers(), max_size=6).flatmap(lambda said: st.tuples(st.just(said), st.permutations(said))))
 def test_order_does_not_change_the_action(lists: tuple[list[Answer], list[Answer]]) -> None:
-    """In whatever order the same answers come, the action is the same."""
+    """The order of answers does not change the action."""
     said, shuffled = lists
     assert merged(said).action == merged(shuffled).action
 

@@ -1,4 +1,4 @@
-"""Laws of rules: what adding, removing and moving them can change."""
+"""Laws of rules: the effects of adding, removing and moving them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def file(given_rules: list[tuple[int, dict[str, Any]]], otherwise: str | None = 
 
 
 def strictness(verdict: RuleVerdict | None) -> int:
-    """How much a verdict stops."""
+    """Return the strictness of a verdict."""
     return STRICTNESS[verdict.effect if verdict else None]
 
 
@@ -106,7 +106,7 @@ def test_explained_as_judged(found: list[tuple[int, dict[str, Any]]], call: Acti
 def test_the_same_conditions_allow_less_than_they_deny(
     found: list[tuple[int, dict[str, Any]]], call: ActionFacts
 ) -> None:
-    """What matches as an allow matches as a deny as well: a doubt never turns into a permission."""
+    """A call that matches as an allow matches as a deny as well: a doubt never turns into a permission."""
     for number, rule in found:
         allow = file([(number, {**rule, "effect": "allow", "hooks": "'*'"})])
         deny = file([(number, {key: value for key, value in rule.items() if key != "hooks"} | {"effect": "deny"})])

@@ -1,4 +1,4 @@
-"""Laws of a run's life: whatever is tried in whatever order, and however late."""
+"""Laws of a run's life: for all moves, in any order, and however late."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def a_record() -> RunRecord:
 @pytest.mark.rule("RUN-16", "RUN-10")
 @given(STEPS)
 def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
-    """One holder at a time acts, what has ended never moves, versions only grow, and who was overtaken is refused."""
+    """One holder at a time acts, what has ended never moves, versions only grow, and an overtaken holder is refused."""
     record, now, claims = a_record(), START, {"one": 0, "two": 0}
     for move, who, seconds, stale in steps:
         now += timedelta(seconds=seconds)
@@ -61,7 +61,7 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
 
 @pytest.mark.rule("RUN-7", "RUN-10", "RUN-11")
 def test_the_table() -> None:
-    """Every stage has a status that is told, every one can be reached, and nothing leads out of an end."""
+    """Every stage has a public status and can be reached, and no move leads out of an end."""
     assert set(STATUS_OF) == set(STAGES)
     reached = {row.target for row in MOVES.values()} | {"queued"}
     assert reached - {None} == set(STAGES)

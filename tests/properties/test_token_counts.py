@@ -1,4 +1,4 @@
-"""Token counts against tiktoken itself, over random texts; and what holds for every text."""
+"""Token counts against tiktoken itself, over random texts, and laws for every text."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_any_text(text: str, model: str, limit: int | None) -> None:
 @pytest.mark.rule("INJ-4")
 @given(texts, st.sampled_from(MODELS), st.integers(0, 400))
 def test_any_text_fits(text: str, model: str, limit: int) -> None:
-    """What is kept of any text is within the limit, counts what is said, and one more line would be too much."""
+    """The kept part of any text is within the limit, has the stated count, and one more line would be too much."""
     kept, found = fit(text, limit, model)
     assert found == count(text[:kept], model, limit)
     assert found.tokens <= limit
