@@ -43,8 +43,7 @@ SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fai
 
 @frozen(kw_only=True)
 class Resolution:
-    """The result of an answer: it won (`refusal` is None), or `refusal` says why it did not count and what is so instead.
-    """
+    """The result of an answer. `refusal` is None if the answer won, and else says why not, and what is so instead."""
 
     record: RequestRecord | None = None
     refusal: Refusal | None = None
@@ -234,8 +233,7 @@ class Broker:
     async def history(
         self, viewer: Decider, limit: int = 100, *, after: RequestCursor | None = None
     ) -> list[RequestRecord]:
-        """Return the requests that are not pending any more and that the viewer may see, newest first; after a cursor, if given.
-        """
+        """Return the finished requests that the viewer may see, newest first; with a cursor, those after it."""
         return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
     async def show(self, request_id: str, viewer: Decider) -> RequestRecord | None:

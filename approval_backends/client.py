@@ -142,7 +142,7 @@ class ApprovalsClient:
         return self._attached.is_set()
 
     async def news(self) -> AsyncGenerator[WireMessage, None]:
-        """Yield everything the gateway says unasked, `Attached` after each new connection, and `Disconnected` before it.
+        """Yield every notification of the gateway, `Attached` after a new connection, and `Disconnected` before it.
 
         The generator never ends by itself. Raises `TokenRefused` when the gateway does not take the token any more.
         Cancelling loses nothing.
@@ -175,8 +175,7 @@ class ApprovalsClient:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Decided:
-        """Answer a request, for the action shown in this row. The result says if the answer counted, and if not, why.
-        """
+        """Answer a request, for the action shown in this row. The result says if the answer counted, and why not."""
         wanted = {"requestId": row.request_id, "digest": row.digest, "optionId": option_id, "decisionId": uuid4().hex}
         if message is not None:
             wanted["message"] = message
@@ -272,8 +271,7 @@ class ApprovalsClient:
             await asyncio.sleep(self._pause(attempt))
 
     def _pause(self, attempt: int) -> float:
-        """Return a pause that doubles from attempt to attempt, at random length: the clients of a lost gateway spread out.
-        """
+        """Return a pause that doubles from attempt to attempt. Its random part spreads the clients of a lost gateway."""
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
 
     async def _connect_once(self) -> None:

@@ -2,18 +2,18 @@
 
 ```
 HookError
-├── BackendUnavailable        nobody can be asked here now; the request is denied, and nobody denied it
-│   ├── TooManyRequests       as many are open already as one session, or one tenant, may have
-│   ├── RequestMismatch       the same id was used for another action
+├── BackendUnavailable        no approver can be asked here now; the request is denied, but not by an approver
+│   ├── TooManyRequests       one session, or one tenant, already has as many open requests as it may have
+│   ├── RequestMismatch       the id was used for another action
 │   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
-│   ├── RequestWithdrawn      the question was taken back before anybody answered
+│   ├── RequestWithdrawn      the question was withdrawn before an approver answered it
 │   └── TokenRefused          the gateway does not know this token, or not any more
-├── RequestSkipped            the person left it to others, or to later; it is open as before
+├── RequestSkipped            the approver left it to others, or to later; it is open as before
 ├── GatewayRefusal            the gateway understood the client and does not do what it wants
-├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
-├── RulesUnreadable           a file of rules that is not there, or that others may write
-└── UnknownStore (ValueError)  an address that names no store there is here
+├── InvalidRules (ValueError)  a rules file with mistakes; each has its line and what to write instead
+├── RulesUnreadable           a rules file that is not there, or that other users may write
+└── UnknownStore (ValueError)  an address that names no store that can be reached from here
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.

@@ -102,8 +102,7 @@ VERBS: Final[Mapping[ToolKind, str]] = {"execute": "Run a command"}
 
 
 def headline(request: ApprovalRequest, escape: Escape) -> Headline:
-    """Return the action in a line. For an unknown tool the line has its name, and the card shows its arguments below.
-    """
+    """Return the action in a line. An unknown tool is named, and its arguments appear below."""
     arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_WHAT)
     for keys, kind, key in SHAPES:
         if keys <= arguments.keys() and isinstance(arguments[key], str):
@@ -175,8 +174,7 @@ def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuesti
 
 
 def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> GrantReach:
-    """Return the reach of an "always" for this request: for each hook that asks, the sentence of the grant it would make.
-    """
+    """Return the reach of an "always" for this request: a sentence for each grant that it would make."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)

@@ -149,7 +149,7 @@ class Gateway:
                 self._handle,
                 sock=listening,
                 process_request=self._request,
-                create_connection=self._new_connection,  # type: ignore[arg-type]  # the gateway needs no more than the call
+                create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
                 compression=None,
                 max_size=MAX_MESSAGE,
                 max_queue=4,
@@ -358,8 +358,7 @@ class Gateway:
         return self._gate.admit(_path(request), hosts, origins, authorizations, time.monotonic())
 
     def _request(self, _connection: ServerConnection, request: Request) -> Response | None:
-        """Return the page or a part of it to an admitted request, None to open the socket, and an error to any other.
-        """
+        """Return the page or a part of it for an admitted request, None to open the socket, an error for any other."""
         admitted, path = self._admit(request), _path(request)
         if isinstance(admitted, TurnedAway):
             return _response(admitted.status, admitted.reason)

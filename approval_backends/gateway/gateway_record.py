@@ -35,8 +35,7 @@ class GatewayRecord:
         self._now = now
 
     async def record_refusal(self, by: Decider, request_id: str, option: str, refusal: Refusal) -> None:
-        """Record an answer that came late, came from an approver without the right to give it, or named an unknown request.
-        """
+        """Record an answer that came late, without the right to give it, or for an unknown request."""
         late = refusal.code in LATE
         facts: dict[str, Any] = {"request": request_id, "option": option, "code": refusal.code}
         if refusal.record is not None:

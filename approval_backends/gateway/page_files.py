@@ -54,7 +54,7 @@ NAME: Final = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*\Z", re.ASCII)
 
 @frozen
 class Asset:
-    """One file, as it is sent."""
+    """One file, ready to be sent."""
 
     content: bytes
     packed: bytes

@@ -67,8 +67,7 @@ class RpcMethods:
         self._tails = tails
 
     async def attach(self, by: Decider, _wanted: Nothing) -> Attached:
-        """Return all pending requests, and the approver's rights. The answer shows the gateway's state at one instant.
-        """
+        """Return all pending requests, and the approver's rights: the gateway's state at one instant."""
         recent = await self._broker.history(by, RECENT)
         return Attached(
             you=rights(by),

@@ -26,8 +26,8 @@ class WebSocketApprovals(Openable, RacingApprovals):
             print(web.link)
             async with SessionCoordinator(hooks=registry, approvals=web) as session: ...
 
-    What is asked is kept in memory, or in a store or broker of yours; then it outlives this process, and other gateways
-    over the same store show it as well. The options are those of `Gateway`.
+    Questions are kept in memory, or in a given store or broker; then they outlive this process, and other gateways over
+    the same store show them as well. The options are those of `Gateway`.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
-"""One connection below the messages. It bounds everything that `websockets` leaves open, and its log holds no secrets.
-"""
+"""One connection below the messages. It bounds all that `websockets` leaves open, and its log holds no secrets."""
 
 from __future__ import annotations
 

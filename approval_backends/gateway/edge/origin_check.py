@@ -41,7 +41,7 @@ TURNED: Final = {
 
 @frozen
 class Admitted:
-    """Let in; whose token there was, if there was one."""
+    """An admission, with the approver of the token, if a token came."""
 
     decider: Decider | None = None
 

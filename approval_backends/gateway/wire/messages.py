@@ -393,8 +393,7 @@ class CardView(WireMessage):
 
 
 class Previewed(WireMessage):
-    """The answer to `_amplifier-hooks/preview`: the differences in the arguments, and the digest of the edited action.
-    """
+    """The answer to `_amplifier-hooks/preview`: the differences, and the digest of the edited action."""
 
     digest: str
     lines: list[DiffLine]
