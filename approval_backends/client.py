@@ -271,7 +271,7 @@ class ApprovalsClient:
             await asyncio.sleep(self._pause(attempt))
 
     def _pause(self, attempt: int) -> float:
-        """Return a pause that doubles from attempt to attempt. Its random part spreads the clients of a lost gateway."""
+        """Return a pause that doubles from attempt to attempt. A random part spreads the clients of a lost gateway."""
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
 
     async def _connect_once(self) -> None:

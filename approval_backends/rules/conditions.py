@@ -327,7 +327,7 @@ def as_values(given: object) -> dict[str, Value]:
 
 
 def as_value(given: object) -> Value:
-    """Return one condition from a file: a plain value, {glob: …}, {regex: …}, or a list of these. Raises `ValueError`."""
+    """Return a condition from a file: a plain value, {glob: …}, {regex: …}, or a list of these. Raises `ValueError`."""
     choices = given if isinstance(given, list) else [given]
     if not choices:
         raise ValueError("is an empty list, which nothing matches; name what the argument may be")

@@ -113,7 +113,7 @@ async def test_given_up(subject: StoreSubject) -> None:
     assert await decided(broker, answered)
     record = await broker.give_up(silent.id)
     assert isinstance(record, RequestRecord)
-    assert (record.status, record.reason) == ("expired", "nobody answered in time")
+    assert (record.status, record.reason) == ("expired", "no answer came in time")
     assert isinstance(await broker.claim(silent.id, silent.digest), Refusal)
     refusal = await broker.give_up(answered.id)
     assert isinstance(refusal, Refusal)

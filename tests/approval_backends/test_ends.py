@@ -42,7 +42,7 @@ class Meanwhile(Broker):
     allows = True
     resolution: Resolution | None = None
 
-    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> RequestRecord | Refusal:
+    async def give_up(self, request_id: str, reason: str = "no answer came in time") -> RequestRecord | Refusal:
         """Take it back because the time is up."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id, reason))
 

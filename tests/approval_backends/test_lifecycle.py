@@ -319,7 +319,7 @@ def test_moves_that_are_refused() -> None:
     record = approved()
     assert move(None, "claim", at(1)) == Refusal(code="unknown_request", reason="there is no such request")
     assert move(pending(), "claim", at(1)) == Refusal(
-        code="not_approved", reason="nobody has decided yet", record=pending()
+        code="not_approved", reason="no approver has decided yet", record=pending()
     )
     assert move(pending(), "expire", at(1)) == Refusal(
         code="too_early", reason="its time is not over", record=pending()

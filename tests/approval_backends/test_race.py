@@ -205,7 +205,7 @@ async def test_goes_durable(kind: str, tmp_path: Path) -> None:
         assert (await Broker(subject.store).decide(request.id, request.digest, ALLOW.id, ROBIN)).accepted
         assert (await race.request(request)).by == "Robin"
         assert await race.claim(request.id, request.digest)
-        with pytest.raises(BackendUnavailable, match="nobody knows whether it ran"):
+        with pytest.raises(BackendUnavailable, match="its outcome is unknown"):
             await race.request(request)
 
 

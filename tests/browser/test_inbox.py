@@ -55,7 +55,7 @@ async def test_the_card_shows_everything(office: Office, visit: Browsers) -> Non
         "change-window",
         "It is outside the window. Go ahead?",
         "Lower the timeout. Not checked.",
-        "If nobody answers by 12:05:00, this is denied.",
+        "Without an answer by 12:05:00, this is denied.",
     ):
         assert words in card
     rail = await page.inner_text("#rail")
@@ -183,7 +183,7 @@ async def test_expiry(office: Office, visit: Browsers) -> None:
     await see(page, "#urgent", "Less than 30 seconds left, then this is denied.")
     await office.clock.advance(21)
     await office.store.expire_due()
-    await see(page, ".outcome", "Expired at 12:00:21. Nobody answered, so it was denied.")
+    await see(page, ".outcome", "Expired at 12:00:21. No answer came, so it was denied.")
     assert await page.locator(".decide").is_hidden()
     assert "wants" in await page.inner_text("#card")
     await office.submit("r2")
@@ -262,7 +262,7 @@ async def test_the_server_restarts(office: Office, visit: Browsers) -> None:
     page = await visit(office)
     await office.stop()
     await see(page, "#notice", "Reconnecting")
-    await see(page, ".then", "Deciding waits. At 12:05:00 (server time) this is denied.")
+    await see(page, ".then", "Answering waits. At 12:05:00 (server time) this is denied.")
     assert await is_off(page, "Deny")
     assert "make r1" in await page.inner_text("#card")
     await office.submit("r2")
@@ -365,7 +365,7 @@ async def test_nothing_counts_at_first(office: Office, visit: Browsers) -> None:
     await page.clock.pause_at(await page.evaluate("() => Date.now() + 1000"))
     await page.keyboard.press("j")
     await see(page, "#card", "make r2")
-    await see(page, "#card .decide.arming", "If nobody answers")
+    await see(page, "#card .decide.arming", "Without an answer")
     for wait in (0, 490, 490):
         await page.clock.run_for(wait)
         await page.mouse.click(*deny)
@@ -632,7 +632,7 @@ async def test_a_wrong_token(office: Office, visit: Browsers) -> None:
     assert "make r1" not in await page.inner_text("body")
     assert len(visit.sockets) == 1
     await page.fill("#token", office.people["Mara"].token)
-    await page.click("text=Go on")
+    await page.click("text=Sign in")
     await see(page, "#card", "make r1")
     assert office.people["Mara"].token not in page.url
 

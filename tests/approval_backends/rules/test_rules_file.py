@@ -112,7 +112,7 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    path: **/x\n", "6: this is not YAML: while scanning an alias expected alphabetic or numeric …"),
         (GOOD + "    path: {a: 1}\n", "6: 'path' is a pattern or a list of patterns, as text: 'src/**' or …"),
         (GOOD + "    path_arguments: [a]\n", "3: path_arguments belongs to a path"),
-        (GOOD + "    hooks: '*'\n", "3: only an allow names hooks; deny and ask hold whoever asks"),
+        (GOOD + "    hooks: '*'\n", "3: only an allow names hooks; deny and ask apply whichever hook asks"),
         (GOOD + "    reason: no\n    reason2: 1\n", "7: unknown key 'reason2'; did you mean 'reason'?"),
         (GOOD + "    reason: 1\n", "6: 'reason' is no text; put it between quotes"),
         (GOOD + "    reason: " + "x" * 3_000, "6: 'reason' has more than 2,048 characters; say it shorter"),
@@ -178,7 +178,7 @@ def test_missing_file(tmp_path: Path) -> None:
         Rules.load(tmp_path)
     path.write_text(GOOD)
     path.chmod(0o666)
-    with pytest.raises(RulesUnreadable, match=r"anybody may write to it; chmod o-w "):
+    with pytest.raises(RulesUnreadable, match=r"every user may write to it; chmod o-w "):
         Rules.load(path)
     path.chmod(0o600)
     assert len(Rules.load(path)) == 1

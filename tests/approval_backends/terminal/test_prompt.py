@@ -35,7 +35,7 @@ def test_what_is_shown() -> None:
     assert lines[5:11] == ["   │ a = 1", " - │ b = 2", " + │ b = 3", " 1 line added, 1 removed", "", lines[10]]
     assert lines[10:12] == [" guard           Really?", " the agent says  rename a variable (not checked)"]
     assert lines[-5].startswith("── all shown ──")
-    assert lines[-4].startswith(" If nobody answers by ")
+    assert lines[-4].startswith(" Without an answer by ")
     assert lines[-4].endswith(", this is denied.")
     assert lines[-3].startswith(" ▸ d Deny    m Deny with message ")
     person.confirms("deny None null")
@@ -137,8 +137,8 @@ asking[2].cancel("Jun allowed this in the page")"""
     person.sees("number  3", "Enter confirms")
     person.types("\r")
     person.sees("RESULT 0 deny None null", "RESULT 3 deny None null")
-    person.sees("RESULT 1 ApprovalTimeout nobody answered in time", "RESULT 2 CancelledError Jun allowed")
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    person.sees("RESULT 1 ApprovalTimeout no answer came in time", "RESULT 2 CancelledError Jun allowed")
+    assert "no answer came, so it is denied and nothing runs" in person.text
     assert "Jun allowed this in the page" in person.text
     person.leaves()
 
@@ -216,10 +216,10 @@ def test_taken_away() -> None:
     """)
     person = Person({"seconds": 1.5}, {}, {}, size=(120, 24), others=others)
     person.sees("RESULT 2 RequestWithdrawn Kim denied this", "RESULT 1 CancelledError Jun allowed")
-    person.sees("RESULT 0 ApprovalTimeout nobody answered in time")
+    person.sees("RESULT 0 ApprovalTimeout no answer came in time")
     assert "Kim denied this in the page" in person.text
     assert "Jun allowed this in the page" in person.text
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    assert "no answer came, so it is denied and nothing runs" in person.text
     person.leaves()
 
 

@@ -179,7 +179,7 @@ def test_sessions_at_one_terminal() -> None:
         person.types("\r")
     person.sees(*(f"RESULT {number} ok ran None" for number in (0, 1, 3)))
     person.sees("RESULT 2 denied None Operation denied by guard: Timeout - denied by default")
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    assert "no answer came, so it is denied and nothing runs" in person.text
     person.leaves()
 
 
@@ -213,7 +213,7 @@ async def test_the_clock_jumps(keys: str) -> None:
         one.types(keys)
         with pytest.raises(ApprovalTimeout):
             await asking
-        await one.sees("nobody answered, so it is denied")
+        await one.sees("no answer came, so it is denied")
 
 
 @pytest.mark.rule("BCK-1", "BCK-7")

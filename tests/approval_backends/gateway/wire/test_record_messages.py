@@ -208,7 +208,7 @@ def test_ending_by_a_person() -> None:
 def test_ending_by_silence(default: str, option: str) -> None:
     """Silence selects the default with its reason: nobody decided, and nothing was cancelled."""
     after = ending(ended(a_record(default=default), "expire", 61))
-    assert (after.status, after.by, after.reason) == ("expired", None, "nobody answered in time")
+    assert (after.status, after.by, after.reason) == ("expired", None, "no answer came in time")
     assert (after.outcome.outcome, after.outcome.option_id) == ("selected", option)
     assert after.allowed == (default == "allow")
 
