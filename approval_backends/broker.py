@@ -249,7 +249,7 @@ class Broker:
         """Return a watch that wakes on every change: watch, read, wait, read again."""
         return self.store.watch()
 
-    # -- standing answers ----------------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------------
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """Return what the grants in force answer to a request, and these grants; None if a person has to answer."""

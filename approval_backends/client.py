@@ -122,7 +122,7 @@ class ApprovalsClient:
             running.cancel()
             await asyncio.wait({running})
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- the queue and its news ----------------------------------------------------------------------------------------
 
     @property
     def queue(self) -> list[RequestRow]:

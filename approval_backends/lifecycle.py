@@ -204,7 +204,7 @@ def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> Request
     return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
 
 
-# -- what counts -------------------------------------------------------------------------------------------------------
+# -- the conditions ----------------------------------------------------------------------------------------------------
 
 
 def is_over(record: RequestRecord, now: Moment) -> bool:

@@ -152,7 +152,7 @@ class RacingApprovals(AsUpstream):
             for event in await self.broker.store.list_unrecorded(tenant=tenant, session=session)
         ]
 
-    # -- standing answers ----------------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------------
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """Return what the grants in force answer to a request; see `Broker.match_grants`."""

@@ -163,7 +163,7 @@ class ClientSession:
         self._put: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
 
-    # -- what goes out -------------------------------------------------------------------------------------------------
+    # -- outgoing messages ---------------------------------------------------------------------------------------------
 
     async def next(self) -> str:
         """Return the next message to send. Cancelling `next` loses nothing."""
@@ -235,7 +235,7 @@ class ClientSession:
                 return f'{{"jsonrpc":"2.0","id":"{number}","method":"session/request_permission","params":{params}}}'
         return None
 
-    # -- what comes in -------------------------------------------------------------------------------------------------
+    # -- incoming messages ---------------------------------------------------------------------------------------------
 
     async def handle_message(self, text: str) -> None:
         """Handle one message. Every message is answered or ignored; nothing is raised but cancellation."""
@@ -303,7 +303,7 @@ class ClientSession:
             return {}
         raise Malformed(-32601, NO_AGENT if method.startswith("session/") else f"no method {method[:64]!r}")
 
-    # -- first words ---------------------------------------------------------------------------------------------------
+    # -- the first messages --------------------------------------------------------------------------------------------
 
     async def _initialize(self, wanted: Initialize) -> Any:
         if self._plain is not None:
@@ -335,7 +335,7 @@ class ClientSession:
                 self._to_ask[record.id] = record
             self._outbox.wake()
 
-    # -- ours ----------------------------------------------------------------------------------------------------------
+    # -- our own methods -----------------------------------------------------------------------------------------------
 
     async def _call_own_method(self, method: str, params: Mapping[str, Any], decider: Decider) -> Any:
         wanted = accept(CALLS[method][0], params)

@@ -1,7 +1,7 @@
 """The gateway: one address for all approvers, over one broker.
 
-    store ── wakes ──▶ Waiting ── news ──▶ every Visitor ── one sender each ──▶ its client
-    client ── calls, answers ──▶ Visitor ──▶ Desk ──▶ broker ──▶ store
+    store ── wakes ──▶ WaitingRequests ── changes ──▶ every ClientSession ── one sender each ──▶ its client
+    client ── calls, answers ──▶ ClientSession ──▶ RpcMethods ──▶ broker ──▶ store
 
 The store is the truth. Nothing is decided here, and nothing is remembered that a second gateway would have to know.
 """
@@ -189,7 +189,7 @@ class Gateway:
         """Return a sink that writes to `sink`, and shows each line to the clients that follow its session."""
         return WatchedSink(sink, self._tails)
 
-    # -- for visitors --------------------------------------------------------------------------------------------------
+    # -- for client sessions -------------------------------------------------------------------------------------------
 
     def decider_of(self, token: str) -> Decider | None:
         """Return the approver of this token, or None."""

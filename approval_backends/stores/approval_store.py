@@ -102,14 +102,14 @@ class RequestCursor:
 
 
 class ApprovalStore(Protocol):
-    """Requests, what became of them, and standing grants.
+    """A store of requests, their decisions and their grants.
 
     Every change is one transaction: the record by compare-and-set on its state and version, an event, grants, and a
-    wake-up. Of two changes at once exactly one happens, and the other is told what is so. The time is the store's own.
+    wake-up. Of two changes at once exactly one happens, and the other gets a refusal. The time is the store's own.
 
     All methods raise `StoreUnavailable` when the store cannot be used. A change that was under way then, or whose
-    caller was cancelled, has happened or has not; reading tells. All but `submit` and `answer` are harmless twice by
-    their nature, and those two are by the request's id and by the decision's.
+    caller was cancelled, has happened or has not; reading tells. Every method can be called twice without harm: the id
+    of the request makes `submit` so, and the id of the decision `answer`.
     """
 
     durable: bool

@@ -255,7 +255,7 @@ def _reads_as_json(text: str) -> bool:
     return True
 
 
-# -- what changes ------------------------------------------------------------------------------------------------------
+# -- the changes of an edit --------------------------------------------------------------------------------------------
 
 SIGNS: Final = {
     "add": ("+", "class:good"),
@@ -287,7 +287,7 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
     yield Strip(f"{added:,} {'line' if added == 1 else 'lines'} added, {removed:,} removed", style="class:dim")
 
 
-# -- what "always" covers ----------------------------------------------------------------------------------------------
+# -- the reach of an "always" ------------------------------------------------------------------------------------------
 
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:

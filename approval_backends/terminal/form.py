@@ -225,7 +225,7 @@ def _label(option: Option) -> str:
     return label if label.casefold() in same else f"{label} ({word.casefold()})"
 
 
-# -- what is written ---------------------------------------------------------------------------------------------------
+# -- written text ------------------------------------------------------------------------------------------------------
 
 
 def refuse_with(form: Form, message: str) -> Chosen:

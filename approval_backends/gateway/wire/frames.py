@@ -1,6 +1,6 @@
 """JSON-RPC 2.0, one message a frame: strict reading, plain writing. Pure.
 
-    text ── read ──▶ Call · Note · Result · Failure ── written ──▶ text
+    text ── read ──▶ GatewayCall · Note · Result · Failure ── write_frame ──▶ text
 
 `read` refuses a text that two readers could understand differently: duplicate keys, NaN, lone surrogates, numbers
 too large to print, and nesting beyond any message of ours. A frame holds one message; the profile has no batches.

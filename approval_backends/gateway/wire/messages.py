@@ -74,7 +74,7 @@ Key = Annotated[str, Field(min_length=1, max_length=1_024)]
 Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 
 
-# -- what a client may want --------------------------------------------------------------------------------------------
+# -- messages of clients -----------------------------------------------------------------------------------------------
 
 
 class Nothing(ClientMessage):
@@ -222,7 +222,7 @@ class PermissionAnswer(ClientMessage):
     meta: AnswerExtraMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
-# -- what it is told ---------------------------------------------------------------------------------------------------
+# -- messages of the gateway -------------------------------------------------------------------------------------------
 
 
 class Rights(WireMessage):
@@ -511,7 +511,7 @@ class Pong(WireMessage):
     server_time: Time
 
 
-# -- the same, to a client that knows only the Agent Client Protocol ---------------------------------------------------
+# -- for a client that knows only the Agent Client Protocol ------------------------------------------------------------
 
 
 class TextBlock(WireMessage):
@@ -569,7 +569,7 @@ class Permission(WireMessage):
     meta: PermissionMeta = Field(validation_alias="_meta", serialization_alias="_meta")
 
 
-# -- which is which ----------------------------------------------------------------------------------------------------
+# -- the methods -------------------------------------------------------------------------------------------------------
 
 
 CALLS: Final[Mapping[str, tuple[type[ClientMessage], type[WireMessage]]]] = {
