@@ -6,14 +6,14 @@
 2. `registry` takes hooks (`on`, `gate`, `observe`, `around`, `HookMatcher` lists); `dispatch` runs them. Around hooks
    see a `HookContext`: `AgentContext`, `ToolContext`, `WorkflowContext`, `RequestContext`, `ModelContext`.
 3. `result` holds a hook's answer, a `HookResult` with `ContextInjection`s, and all answers together, the `Outcome`.
-4. `session` carries an outcome to its effects: a `SessionCoordinator` runs tool calls past the hooks; each ends as a
-   `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log.
+4. `session` carries out the effects of an outcome: a `SessionCoordinator` runs tool calls past the hooks; each ends
+   as a `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log.
 5. `ports` names what a host brings: a `ContextManager` for the model's messages, an `ApprovalBackend` that turns an
    `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the person at the screen; the log is an `AuditLog`.
    `InMemoryContext`, `TerminalDisplay` and `NoRecord` are simple ones to begin with.
 
-Errors are `HookError`s; `HookAbortError` stops an operation from around it, and a backend raises `ApprovalTimeout`
-when its own time is up.
+Errors are `HookError`s. An around hook raises `HookAbortError` to stop its operation, and a backend raises
+`ApprovalTimeout` when its own time is up.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Work that goes on although its time is over: it is cancelled, given a moment to clean up, and then kept."""
+"""Abandoned work: it is cancelled when its time is over, has a moment to clean up, and is kept alive if it runs on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 GRACE: Final = 0.1
-"""Seconds cancelled work is given to clean up before it is left behind."""
+"""Seconds that cancelled work has to clean up before it is abandoned."""
 
 LEFT_BEHIND: Final[dict[int, Any]] = {}
-"""Work that did not end, by its `id`: a coroutine for good, a task until it is done."""
+"""Work that did not end, by its `id`: a coroutine stays for good, a task until it is done."""
 
 # A destructor closes a coroutine again, and one that swallows `GeneratorExit` may then run for ever, at the latest when
 # the interpreter clears its modules. The collector looks into no constants of code, so it never finds this circle, and
@@ -50,4 +50,4 @@ async def cancel_all(
 def _forget(task: asyncio.Future[Any]) -> None:
     LEFT_BEHIND.pop(id(task), None)
     if not task.cancelled():
-        task.exception()  # looked at, or asyncio would report it
+        task.exception()  # asyncio reports an exception that was never retrieved

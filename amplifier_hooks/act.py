@@ -1,15 +1,15 @@
-r"""What is about to happen, frozen: its exact bytes, and the digest that stands for them.
+r"""An action that is about to happen, frozen to its exact bytes, and the digest that identifies it.
 
-`freeze` turns a tool's input into canonical JSON: keys sorted, no blanks, ASCII only. Only what reads back exactly
-is accepted, so that no conversion stands between what was shown and what runs. Every part is checked by its type, not
-by `==`, for which `1`, `1.0` and `True` are the same.
+`freeze` turns a tool's input into canonical JSON: keys sorted, no blanks, ASCII only. It accepts only values that read
+back exactly, so no conversion separates the input that a person saw from the input that runs. It checks every part by
+its type, not by `==`, for which `1`, `1.0` and `True` are equal.
 
 The digest binds tenant, session, event, tool and input:
 
     SHA-256( "amplifier-hooks/action/1\n", then of each of the five: length as 8 bytes, big-endian, and the bytes )
 
-Text is UTF-8. Lengths make it unambiguous whatever the fields hold; the first line keeps it apart from every other
-hash, and names the version should the encoding ever change. A grant that outlives its session uses the same digest
+Text is UTF-8. The lengths make the hashed bytes unambiguous, whatever the fields hold. The first line separates this
+hash from every other one, and names the version of the encoding. A grant that outlives its session uses this digest
 without the session, under a first line of its own: `amplifier-hooks/grant/1`.
 """
 
@@ -38,25 +38,25 @@ _decode: Final = json.JSONDecoder().raw_decode
 
 
 def freeze(value: object) -> bytes:
-    """Canonical JSON. Raises `InputNotFreezable`, naming the part (`$.files[3]`).
+    """Return a value as canonical JSON. Raises `InputNotFreezable`, naming the part (`$.files[3]`).
 
-    Accepted: None, bool, int, finite float, str, list, and dict with str keys, at most 64 deep. Subclasses of dict
-    pass, for a read-only view is still that input; other subclasses would come back as something else.
+    Accepted are None, bool, int, finite float, str, list, and dict with str keys, at most 64 deep. Subclasses of dict
+    pass, because a read-only view of an input is still that input; other subclasses would read back as another type.
     """
     try:
         flaw = _flaw(value, 0)
         if flaw is None:
             return _encode(value).encode("ascii")
-    except (TypeError, ValueError, RuntimeError) as problem:  # another thread changed it while it was read
+    except (TypeError, ValueError, RuntimeError) as problem:  # another thread changed the value while it was read
         raise InputNotFreezable(str(problem)) from problem
     path, what = flaw
     raise InputNotFreezable(f"${path} {what}")
 
 
 def thaw(data: bytes) -> object:
-    """A fresh copy of what was frozen; changing it changes nothing else.
+    """Return a fresh copy of the value that was frozen; changing the copy changes nothing else.
 
-    Raises `ValueError` for what is no canonical JSON.
+    Raises `ValueError` for data that is not canonical JSON.
     """
     text = data.decode("ascii")
     value, end = _decode(text)
@@ -66,16 +66,16 @@ def thaw(data: bytes) -> object:
 
 
 def unchanged(value: object, data: bytes) -> bool:
-    """Whether what was thawed from this would still be frozen to it. False also where that cannot be told."""
+    """Return True if `value`, once thawed from `data`, still freezes to it. Return False also if that is unknown."""
     try:
         return _encode(value).encode("ascii") == data
-    except Exception:  # noqa: BLE001  # whatever it is, `freeze` says it better
+    except Exception:  # noqa: BLE001  # `freeze` reports the problem
         return False
 
 
 @attrs.frozen
 class Action:
-    """One call, exactly. Same digest: same tenant, session, event, tool and input bytes."""
+    """One exact call. Two calls share a digest only if tenant, session, event, tool and input bytes are equal."""
 
     tenant: str
     session: str
@@ -90,16 +90,16 @@ class Action:
 
     @property
     def grant_digest(self) -> str:
-        """The digest without the session: one action has the same one in every session of its tenant."""
+        """The digest without the session: an action has one grant digest in every session of its tenant."""
         return _hashed(_GRANT_DOMAIN, (self.tenant, self.event, self.tool), self.input_bytes)
 
     @property
     def short(self) -> str:
-        """The digest's beginning, for people to compare."""
+        """The beginning of the digest, for people to compare."""
         return self.digest[:12]
 
     def input(self) -> object:
-        """A fresh copy of the input."""
+        """Return a fresh copy of the input."""
         return thaw(self.input_bytes)
 
 
@@ -131,7 +131,7 @@ _SCALARS: Final[dict[type, Callable[[Any], str]]] = {  # the problem with a valu
 
 
 def _encoder() -> Callable[[object], str]:
-    """How canonical JSON is written: as by `JSONEncoder.encode`, which makes half of this anew for every value."""
+    """Return the writer of canonical JSON. It writes as `JSONEncoder.encode` does, but builds its parts only once."""
     plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -144,7 +144,7 @@ _encode: Final = _encoder()
 
 
 def _flaw(value: object, depth: int) -> tuple[str, str] | None:
-    """Where below `value`, and why, it would not read back the same; None when it would."""
+    """Return the place below `value` that would not read back exactly, and the reason; None if there is none."""
     check = _SCALARS.get(type(value))
     if check is not None:
         problem = check(value)
@@ -163,7 +163,7 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
         return "", f"is nested deeper than {MAX_DEPTH}"
     for step, item in parts:
         flaw = _flaw(item, depth + 1)
-        if flaw is not None:  # only now is the path worth its cost
+        if flaw is not None:  # the path is built only for an error
             path, problem = flaw
             return f"{_step(step)}{path}", problem
     return None

@@ -1,8 +1,8 @@
-"""An approval is claimed once, by its digest: the bookkeeping of backends that decide inside this process.
+"""Rules of approvals: claims by digest, the scope of an "always", and the kinds of options.
 
-What an "always" covers, and what standing answers come to. Pure: nothing is kept here.
-
-The labels of answers, and what they mean.
+`Claims` is the bookkeeping of backends that decide inside this process: each approval is claimed once, by its digest.
+`make_grants` turns an "always" into grants, and `match_grants` judges a request by the grants in force; neither keeps
+anything. `as_options` gives plain labels their meaning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | None) -> str:
-    """The digest of what would run: the action as it was shown, or with the arguments of the approver.
+    """Return the digest of the action that would run: as it was shown, or with the approver's own arguments.
 
     Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
@@ -46,13 +46,13 @@ def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | Non
 
 
 class Claims:
-    """What was approved and has not run yet, by request."""
+    """Approvals that were given and not yet claimed, by request."""
 
     def __init__(self) -> None:
         self._approved: dict[str, str] = {}
 
     def note(self, request: ApprovalRequest, decision: Decision) -> None:
-        """Keep what was decided, if it was to allow.
+        """Keep a decision if it allows the action.
 
         Raises `InputNotFreezable` for edited arguments that are not plain JSON.
         """
@@ -60,16 +60,16 @@ class Claims:
             self._approved[request.id] = answered_digest(request, decision.arguments)
 
     def take(self, request_id: str, digest: str) -> bool:
-        """Whether this was approved; true once. Asked with another digest, the approval is gone, too."""
+        """Use an approval up; return True if it was given for this digest. Another digest voids the approval, too."""
         return self._approved.pop(request_id, None) == digest
 
     def drop(self, request_id: str) -> None:
-        """Nothing is approved here any more."""
+        """Void the approval of a request."""
         self._approved.pop(request_id, None)
 
 
 def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
-    """One key for each hook that asked; together they are what a grant has to cover."""
+    """Return one key for each hook that asked; a grant for each of these keys covers the request."""
     return tuple(
         GrantKey(
             tenant=request.tenant,
@@ -86,9 +86,9 @@ def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[Gra
 
 
 def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = None) -> tuple[GrantKey, ...]:
-    """The keys of grants that are kept beyond their session, for the request or for the approver's own arguments.
+    """Return the keys of grants that outlive their session, for the request or for the approver's own arguments.
 
-    They hold in every session, so the digest in them is that of the action without its session.
+    They hold in every session, so their digest is that of the action without its session.
 
     Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
@@ -100,9 +100,9 @@ def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = No
 def make_grants(
     request: ApprovalRequest, decision: Decision, decided: datetime, digest: str, keep: float | None = None
 ) -> tuple[Grant, ...]:
-    """What a decision grants from now on; nothing, unless "always" was chosen.
+    """Return the grants that a decision makes: none, unless the approver chose "always".
 
-    With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
+    With `keep` they last that many seconds, in every session of the tenant and agent; otherwise until the session ends.
     `digest` is that of the action that was decided about.
     """
     option = next((option for option in request.options if option.id == decision.option), None)
@@ -145,7 +145,7 @@ def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["
 
 
 def _scope(question: Question, digest: str) -> str:
-    """What a hook's "always" is about. The word in front keeps a prompt from passing for a digest or a key."""
+    """Return the scope of a hook's "always". Its first word keeps a prompt from passing for a digest or a key."""
     if question.key is not None:
         return f"key:{question.key}"
     if question.scope == "action" or not question.prompt:
@@ -171,11 +171,11 @@ KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
     "reject always": "reject_always",
     "never": "reject_always",
 }
-"""What a plain label means. Any other is a rejection: a word nobody knows must not become a permit."""
+"""The meanings of plain labels. Any other label is a rejection: an unknown word must not become a permit."""
 
 
 def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
-    """Options from plain labels."""
+    """Return the options that plain labels stand for."""
     return tuple(
         Option(id=f"option-{number}", label=label, kind=KNOWN_LABELS.get(label.strip().casefold(), "reject_once"))
         for number, label in enumerate(labels, start=1)
@@ -183,7 +183,7 @@ def as_options(labels: Iterable[str]) -> tuple[Option, ...]:
 
 
 def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
-    """Options from plain labels, with one more where none of them refuses."""
+    """Return the options that plain labels stand for, with a refusal added if none of them refuses."""
     options = as_options(labels)
     if any(not option.allows for option in options):
         return options
@@ -191,11 +191,11 @@ def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
 
 
 def common_options(asks: Iterable[Ask]) -> tuple[Option, ...]:
-    """The first hook's options, of the kinds that every other one offers too; a refusal is always among them."""
+    """Return the first hook's options of the kinds that every other hook offers, too; add a refusal if none is left."""
     first, *rest = (as_options(ask.options) for ask in asks)
     return with_refusal(option.label for option in first if all(option.kind in kinds_of(other) for other in rest))
 
 
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
-    """The kinds there are among these options."""
+    """Return the kinds of these options."""
     return {option.kind for option in options}

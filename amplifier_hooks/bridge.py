@@ -2,10 +2,10 @@
 
     python -I -S bridge.py SOCKET PROGRAM [deny|ask|allow]
 
-Standard library only, and as little of it as can be: it runs before every tool call. It parses nothing. What came on
-standard input goes to the server as it is; what the server says goes to standard output and standard error as it is,
-and its exit status is ours. The last argument says what happens when no server answers: by default it is a refusal
-which tells how to start one.
+The bridge uses the standard library only, and little of it, because it runs before every tool call. It parses nothing:
+standard input goes to the server unchanged, and the server's answer goes unchanged to standard output, standard error
+and the exit status. The last argument decides the call if no server answers: by default the bridge denies it, and
+prints the command that starts a server.
 """
 
 import os
@@ -14,9 +14,9 @@ import sys
 __all__ = ["carry"]
 
 WAIT = 24 * 3600.0
-"""Seconds until an answer is given up. The program's own limit is shorter, and a person may take their time."""
+"""Seconds until the bridge gives up an answer. The program's own limit is shorter, and a person may take their time."""
 
-DOWN = "amplifier-hooks does not answer, so nobody has decided this. Start it with: amplifier-hooks serve\n"
+DOWN = "amplifier-hooks does not answer, so this call was not decided. Start it with: amplifier-hooks serve\n"
 ASK = (
     '{"decision": "ask", "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask", '
     '"permissionDecisionReason": "amplifier-hooks does not answer"}}'
@@ -24,7 +24,7 @@ ASK = (
 
 
 def carry(arguments: list[str]) -> int:
-    """Ask the server. Returns the exit status."""
+    """Ask the server. Return the exit status."""
     path, program, *rest = arguments
     question = sys.stdin.buffer.read()
     try:
@@ -38,15 +38,15 @@ def carry(arguments: list[str]) -> int:
 
 
 def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
-    """One request over the server's socket. Raises `OSError` when nobody answers, `ValueError` when it is no answer."""
-    from _socket import AF_UNIX, SOCK_STREAM, socket  # what `socket` is made of; the rest of that takes longer to load
+    """Send one request to the server's socket. Raises `OSError` without an answer, `ValueError` for an invalid one."""
+    from _socket import AF_UNIX, SOCK_STREAM, socket  # `socket` is built on this module, and takes longer to load
 
     connection = socket(AF_UNIX, SOCK_STREAM)
     connection.settimeout(WAIT)
     connection.connect(path)
     head = f"POST /v1/bridge/{program} HTTP/1.1\r\nhost: bridge\r\nconnection: close\r\n"
     hops = os.environ.get("AMPLIFIER_HOOKS_HOPS", "")
-    if hops.isascii() and hops.isdigit():  # a hook's command is what asks: the server counts how far that has gone
+    if hops.isascii() and hops.isdigit():  # a hook's command asks: the server counts the hops
         head += f"x-amplifier-hooks-hops: {hops}\r\n"
     connection.sendall(f"{head}content-length: {len(question)}\r\n\r\n".encode("ascii") + question)
     answer = b""
@@ -63,7 +63,7 @@ def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
 
 
 def answer_without_server(policy: str) -> int:
-    """What happens when no server answers."""
+    """Return the exit status for a call that no server decides, and print the reason."""
     if policy == "allow":
         return 0
     if policy == "ask":

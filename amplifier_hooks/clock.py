@@ -1,4 +1,4 @@
-"""The clock on the wall."""
+"""The time of day, and its text in payloads and records."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Final
 SECOND: Final = 1_000_000_000
 
 _latest = (-1, "")
-"""The second that was last written out, and how."""
+"""The last second that was formatted, and its text."""
 
 
 class SystemClock:
     """The system's time, in UTC."""
 
     def now(self) -> datetime:
-        """Now."""
+        """Return the current time."""
         return datetime.now(UTC)
 
 
 def stamp(clock: Any) -> str:
-    """A time as payloads and records have it: ISO 8601, UTC. The system's is written out once for each second."""
+    """Return the time of a clock as ISO 8601 in UTC. The text of the system's time is cached for each second."""
     global _latest  # noqa: PLW0603  # a cache of one
     if type(clock) is not SystemClock:
         return str(clock.now().isoformat())

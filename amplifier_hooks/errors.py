@@ -1,11 +1,11 @@
-"""Everything this package raises, and whose turn it is when it does.
+"""Errors that this package raises, grouped by the role that can put them right.
 
 ```
 HookError                             base of all; catch it to catch any of ours
-├── HookUsageError                    the code that called us is wrong; mend it there
-│   ├── InvalidResult (ValueError)    a HookResult nobody could carry out
+├── HookUsageError                    the calling code is wrong; mend it there
+│   ├── InvalidResult (ValueError)    a HookResult that cannot be carried out
 │   ├── InvalidRegistration (ValueError)  a handler, priority, timeout or matcher that cannot work
-│   ├── InvalidCollaborator (TypeError)  what a session was given in another's place, or twice
+│   ├── InvalidCollaborator (TypeError)  a session's argument in another's place, or given twice
 │   ├── InvalidLimit (ValueError)     a size, budget or policy that makes no sense
 │   ├── InvalidHookSettings (ValueError)  settings of a ready-made hook that cannot work
 │   ├── UnknownTool (LookupError)     a tool the session does not have
@@ -13,7 +13,7 @@ HookError                             base of all; catch it to catch any of ours
 │   │   └── MisspeltEvent             an event name that reads like a known one and is not written as it
 │   ├── InvalidPayload (TypeError)    an event's data is not a mapping
 │   └── OperationRanTwice             an around hook called call_next a second time
-├── HookRefused                       the rules of this registry say no; ask whoever runs it
+├── HookRefused                       the rules of this registry say no; ask its operator
 │   ├── PrivilegeRequired (PermissionError)  a plugin or tenant at a point it was not granted
 │   ├── TooManyHooks                  the limit of hooks for one event is reached
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
@@ -26,12 +26,12 @@ HookError                             base of all; catch it to catch any of ours
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
 ├── ApprovalMismatch                  the question was asked before, about another action; nothing was approved
-├── ApprovalPending                   nobody has decided yet, and the question stays open; ask again later
-└── ApprovalTimeout (TimeoutError)    an approver says its time is up; nobody decided
+├── ApprovalPending                   not decided yet; the question stays open, ask it again later
+└── ApprovalTimeout (TimeoutError)    an approver says its time is up; nothing was decided
 EventNameWarning (UserWarning)        an event name that looks misspelt; nothing is refused
 ```
 
-Each carries the facts as fields and builds its sentence from them: what happened, where, how to put it right.
+Each error carries its facts as fields and builds its sentence from them: the event, its place, and the remedy.
 """
 
 from __future__ import annotations
@@ -101,18 +101,18 @@ class HookError(Exception):
 
     @classmethod
     def _rebuild(cls, *args: object) -> Self:
-        """The same error again, past an `__init__` that takes facts instead of the sentence."""
+        """Build the error again from its sentence, past an `__init__` that takes facts instead."""
         error = cls.__new__(cls)
         error.args = args
         return error
 
 
 class HookUsageError(HookError):
-    """The calling code asked for something that cannot work; the message says what to write instead."""
+    """The calling code asked for something that cannot work; the message says how to write it instead."""
 
 
 class InvalidResult(HookUsageError, ValueError):
-    """A hook's answer that could not be carried out, refused where it was built or received."""
+    """A hook's answer that cannot be carried out, refused where it was built or received."""
 
 
 class InvalidRegistration(HookUsageError, ValueError):
@@ -120,11 +120,11 @@ class InvalidRegistration(HookUsageError, ValueError):
 
 
 class InvalidCollaborator(HookUsageError, TypeError):
-    """An argument of a session that is in another one's place, or that was given under two names."""
+    """An argument of a session that stands in the place of another one, or was given under two names."""
 
 
 class InvalidLimit(HookUsageError, ValueError):
-    """A limit that makes no sense, refused where it is set. `wanted` says what it may be."""
+    """A limit that makes no sense, refused where it is set. `wanted` describes the valid values."""
 
     def __init__(self, name: str, value: object, wanted: str) -> None:
         self.name = name
@@ -134,7 +134,7 @@ class InvalidLimit(HookUsageError, ValueError):
 
 
 class InvalidHookSettings(HookUsageError, ValueError):
-    """Settings of a ready-made hook that cannot work. `problems` says, field by field, what to put right."""
+    """Settings of a ready-made hook that cannot work. `problems` lists, field by field, the corrections."""
 
     def __init__(self, hook: str, problems: tuple[str, ...]) -> None:
         self.hook = hook
@@ -153,9 +153,9 @@ class UnknownTool(HookUsageError, LookupError):
 
 
 class UnknownEvent(HookUsageError, ValueError):
-    """An unknown event where only a known one may be: at a gate, and everywhere under strict_events.
+    """An unknown event where only a known one may stand: at a gate, and everywhere under strict_events.
 
-    `hook` is the hook that would never run, if it is about one, and `remedy` how to make the event known.
+    `hook` names the hook that would never run, if there is one. `remedy` tells how to make the event known.
     """
 
     def __init__(self, name: str, likely: str | None = None, *, hook: str = "", remedy: str = "") -> None:
@@ -180,7 +180,7 @@ class MisspeltEvent(UnknownEvent):
 
 
 class EventNameWarning(UserWarning):
-    """An event name that nobody knows and that is one typo away from one that is known."""
+    """An unknown event name that is one typo away from a known one."""
 
 
 class InvalidPayload(HookUsageError, TypeError):
@@ -196,7 +196,7 @@ class OperationRanTwice(HookUsageError):
 
 
 class HookRefused(HookError):
-    """This registry's rules do not allow it; whoever runs the registry can."""
+    """An act that the rules of this registry do not allow. The operator of the registry can allow it."""
 
 
 class PrivilegeRequired(HookRefused, PermissionError):
@@ -230,7 +230,7 @@ class EmitTooDeep(HookRefused, RecursionError):
 
 
 class SettingsError(HookError):
-    """A settings file that cannot be read. `path` says which, `problem` what is wrong with it."""
+    """A settings file that cannot be read. `path` names the file, `problem` its flaw."""
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
@@ -254,7 +254,7 @@ class EndpointForbidden(HookUnavailable):
         self.address = address
         super().__init__(
             f"endpoint_forbidden: {host!r} stands for {address}, which is not public; an operator allows networks "
-            "with Reach(networks=[…])"
+            "with AllowedUrls(networks=[…])"
         )
 
 
@@ -275,7 +275,7 @@ class MissingExtra(HookUnavailable):
 
 
 class HookAbortError(HookError):
-    """An around hook stopped the operation. `reason` is what the user is told."""
+    """An around hook stopped the operation. `reason` is shown to the user."""
 
     def __init__(self, reason: str, hook: str = "") -> None:
         self.reason = reason
@@ -284,7 +284,7 @@ class HookAbortError(HookError):
 
 
 class InputNotFreezable(HookError, ValueError):
-    """A tool input that JSON cannot hold exactly, so what runs could differ from what was shown."""
+    """A tool input that JSON cannot hold exactly, so the input that runs could differ from the one that was shown."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -303,20 +303,20 @@ class InjectionTooLarge(HookError, ValueError):
 
 
 class ApprovalTimeout(HookError, TimeoutError):
-    """An approver's time is up. What that means is the request's default, not the approver's to say."""
+    """An approver's time is up. The default of the request, not the approver, then decides."""
 
 
 class ApprovalMismatch(HookError):
-    """The question of this id was asked, and perhaps answered, about another action; that answer is not for this one.
+    """The question of this id was asked, and perhaps answered, about another action; that answer does not count here.
 
-    A backend raises it when a call comes back with other arguments than those it was asked about.
+    A backend raises it when a call comes back with other arguments than those of the question.
     """
 
 
 class ApprovalPending(HookError):
     """The time to wait inline is over, and the question stays open. Asking it again later, by its id, goes on waiting.
 
-    It is neither an answer nor the end of the request's time.
+    This error is neither an answer nor the end of the request's time.
     """
 
     def __init__(self, request: str) -> None:

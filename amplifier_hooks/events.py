@@ -1,4 +1,4 @@
-"""What can happen: one row per event, with every name it goes by.
+"""The catalogue of events: one row per event, with its names in all five vocabularies.
 
 ```
 find("PreToolUse")       the row of tool:pre                  CATALOGUE   all rows, in the order a session meets them
@@ -10,11 +10,11 @@ spellings("tool:pre")    every name of that event
 payload_model(name)      the pydantic model of its payload, loaded on first use
 ```
 
-A row answers what a reader of the table asks: when it fires, what it carries, whether a hook can stop what comes
-next, which answers mean something there, and how five vocabularies spell it. Hooks always receive the canonical name.
+A row tells when the event fires, its payload, whether a hook can stop what comes next, the answers that have an effect
+there, and the event's names in five vocabularies. Hooks always receive the canonical name.
 
-Three columns hang together, and a test holds them to it: an event is a gate exactly when `deny` means something
-there, takes a modification exactly when it names the field that is replaced, and can ask only where it can stop.
+Three columns depend on each other, and a test checks them: an event is a gate exactly when it accepts `deny`, accepts a
+modification exactly when it names the field that is replaced, and can ask only where it can stop.
 """
 
 from __future__ import annotations
@@ -196,13 +196,13 @@ _WHICH_ONE: Final = (
     *("request_id", "approval_id"),
 )
 IDENTITY_FIELDS: Final = frozenset({*_EVERYWHERE, *_WHICH_ONE})
-"""Payload fields that say who, where and which. A modification that changes one of them is an invalid answer."""
+"""Payload fields that identify the event and its parts. A modification that changes one is an invalid answer."""
 
 GOES_ON_WHEN_DENIED: Final = frozenset({AGENT_STOP, SUBAGENT_STOP})
-"""Gates in front of a *stop*: denied, the agent goes on with the reason as its instruction.
+"""Gates in front of a *stop*: if a hook denies the stop, the agent goes on with the reason as its instruction.
 
-Whoever denies for safety and not for a reason (an emergency stop, a gate that failed) must leave these out: it would
-set the agent going again.
+A denial for safety and not for a reason (an emergency stop, a gate that failed) must leave these events out, because it
+would set the agent going again.
 """
 
 
@@ -210,28 +210,28 @@ set the agent going again.
 class Event:
     """One row of the catalogue.
 
-    `privileged` events carry or change what the model reads and says; they are for built-in hooks and for plugins
-    that were granted `privileged_hooks`. At `llm:pre`, and around the model call, that is asked of whoever can change
-    something there (`on`, `gate`, `register`, `around`); at the others of everybody.
+    `privileged` events carry or change the texts that the model reads and writes; they are for built-in hooks and for
+    plugins that were granted `privileged_hooks`. At `llm:pre`, and around the model call, only hooks that can change
+    something there (`on`, `gate`, `register`, `around`) need the grant; at the other events every hook needs it.
     """
 
     name: str
-    """Canonical, `domain:phase`."""
+    """The canonical name, `domain:phase`."""
     fires: str
-    """When, in one sentence."""
+    """The moment at which the event fires, in one sentence."""
     payload: str = "Payload"
     """The model in `payloads.py` that describes the data; extra fields are allowed."""
     gate: bool = False
-    """A hook may stop what comes next."""
+    """True if a hook may stop what comes next."""
     answers: frozenset[str] = frozenset({"continue"})
-    """The actions of a HookResult that mean something here."""
+    """The actions of a HookResult that have an effect at this event."""
     privileged: bool = False
     replaces: str | None = None
-    """The payload field a modification is about, and the one a bare value stands for."""
+    """The payload field that a modification replaces, and the one that a bare value stands for."""
     also_replaces: tuple[str, ...] = ()
-    """More fields it may set."""
+    """More fields that a modification may set."""
     keeps: frozenset[str] = IDENTITY_FIELDS
-    """Fields it may not change: those of identity, and what else the payload describes. All others are custom."""
+    """Fields that a modification may not change, of identity or of the payload. All other fields are custom."""
     middleware: tuple[str, ...] = ()
     loop: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
@@ -239,12 +239,12 @@ class Event:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its names in the five vocabularies, the canonical one first."""
+        """The event's names in the five vocabularies, the canonical one first."""
         return (self.name, *self.middleware, *self.loop, *self.run, *self.claude_code)
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Its names, and the other ways to write the canonical one (`tool_pre`) and Claude Code's (`preToolUse`)."""
+        """The names, and more spellings of the canonical one (`tool_pre`) and of Claude Code's (`preToolUse`)."""
         written = [self.name.replace(":", "_"), self.name.replace(":", ".")]
         for name in self.claude_code:
             written += [name[0].lower() + name[1:], _snake(name)]
@@ -269,7 +269,7 @@ def _row(
     run: tuple[str, ...] = (),
     claude_code: tuple[str, ...] = (),
 ) -> Event:
-    """Read one line of the table below; what can be denied is a gate."""
+    """Return one row of the table below; an event that can be denied is a gate."""
     return Event(
         name=name,
         fires=fires,
@@ -287,7 +287,7 @@ def _row(
     )
 
 
-# What each payload holds besides who, where and which. The models have it, too; asking them takes pydantic.
+# The fields of each payload besides the identity fields. The models have them, too, but need pydantic.
 # fmt: off
 _FIELDS: Final[Mapping[str, str]] = {
     "SessionPayload": "source reason",
@@ -341,22 +341,22 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 # fmt: on
 
-# What a hook can do at an event, from least to most. Messages for the user are heard everywhere.
+# The actions of a hook at an event, from least to most. Messages for the user are shown everywhere.
 _LISTEN: Final = frozenset({"continue"})
 _TELL: Final = _LISTEN | {"inject_context"}
 _STOP: Final = _TELL | {"deny"}
 _ASK: Final = _STOP | {"ask_user"}
 _ALL: Final = _ASK | {"modify"}
-_CHANGE: Final = _TELL | {"modify"}  # what is over cannot be stopped any more
-# The same outside a session, where there is no context to add to and nobody to ask.
+_CHANGE: Final = _TELL | {"modify"}  # an act that is over cannot be stopped
+# The actions outside a session, where there is no context to add to and no approver to ask.
 _ADMIT: Final = frozenset({"continue", "deny"})
 _ADMIT_CHANGED: Final = _ADMIT | {"modify"}
 _ANSWER: Final = frozenset({"continue", "modify"})
 
-# A table, kept by hand: name, payload, what a hook can do there, when it fires, the field it replaces, other names.
+# A table, kept by hand: name, payload, actions of a hook, moment of firing, the field it replaces, other names.
 # fmt: off
 CATALOGUE: Final[tuple[Event, ...]] = (
-    # session: never a gate, as in every program we speak with; prompt:submit is the first thing that can be stopped
+    # session: never a gate, as in every agent program; prompt:submit is the first gate
     _row(SESSION_START, "SessionPayload", _TELL, "When a session begins, before its first prompt.",
          claude_code=("SessionStart",)),
     _row(SESSION_END, "SessionPayload", _LISTEN, "When a session ends, before its record is closed.",
@@ -374,7 +374,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(PLAN_START, "PlanPayload", _TELL, "When an orchestrator starts to plan."),
     _row(PLAN_END, "PlanPayload", _TELL, "When a plan is ready."),
 
-    # context: what the model will read
+    # context: the messages that the model will read
     _row(CONTEXT_ASSEMBLED, "MessagesPayload", _ALL, "When the messages for a model call are put together.", "messages",
          privileged=True, loop=("onContextAssembled",)),
     _row(CONTEXT_INCLUDE, "ContextIncludePayload", _TELL, "When a file or another source becomes part of the context."),
@@ -384,7 +384,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(CONTEXT_POST_COMPACT, "CompactionPayload", _TELL, "After the context was shortened.",
          claude_code=("PostCompact",)),
 
-    # llm: one model call. request and response are what went over the wire, told after it can be changed or stopped
+    # llm: one model call. request and response report the traffic on the wire, too late to change or stop it
     _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
          privileged=True, middleware=("llm.call.pre",)),
     _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
@@ -392,8 +392,8 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",
          privileged=True, middleware=("llm.call.post",), loop=("onModelResponse",)),
 
-    # provider: the same call as seen by loops that talk to providers. Their request event is where they let hooks
-    # add context or stop the iteration, so it is a gate here as it is there
+    # provider: a model call as seen by loops that talk to providers. At their request event hooks may add context or
+    # stop the iteration, so it is a gate here, too
     _row(PROVIDER_RESOLVE, "ProviderPayload", _LISTEN, "When a provider and model are chosen."),
     _row(PROVIDER_REQUEST, "ProviderPayload", _ASK, "Before an orchestrator turns to its provider."),
     _row(PROVIDER_RESPONSE, "ProviderPayload", _TELL, "When a provider has answered."),
@@ -403,14 +403,14 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(PROVIDER_TOOL_SEQUENCE_REPAIRED, "ProviderPayload", _LISTEN,
          "When a provider mended a history whose tool calls and results did not match."),
 
-    # content_block and thinking: many a second, so nobody may make them wait
+    # content_block and thinking: many a second, so no hook may hold them up
     _row(CONTENT_BLOCK_START, "StreamPayload", _LISTEN, "When a model starts a content block."),
     _row(CONTENT_BLOCK_DELTA, "StreamPayload", _LISTEN, "When a piece of a content block arrives."),
     _row(CONTENT_BLOCK_END, "StreamPayload", _LISTEN, "When a content block is complete."),
     _row(THINKING_DELTA, "StreamPayload", _LISTEN, "When a piece of the model's thinking arrives."),
     _row(THINKING_FINAL, "StreamPayload", _LISTEN, "When the model's thinking is complete."),
 
-    # tool: one call. Which calls a response holds is told first; each is then stopped or let through by itself
+    # tool: one call. The first event lists the calls of a response; each call is then stopped or let through by itself
     _row(DECISION_TOOL_RESOLUTION, "ToolResolutionPayload", _TELL, "When it is known which tools a response calls."),
     _row(TOOL_PRE, "ToolPayload", _ALL, "Before a tool runs.", "tool_input",
          middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
@@ -419,7 +419,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(TOOL_ERROR, "ToolErrorPayload", _TELL, "When a tool raised, before the model is told.",
          claude_code=("PostToolUseFailure",)),
 
-    # artifact and memory: what an agent keeps
+    # artifact and memory: data that an agent keeps
     _row(ARTIFACT_READ, "ArtifactPayload", _ASK, "Before a stored artifact is read."),
     _row(ARTIFACT_WRITE, "ArtifactPayload", _ASK, "Before an artifact is stored."),
     _row(MEMORY_PRE, "MemoryPayload", _ALL, "Before something is stored in memory.", "content",
@@ -460,7 +460,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(RUN_ERROR, "RunErrorPayload", _LISTEN, "When a run failed.", run=("on_error",)),
     _row(RUN_TIMEOUT, "RunErrorPayload", _LISTEN, "When a run's time is up.", run=("on_timeout",)),
 
-    # people: who needs to know, and who decides. A hook may answer "no" before a person is asked, never "yes"
+    # people: notifications and decisions. A hook may answer "no" before a person is asked, never "yes"
     _row(USER_NOTIFICATION, "NotificationPayload", _TELL, "When the user is needed or should know something.",
          claude_code=("Notification",)),
     _row(POLICY_VIOLATION, "PolicyViolationPayload", _TELL, "When a policy stopped something."),
@@ -469,17 +469,17 @@ CATALOGUE: Final[tuple[Event, ...]] = (
     _row(APPROVAL_GRANTED, "ApprovalDecisionPayload", _TELL, "When an action was approved."),
     _row(APPROVAL_DENIED, "ApprovalDecisionPayload", _TELL, "When an action was refused.",
          claude_code=("PermissionDenied",)),
-    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When nobody decided in time."),
-    _row(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When somebody wants the session to stop."),
+    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When an approval request expired."),
+    _row(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When the session is asked to stop."),
     _row(CANCEL_COMPLETED, "CancelPayload", _LISTEN, "When a cancelled session has stopped."),
 
-    # error: what went wrong, whoever noticed
+    # error: failures, reported by any part of a session
     _row(ERROR_TOOL, "ErrorPayload", _TELL, "When a tool failed."),
     _row(ERROR_PROVIDER, "ErrorPayload", _TELL, "When a turn broke off because its provider failed.",
          claude_code=("StopFailure",)),
     _row(ERROR_ORCHESTRATOR, "ErrorPayload", _TELL, "When the orchestrator itself failed."),
 
-    # hook and module: the system about itself, told to observers only, so that it cannot go in circles
+    # hook and module: events about the system itself, for observers only, so that they cannot go in circles
     _row(HOOK_START, "HookPayload", _LISTEN, "When a hook starts.", run=("hook_start",)),
     _row(HOOK_COMPLETE, "HookCompletePayload", _LISTEN, "When a hook has answered.", run=("hook_complete",)),
     _row(HOOK_FAILED, "HookFailedPayload", _LISTEN, "When a hook failed or answered nonsense.", run=("hook_failed",)),
@@ -500,24 +500,24 @@ _NAMES: Final = tuple(name for event in CATALOGUE for name in event.names)
 
 
 def canonical(name: str) -> str:
-    """Return the canonical name of an event in any spelling; a name nobody knows is its own."""
+    """Return the canonical name of an event in any spelling; an unknown name comes back unchanged."""
     return _CANONICAL.get(name, name)
 
 
 def find(name: str) -> Event | None:
-    """Return the row of an event in any spelling."""
+    """Return the row of an event in any spelling; None for an unknown one."""
     return _ROWS.get(name)
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return every name of the event meant, the canonical one first; a name nobody knows stands alone."""
+    """Return every name of an event, the canonical one first; for an unknown name, the name alone."""
     event = find(name)
     return event.spellings if event else (name,)
 
 
 def payload_model(name: str) -> type[Payload]:
-    """Return the pydantic model that describes an event's payload; `Payload` for an event nobody knows."""
-    # Here and not above: pydantic takes longer to import than all the rest of the front door.
+    """Return the pydantic model that describes an event's payload; `Payload` for an unknown event."""
+    # Imported here, because pydantic takes longer to import than all the rest of the front door.
     from amplifier_hooks import payloads
 
     event = find(name)
@@ -526,10 +526,10 @@ def payload_model(name: str) -> type[Payload]:
 
 
 def likely(name: str, also: Iterable[str] = ()) -> str | None:
-    """Return the spelling that was probably meant, if this one is a single typo away from it.
+    """Return the spelling that was probably meant, if `name` is a single typo away from it.
 
-    A typo is one letter missing, added, changed or swapped with its neighbour; another case or another separator
-    counts for nothing. A known name was meant as it is, and a name further away is somebody's own event.
+    A typo is one letter missing, added, changed or swapped with its neighbour; case and separators do not count. The
+    result is None for a known name, which is no typo, and for a name further away, which is an event of the host.
     `also` are more names that are known, such as declared ones.
     """
     known = (*_NAMES, *also)
@@ -540,10 +540,10 @@ def likely(name: str, also: Iterable[str] = ()) -> str | None:
 
 
 def alike(name: str, also: Iterable[str] = ()) -> str | None:
-    """Return the known name that this one is but for its case, its separators and the form of its characters.
+    """Return the known name that differs from `name` only in case, separators and the form of its characters.
 
-    `LLM:POST`, `llm::post` and one in full-width letters are all like `llm:post`; a pattern is like that of a domain.
-    A known name is like no other. `also` are more names that are known, such as declared ones.
+    `LLM:POST`, `llm::post` and one in full-width letters are all like `llm:post`; a pattern is compared by its domain.
+    The result is None for a known name. `also` are more names that are known, such as declared ones.
     """
     known = (*_NAMES, *also)
     if name in _ROWS or name in known:
@@ -560,8 +560,8 @@ def alike(name: str, also: Iterable[str] = ()) -> str | None:
 def suggestion(name: str, also: Iterable[str] = ()) -> str | None:
     """Return the known name that was most probably meant, to suggest it; None where none is near.
 
-    That is one a typo away, else one with mostly the same words (`before_tool` has those of `tool:pre`), else one that
-    looks much like it.
+    The first choice is a name one typo away, the second a name with mostly equal words (`before_tool` and `tool:pre`),
+    the third a name that looks much like it.
     """
     from difflib import get_close_matches  # for a mistake only
 
@@ -584,16 +584,16 @@ def _closest(name: str, known: list[str]) -> str | None:
 
 
 SYNONYMS: Final = {"before": "pre", "after": "post"}
-"""Words that other programs use in the place of ours."""
+"""Words that other programs use in place of the catalogue's words."""
 MOSTLY: Final = 0.5
 LOOKS_LIKE: Final = 0.75
 
 _SHORTEST_TYPO: Final = 6
-"""Below this many letters, one of them makes another word: `Step` is no misspelt `Stop`."""
+"""Fewest letters of a name in which one edit is a typo: `Step` is another word than `Stop`."""
 
 
 def _letters(name: str) -> str:
-    """Strip a name of all that people mix up: case, separators, other forms of a character, and invisible ones."""
+    """Return a name without its case, separators, other forms of a character, and invisible characters."""
     if not name.isascii():
         from unicodedata import normalize  # no known name needs it
 
@@ -602,7 +602,7 @@ def _letters(name: str) -> str:
 
 
 def _one_typo_apart(typed: str, meant: str) -> bool:
-    """Say whether two words are at most one edit apart (Damerau-Levenshtein)."""
+    """Return True if two words are at most one edit apart (Damerau-Levenshtein)."""
     if typed == meant:
         return True
     if len(meant) < _SHORTEST_TYPO:

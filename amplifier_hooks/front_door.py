@@ -1,6 +1,6 @@
 """A package's public names, each loaded from its module on first use.
 
-Importing a front door is cheap: the command, the bridge and the plain data of a hook need little of what it offers.
+Importing a front door is cheap: the command, the bridge and the plain data of a hook need few of its names.
 """
 
 from importlib import import_module
@@ -16,13 +16,13 @@ def load_on_use(package: str, homes: "Mapping[str, tuple[str, ...]]") -> "Callab
 
     def load(name: str) -> object:
         if name == "__version__":
-            from importlib.metadata import version  # as slow to import as all the rest
+            from importlib.metadata import version  # imports as slowly as all the rest
 
             return version("amplifier-hooks")
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        setattr(import_module(package), name, value)  # the next use finds it without this function
+        setattr(import_module(package), name, value)  # the next use does not call this function
         return value
 
     return load

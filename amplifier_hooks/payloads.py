@@ -1,7 +1,7 @@
-"""What each event carries: one model per shape, shared by the events that have it.
+"""The payloads of events: one model per shape, shared by the events that have it.
 
 ```
-Payload                     who, where and when: part of every event
+Payload                     session, time and identity: part of every event
 ├── SessionPayload          session:start/end/resume        └── SessionForkPayload
 ├── PromptPayload           prompt:submit                   └── PromptCompletePayload
 ├── MessagesPayload         context:assembled               └── ModelCallPayload         llm:pre
@@ -11,9 +11,9 @@ Payload                     who, where and when: part of every event
 └── SessionlessPayload      request:*, run:*, hook:*, module:*: there may be no session, or not yet
 ```
 
-The catalogue names these models, `events.payload_model(name)` hands them out. They describe what is there at least:
-more fields are welcome and are kept. Hooks receive plain dicts; the models serve documentation, dry runs and
-everything that comes from outside. Load this module through `payload_model`: it brings pydantic.
+The catalogue names these models, and `events.payload_model(name)` returns them. A model describes the least that a
+payload holds: more fields are welcome and are kept. Hooks receive plain dicts; the models serve documentation, dry
+runs and all data from outside. Load this module through `payload_model`, because it imports pydantic.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ __all__ = [
 
 
 def _check_utc(text: str) -> str:
-    """Accept a moment in ISO 8601 and UTC, and keep its text: a payload is not rewritten by looking at it."""
+    """Accept a moment in ISO 8601 and UTC, and return its text unchanged."""
     if datetime.fromisoformat(text).utcoffset() != timedelta(0):
         msg = "a timestamp is ISO 8601 in UTC, such as 2026-01-31T12:00:00+00:00"
         raise ValueError(msg)
@@ -88,51 +88,51 @@ Milliseconds = NonNegativeFloat
 
 
 class _Described(BaseModel):
-    """Frozen, open for more fields, and described by the texts under its fields."""
+    """A frozen model that is open for more fields. The text under a field becomes its description."""
 
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
 
 class ErrorInfo(_Described):
-    """What went wrong."""
+    """An error: its type and its message."""
 
     type: str
     """The exception's class, or a provider's error code."""
     message: str = Field(validation_alias=AliasChoices("message", "msg"))
-    """For people. Orchestrators of the upstream kernel call it `msg`; both are read."""
+    """The error's text, for people. Orchestrators of the upstream kernel call it `msg`; both are read."""
 
 
 # -- every event -----------------------------------------------------------------------------------------------------
 
 
 class Payload(_Described):
-    """Part of every event; the coordinator fills it in."""
+    """Fields of every event. The coordinator fills them in."""
 
     session_id: str = Field(min_length=1)
-    """The session in which it happens."""
+    """The session in which the event happens."""
     timestamp: Timestamp
-    """When it happened: ISO 8601, UTC."""
+    """The time of the event: ISO 8601, UTC."""
     tenant_id: str | None = None
-    """On whose behalf."""
+    """The tenant on whose behalf the session acts."""
     run_id: str | None = None
     """The run the session belongs to."""
     turn: NonNegativeInt | None = None
-    """Which turn of the session."""
+    """The number of the turn in the session."""
     agent: str | None = None
-    """The agent at work; a sub-agent is written with its parents."""
+    """The agent at work; the path of a sub-agent begins with its parents."""
     cwd: str | None = None
-    """The directory it works in: what relative paths are in."""
+    """The directory in which the agent works; relative paths start there."""
     event_id: str | None = None
-    """This event, and no other."""
+    """The id of this event, and of no other."""
     parent_id: str | None = None
-    """The parent session of a child, or the event this one follows from."""
+    """The parent session of a child, or the event from which this one follows."""
 
 
 class SessionlessPayload(Payload):
-    """Happens where there may be no session yet."""
+    """Fields of an event that may happen without a session."""
 
     session_id: str = ""
-    """Empty when there is no session."""
+    """The session, or empty if there is none."""
 
 
 # -- session ---------------------------------------------------------------------------------------------------------
@@ -142,23 +142,23 @@ class SessionPayload(Payload):
     """A session begins, ends or goes on."""
 
     source: str | None = None
-    """What began it: startup, resume, clear …"""
+    """The cause of the beginning: startup, resume, clear …"""
     reason: str | None = None
-    """Why it ended."""
+    """The reason for the end."""
 
 
 class SessionForkPayload(SessionPayload):
     """A session starts as a child."""
 
     parent: str | None = None
-    """The session it was forked from."""
+    """The session from which this one was forked."""
 
 
 # -- prompt and turn -------------------------------------------------------------------------------------------------
 
 
 class PromptPayload(Payload):
-    """What the user wants."""
+    """A prompt of the user."""
 
     prompt: str
     """The user's words."""
@@ -168,22 +168,22 @@ class PromptCompletePayload(PromptPayload):
     """A turn is over and stored."""
 
     response: Any = None
-    """The agent's last word."""
+    """The agent's last words in the turn."""
 
 
 class ExecutionPayload(Payload):
     """An orchestrator's work on one prompt."""
 
     prompt: str | None = None
-    """The prompt it works on."""
+    """The prompt under work."""
     response: Any = None
-    """What it came to."""
+    """The result of the work."""
     status: str | None = None
-    """How it ended: completed, cancelled, failed."""
+    """The end of the work: completed, cancelled, failed."""
 
 
 class PlanPayload(Payload):
-    """Planning."""
+    """A plan of an orchestrator, from its start to its end."""
 
     plan: Any = None
     """The plan, once there is one."""
@@ -193,7 +193,7 @@ class PlanPayload(Payload):
 
 
 class MessagesPayload(Payload):
-    """What the model will read."""
+    """The messages that the model will read."""
 
     messages: list[Any]
     """The conversation, oldest first."""
@@ -203,22 +203,22 @@ class ContextIncludePayload(Payload):
     """A source becomes part of the context."""
 
     path: str | None = None
-    """The file or address it comes from."""
+    """The file or address of the source."""
 
 
 class CompactionPayload(Payload):
     """The context gets shorter."""
 
     trigger: str | None = None
-    """What asked for it: manual or auto."""
+    """The trigger of the compaction: manual or auto."""
     messages_before: NonNegativeInt | None = None
-    """Messages before."""
+    """Number of messages before the compaction."""
     messages_after: NonNegativeInt | None = None
-    """Messages after; unknown before it was done."""
+    """Number of messages after the compaction; unknown until it is done."""
     tokens_before: NonNegativeInt | None = None
-    """Tokens before."""
+    """Number of tokens before the compaction."""
     tokens_after: NonNegativeInt | None = None
-    """Tokens after; unknown before it was done."""
+    """Number of tokens after the compaction; unknown until it is done."""
 
 
 # -- model -----------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class ModelCallPayload(MessagesPayload):
     """A model is about to be called."""
 
     model: str
-    """Which model."""
+    """The name of the model."""
 
 
 class ModelResponsePayload(Payload):
@@ -237,59 +237,59 @@ class ModelResponsePayload(Payload):
     response: Any
     """The answer, tool calls included."""
     model: str | None = None
-    """Which model."""
+    """The name of the model."""
     usage: dict[str, Any] | None = None
     """Tokens, as the provider counts them."""
     duration_ms: Milliseconds | None = None
-    """How long the call took."""
+    """Milliseconds that the call took."""
 
 
 class ProviderPayload(Payload):
     """A model call as the loop or the provider's adapter sees it."""
 
     provider: str | None = None
-    """Which provider."""
+    """The name of the provider."""
     model: str | None = None
-    """Which model."""
+    """The name of the model."""
     iteration: NonNegativeInt | None = None
-    """Which round of the loop."""
+    """The number of the round in the loop."""
     request_id: str | None = None
-    """Joins a request with its response, retries and errors."""
+    """An id that joins a request with its response, retries and errors."""
     usage: dict[str, Any] | None = None
     """Tokens: input_tokens and output_tokens, where cached ones are counted cache_read_tokens, cache_write_tokens."""
     duration_ms: Milliseconds | None = None
-    """How long the call took."""
+    """Milliseconds that the call took."""
 
 
 class ProviderErrorPayload(ProviderPayload):
     """A provider call failed."""
 
     error: ErrorInfo | str | None = None
-    """What went wrong."""
+    """The failure of the call."""
     attempt: NonNegativeInt | None = None
-    """How many times it was tried."""
+    """The number of attempts so far."""
     delay: NonNegativeFloat | None = None
-    """Seconds until it is tried again."""
+    """Seconds until the next attempt."""
 
 
 class StreamPayload(Payload):
-    """A piece of what a model is saying or thinking."""
+    """A piece of a model's text or thinking."""
 
     block_index: NonNegativeInt | None = None
-    """Which content block of the response."""
+    """The index of the content block in the response."""
     block_type: str | None = None
-    """What the block holds: text, thinking, tool_use."""
+    """The content of the block: text, thinking, tool_use."""
     delta: Any = None
     """The new piece."""
     block: Any = None
-    """The complete block, when it is complete."""
+    """The complete block, once it is complete."""
 
 
 # -- tool ------------------------------------------------------------------------------------------------------------
 
 
 class ToolResolutionPayload(Payload):
-    """Which tools a response calls."""
+    """The tool calls of a response."""
 
     tool_calls: list[Any]
     """The calls, in the model's order."""
@@ -299,129 +299,129 @@ class ToolPayload(Payload):
     """One tool call."""
 
     tool_name: str
-    """Which tool."""
+    """The name of the tool."""
     tool_call_id: str
-    """Which call, as the model's response names it."""
+    """The id of the call, as in the model's response."""
     tool_input: Any
-    """The arguments."""
+    """The arguments of the call."""
     parallel_group_id: str | None = None
-    """Calls of one response that run side by side share it."""
+    """An id that calls of one response share if they run side by side."""
 
 
 class ToolResultPayload(ToolPayload):
     """A tool ran."""
 
     result: Any
-    """What it returned, as the model will see it."""
+    """The tool's return value, as the model will see it."""
     duration_ms: Milliseconds
-    """How long it ran."""
+    """Milliseconds that the tool ran."""
 
 
 class ToolErrorPayload(ToolPayload):
     """A tool raised."""
 
     tool_input: Any = None
-    """The arguments."""
+    """The arguments of the call."""
     error: ErrorInfo
-    """What it raised."""
+    """The exception that the tool raised."""
     duration_ms: Milliseconds | None = None
-    """How long it ran until then."""
+    """Milliseconds that the tool ran until it raised."""
 
 
 # -- artifact and memory ---------------------------------------------------------------------------------------------
 
 
 class ArtifactPayload(Payload):
-    """Something an agent keeps in a place of its own."""
+    """An artifact that an agent keeps in a store of its own."""
 
     path: str
-    """Where."""
+    """The path of the artifact."""
     bytes: NonNegativeInt | None = None
-    """How much."""
+    """The size of the artifact in bytes."""
 
 
 class MemoryPayload(Payload):
-    """Something is to be remembered."""
+    """A content that is about to be stored in memory."""
 
     content: Any
-    """What."""
+    """The content to store."""
     key: str | None = None
-    """Under which name."""
+    """The name under which the content is stored."""
     metadata: dict[str, Any] | None = None
-    """What else is known about it."""
+    """More facts about the content."""
 
 
 class MemoryResultPayload(MemoryPayload):
-    """Something was remembered."""
+    """A content that was stored in memory."""
 
     result: Any = None
-    """What the store said."""
+    """The store's answer."""
     duration_ms: Milliseconds | None = None
-    """How long it took."""
+    """Milliseconds that storing took."""
 
 
 # -- agent -----------------------------------------------------------------------------------------------------------
 
 
 class OrchestratorPayload(Payload):
-    """A turn's loop is done."""
+    """The loop of a turn is done."""
 
     orchestrator: str
-    """Which orchestrator."""
+    """The name of the orchestrator."""
     turn_count: NonNegativeInt
-    """How many rounds it took."""
+    """The number of rounds that the loop took."""
     duration_ms: Milliseconds
-    """How long it took."""
+    """Milliseconds that the loop took."""
     status: str
-    """How it ended: success, cancelled, incomplete, error."""
+    """The end of the loop: success, cancelled, incomplete, error."""
 
 
 class AgentPayload(Payload):
     """An agent is about to be invoked."""
 
     agent_name: str
-    """Which agent."""
+    """The name of the agent."""
     inputs: dict[str, Any]
-    """What it is given, already checked."""
+    """The agent's inputs, already checked."""
     system_prompt: str | None = None
-    """Its instructions."""
+    """The agent's instructions."""
     agent_definition: Any = None
-    """What is known about it."""
+    """The agent's definition."""
     model: str | None = None
-    """The model it uses."""
+    """The model that the agent uses."""
 
 
 class AgentResultPayload(AgentPayload):
     """An agent was invoked."""
 
     result: Any = None
-    """What it returned."""
+    """The agent's return value."""
     duration_ms: Milliseconds | None = None
-    """How long it took."""
+    """Milliseconds that the invocation took."""
 
 
 class AgentStopPayload(Payload):
     """An agent wants to stop."""
 
     agent_name: str | None = None
-    """Which agent."""
+    """The name of the agent."""
     response: Any = None
-    """Its last word."""
+    """The agent's last words."""
     stop_hook_active: bool = False
-    """It goes on only because a hook refused an earlier stop: refusing for ever is a loop."""
+    """True if the agent goes on only because a hook refused an earlier stop: refusing for ever is a loop."""
 
 
 class SubagentPayload(Payload):
     """A sub-agent."""
 
     agent_name: str | None = None
-    """Which agent."""
+    """The name of the sub-agent."""
     agent_id: str | None = None
-    """This one among several of the same name."""
+    """The id of the sub-agent among several of its name."""
     agent_type: str | None = None
-    """What kind of agent."""
+    """The type of the sub-agent."""
     parent: str | None = None
-    """The session that started it."""
+    """The session that started the sub-agent."""
 
 
 class SubagentStopPayload(SubagentPayload, AgentStopPayload):
@@ -432,29 +432,29 @@ class SubagentStopPayload(SubagentPayload, AgentStopPayload):
 
 
 class WorkflowPayload(Payload):
-    """A step is about to run."""
+    """A workflow step is about to run."""
 
     workflow_name: str
-    """Which workflow."""
+    """The name of the workflow."""
     step_id: str
-    """Which step."""
+    """The id of the step."""
     step_action: str | None = None
-    """What the step does."""
+    """The action of the step."""
     inputs: dict[str, Any]
-    """What it is given."""
+    """The inputs of the step."""
     state: dict[str, Any] | None = None
-    """The workflow's state at this moment; a copy."""
+    """A copy of the workflow's state at this moment."""
 
 
 class WorkflowResultPayload(WorkflowPayload):
-    """A step is over."""
+    """A workflow step is over."""
 
     result: Any = None
-    """What came out."""
+    """The result of the step."""
     status: str | None = None
-    """How it ended."""
+    """The status at the end of the step."""
     duration_ms: Milliseconds | None = None
-    """How long it took, retries included."""
+    """Milliseconds that the step took, retries included."""
 
 
 # -- where there may be no session -----------------------------------------------------------------------------------
@@ -464,11 +464,11 @@ class RequestPayload(SessionlessPayload):
     """An HTTP request came in."""
 
     method: str
-    """GET, POST …"""
+    """The HTTP method: GET, POST …"""
     path: str
     """The path, without the query."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Header names in lower case."""
+    """The headers of the request, with names in lower case."""
     body: Any = None
     """The body, where it was read."""
 
@@ -477,22 +477,22 @@ class ResponsePayload(RequestPayload):
     """An HTTP response is about to go out."""
 
     status_code: int
-    """The status."""
+    """The HTTP status of the response."""
     response_headers: dict[str, str] = Field(default_factory=dict)
-    """Header names in lower case."""
+    """The headers of the response, with names in lower case."""
     duration_ms: Milliseconds | None = None
-    """How long it took."""
+    """Milliseconds that handling the request took."""
 
 
 class RunPayload(SessionlessPayload):
     """A run."""
 
     run_id: str
-    """Which run."""
+    """The id of the run."""
     agent_name: str
-    """The agent that runs."""
+    """The name of the agent that runs."""
     parameters: dict[str, Any]
-    """What it runs with."""
+    """The parameters of the run."""
 
 
 class RunResultPayload(RunPayload):
@@ -501,41 +501,41 @@ class RunResultPayload(RunPayload):
     result_text: str | None = None
     """The result of an agent without an output schema; `result_data` is null then."""
     result_data: Any = None
-    """The result of an agent with one; `result_text` is null then."""
+    """The result of an agent with an output schema; `result_text` is null then."""
     status: str | None = None
-    """completed, failed or stopped."""
+    """The status of the run: completed, failed or stopped."""
     error: ErrorInfo | str | None = None
-    """Why it failed."""
+    """The reason for the failure."""
 
 
 class RunErrorPayload(RunPayload):
     """A run failed or took too long."""
 
     error: ErrorInfo | str
-    """Why."""
+    """The reason for the failure."""
 
 
 # -- people ----------------------------------------------------------------------------------------------------------
 
 
 class NotificationPayload(Payload):
-    """The user is needed or should know."""
+    """The user is needed or should know something."""
 
     message: str
-    """What to say."""
+    """The text for the user."""
     level: str = "info"
-    """info, warning or error."""
+    """The level of the message: info, warning or error."""
     source: str | None = None
-    """Who says it."""
+    """The source of the message."""
 
 
 class PolicyViolationPayload(Payload):
     """A policy stopped something."""
 
     policy: str | None = None
-    """Which policy, hook or rule."""
+    """The policy, hook or rule that stopped it."""
     reason: str | None = None
-    """Why."""
+    """The reason for stopping it."""
     event: str | None = None
     """The event at which it was stopped."""
     tool_name: str | None = None
@@ -543,14 +543,14 @@ class PolicyViolationPayload(Payload):
 
 
 class ApprovalPayload(Payload):
-    """Somebody has to decide."""
+    """An approver has to decide."""
 
     approval_id: str | None = None
-    """Which request."""
+    """The id of the request."""
     hook: str | None = None
     """The hook that asks."""
     event: str | None = None
-    """The event at which it asks."""
+    """The event at which the hook asks."""
     tool_name: str | None = None
     """The tool, if it is a tool call."""
     tool_call_id: str | None = None
@@ -558,105 +558,105 @@ class ApprovalPayload(Payload):
     tool_input: Any = None
     """The arguments to be approved."""
     digest: str | None = None
-    """Of exactly these arguments."""
+    """The digest of exactly these arguments."""
     prompt: str | None = None
     """The question."""
     options: list[Any] | None = None
-    """The answers offered."""
+    """The options for the approver."""
     risk: str | None = None
     """The risk: low, medium or high, the highest word of hooks, rules and the host."""
     risk_reasons: list[Any] | None = None
     """Every reason for the risk, each with `by` and `reason`."""
     expires: Timestamp | None = None
-    """Until when it can be decided."""
+    """Time until which the request can be decided."""
 
 
 class ApprovalDecisionPayload(ApprovalPayload):
-    """Somebody has decided, or nobody has in time."""
+    """An approver has decided, or the time to decide is up."""
 
     option: str | None = None
-    """The answer chosen."""
+    """The option that was chosen."""
     decided_by: str | None = None
-    """Who, or which rule."""
+    """The approver or the rule that decided."""
     channel: str | None = None
-    """Where: terminal, web …"""
+    """The channel of the decision: terminal, web …"""
     reason: str | None = None
-    """Why."""
+    """The reason for the decision."""
     duration_ms: Milliseconds | None = None
-    """How long it took."""
+    """Milliseconds from the request to the decision."""
 
 
 class CancelPayload(Payload):
     """The session is to stop, or has stopped."""
 
     reason: str | None = None
-    """Why."""
+    """The reason for stopping."""
     was_immediate: bool | None = None
-    """Whether running work was broken off."""
+    """True if running work was broken off."""
     error: ErrorInfo | str | None = None
-    """What went wrong while stopping."""
+    """An error that happened while stopping."""
 
 
 class ErrorPayload(Payload):
-    """Something went wrong."""
+    """An error happened."""
 
     error: ErrorInfo
-    """What."""
+    """The error's type and message."""
 
 
 # -- the system about itself -----------------------------------------------------------------------------------------
 
 
 class HookPayload(SessionlessPayload):
-    """A hook and what it is about to do."""
+    """A hook and its target."""
 
     hook_name: str | None = None
-    """Which hook."""
+    """The name of the hook."""
     event: str | None = None
     """The event at which it runs."""
     event_type: str | None = None
-    """What is told here, for readers of one stream of everything: hook_start, hook_complete …"""
+    """The type of this report, for readers of one stream of everything: hook_start, hook_complete …"""
     hook_type: str | None = None
-    """For the hooks of a run which of the two: on_run_start, on_run_finish. Else the kind: python, command …"""
+    """The event of a run's hook: on_run_start, on_run_finish. For other hooks the kind: python, command …"""
     target_type: str | None = None
-    """What carries it out: agent, http, python …"""
+    """The type of the target that runs the hook: agent, http, python …"""
     target_name: str | None = None
-    """Which one: the agent's name, the address, the function."""
+    """The target: the agent's name, the address, the function."""
 
 
 class HookCompletePayload(HookPayload):
     """A hook has answered."""
 
     duration_ms: Milliseconds
-    """How long it took."""
+    """Milliseconds that the hook took."""
     action: str | None = None
-    """Its answer; None where it could give none."""
+    """The action of the hook's answer; None where it could give none."""
 
 
 class HookFailedPayload(HookPayload):
     """A hook failed or took too long."""
 
     error: ErrorInfo | str
-    """What went wrong."""
+    """The failure of the hook."""
     on_error_behavior: str | None = None
-    """What that means: the operation is denied or goes on."""
+    """The effect of the failure: the operation is denied or goes on."""
     duration_ms: Milliseconds | None = None
-    """How long it ran until then."""
+    """Milliseconds that the hook ran until it failed."""
 
 
 class HookBlockedPayload(HookPayload):
     """A hook stopped something."""
 
     block_reason: str | None = None
-    """Why."""
+    """The hook's reason."""
     duration_ms: Milliseconds | None = None
-    """How long it took."""
+    """Milliseconds that the hook took."""
 
 
 class ModuleFailedPayload(SessionlessPayload):
     """A module did not load or did not become ready."""
 
     module_id: str
-    """Which module."""
+    """The id of the module."""
     error: ErrorInfo | str | None = None
-    """What went wrong."""
+    """The failure of the module."""

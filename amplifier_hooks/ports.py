@@ -1,6 +1,6 @@
-"""What a session needs from its host, as small protocols, and the values that pass through them.
+"""The parts that a session needs from its host, as small protocols, and the values that pass through them.
 
-Every port has a working default, so a host supplies only what it has: a context of its own, a way to ask a person, a
+Every port has a working default, so a host supplies only the parts it has: a context of its own, an approver, a
 screen, a record. Methods may be plain or async where the protocol says `Awaitable[…] | …`.
 """
 
@@ -50,11 +50,11 @@ __all__ = [
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 RuleEffect = Literal["allow", "ask", "deny"]
 Settlement = Literal["done", "failed", "unknown"]
-"""What became of an action: it returned, it raised or was kept from running, or nobody knows whether it happened."""
+"""The end of an action: it returned (`done`), it raised or was kept from running (`failed`), or it is `unknown`."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer a person can give. Its kind says what it means; the label is what they read."""
+    """One answer that an approver can give. The kind is its meaning; the label is the text that people read."""
 
     id: str
     label: str
@@ -62,19 +62,19 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def allows(self) -> bool:
-        """Whether choosing it lets the operation happen."""
+        """True if choosing this option lets the operation happen."""
         return self.kind in ("allow_once", "allow_always")
 
     @property
     def lasts(self) -> bool:
-        """Whether it is a standing answer."""
+        """True if choosing this option makes a grant."""
         return self.kind in ("allow_always", "reject_always")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Why a person is asked: one hook and its words.
+    """The reason why a person is asked: one hook and its words.
 
-    `scope` and `key` say what an "allow always" would cover for this hook: its prompt, this very action, or the key.
+    `scope` and `key` limit an "allow always" for this hook: to its prompt, to this very action, or to the key.
     """
 
     hook: str
@@ -86,10 +86,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @frozen(kw_only=True)
 class ApprovalRequest:
-    """One action, waiting for a person.
+    """One action that waits for a person.
 
     `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session
-    and the tenant: what is shown here is what runs.
+    and the tenant: the action that runs is the one that is shown here.
     """
 
     id: str
@@ -109,11 +109,11 @@ class ApprovalRequest:
     """The highest of the assessments."""
     cwd: str = ""
     wait: float | None = None
-    """Seconds somebody waits inline. If they end before `expires`, a durable backend leaves the question open."""
+    """Seconds to wait inline. If they end before `expires`, a durable backend leaves the question open."""
     keep: float | None = None
     """Seconds for which the backend keeps an "always", in every session; None keeps it until this session ends."""
     assessments: tuple[Assessment, ...] = ()
-    """Everything that hooks, rules and the host said about the risk."""
+    """Every assessment of the risk by hooks, rules and the host."""
 
     @property
     def prompt(self) -> str:
@@ -122,17 +122,17 @@ class ApprovalRequest:
 
     @property
     def risk_reasons(self) -> tuple[Assessment, ...]:
-        """Every assessment that gives a reason for the risk as high as it is."""
+        """Every assessment of the highest risk that gives a reason."""
         return tuple(one for one in self.assessments if one.risk == self.risk and one.reason)
 
 
 @frozen(kw_only=True)
 class Decision:
-    """What somebody chose, and who they are. It counts only if the option was offered and the time was not up.
+    """The option that an approver chose, and the approver. It counts only if it was offered and the time was not up.
 
-    `id` makes sending the same decision twice harmless. `arguments` are those the approver wrote instead of the ones
-    shown; they pass through the gates again, and `claim` then takes the digest of the action with them. `message` is
-    what the approver has to say: to the model, if this is a refusal.
+    `id` makes sending a decision twice harmless. `arguments` are those the approver wrote instead of the ones shown;
+    they pass through the gates again, and `claim` then takes the digest of the action with them. `message` is the
+    approver's comment; for a refusal, the model reads it.
     """
 
     option: str
@@ -143,51 +143,52 @@ class Decision:
     at: datetime | None = None
     arguments: Mapping[str, Any] | None = None
     took: float | None = None
-    """Seconds from the question to this answer, where the backend knows both."""
+    """Seconds from the question to this answer, where the backend knows both times."""
 
 
 class ApprovalBackend(Protocol):
-    """Where a person (or several, or a rule) decides.
+    """The place where a person (or several, or a rule) decides.
 
     The session enforces the deadline whatever a backend does. A backend that cannot ask raises; the request is then
-    denied and recorded as unavailable, never as somebody's refusal. One that keeps questions over a restart is a
-    `DurableApprovals`, too; one that keeps standing answers is a `GrantStore`.
+    denied and recorded as unavailable, never as a person's refusal. A backend that keeps questions over a restart is a
+    `DurableApprovals`, too; one that keeps grants is a `GrantStore`.
     """
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask, and wait for the answer.
 
-        Raises `ApprovalTimeout` when its own time is up. Cancelling it withdraws the question from wherever it is
-        shown; a later answer changes nothing.
+        Raises `ApprovalTimeout` when the backend's own time is up. Cancelling withdraws the question from every place
+        that shows it; a later answer changes nothing.
         """
         ...
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval for running the action, right before it runs. True once, for the digest approved.
+        """Use the approval up, right before the action runs. Return True once, for the digest approved.
 
-        Where the approver edited the arguments, that is the digest of the action with theirs.
+        If the approver edited the arguments, that is the digest of the action with the edited ones.
         """
         ...
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:
-        """Say what became of the action that was claimed. Twice is harmless."""
+        """Store the end of the action that was claimed. A second call is harmless."""
         ...
 
     async def withdraw(self, request_id: str, reason: str) -> Decision | None:
         """Take the question back, and with it an approval that is not claimed. An unknown one is left alone.
 
-        Two reasons are words of the session's. With `superseded` another question takes its place. With `expired` the
-        time is up, and a backend that keeps answers takes back only what has none: an answer in time stands.
+        The session gives two reasons a meaning. With `superseded` another question takes the place of this one. With
+        `expired` the time is up, and a backend that keeps answers takes back only a question without one: an answer in
+        time counts.
 
-        Returns the answer it found, if it keeps answers: a denial, an approval that this has voided, or, with
-        `expired`, the answer that stands. None says that there is none, and that nothing can be claimed any more.
+        Returns the answer it found, if it keeps answers: a denial, an approval that this call has voided, or, with
+        `expired`, the answer that counts. None means that there is no answer, and that nothing can be claimed any more.
         """
         ...
 
 
 @frozen(kw_only=True)
 class Unfinished:
-    """What an earlier owner of a session left behind: undecided, approved and not begun, begun without a result."""
+    """Requests that an earlier owner of a session left: undecided, approved and not begun, begun without a result."""
 
     pending: tuple[ApprovalRequest, ...] = ()
     approved: tuple[ApprovalRequest, ...] = ()
@@ -196,27 +197,30 @@ class Unfinished:
 
 @runtime_checkable
 class DurableApprovals(Protocol):
-    """What a backend has besides, when its questions and answers may outlive the program that asks."""
+    """The port of a backend whose questions and answers may outlive the program that asks."""
 
     @property
     def durable(self) -> bool:
-        """Whether they do. Then `request` may raise `ApprovalPending` when the inline `wait` of a request is over."""
+        """True if they outlive it. `request` may then raise `ApprovalPending` when the inline `wait` is over."""
         ...
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
-        """Become the owner of a session. An earlier owner can neither ask nor claim from here on."""
+        """Become the owner of a session. From then on an earlier owner can neither ask nor claim."""
         ...
 
     async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Take back what is open in a session, and end its standing answers."""
+        """Take back the open questions of a session, and end its grants."""
         ...
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
-        """The record has what `unrecorded` names of a request up to this number; or, without one, what was returned."""
+        """Note that the record has everything about a request that this backend has returned.
+
+        With a number, note that the record has the request's facts from `list_unrecorded` up to that number.
+        """
         ...
 
     async def list_unrecorded(self, tenant: str, session: str) -> Sequence[Mapping[str, Any]]:
-        """Facts that the record of a session may lack, oldest first; `request` and `event_number` are among them."""
+        """Return facts that a session's record may lack, oldest first; each has `request` and `event_number`."""
         ...
 
 
@@ -226,15 +230,15 @@ class UpstreamMethod(Protocol):
     def request_approval(
         self, prompt: str, options: list[str], timeout: float, default: Default, /
     ) -> Awaitable[str] | str:
-        """One of the options. Raises an `ApprovalTimeoutError` of theirs when the time is up."""
+        """Return one of the options. Raises the upstream kernel's `ApprovalTimeoutError` when the time is up."""
         ...
 
 
 @frozen(kw_only=True)
 class GrantKey:
-    """What a standing answer is for. All of it has to be equal; nothing in it is a pattern.
+    """The subject of a grant. Every field has to be equal; no field is a pattern.
 
-    A `session` of None stands for every session; only grants that are kept longer than theirs have it.
+    A `session` of None means every session; only grants that outlive their session have it.
     """
 
     tenant: str
@@ -249,7 +253,7 @@ class GrantKey:
 
 @frozen(kw_only=True)
 class Grant:
-    """A grant: somebody's "allow always", or "deny always", to one hook's question."""
+    """An "allow always" or "deny always" that an approver gave to one hook's question."""
 
     id: str
     key: GrantKey
@@ -263,37 +267,37 @@ class Grant:
 
 
 GrantMatch = tuple[Literal["allow", "deny"], tuple[Grant, ...]]
-"""What standing answers say to a request, and which ones say it."""
+"""The verdict that grants give on a request, and the grants that give it."""
 
 
 @runtime_checkable
 class GrantStore(Protocol):
-    """Where standing answers are, for as long as their session lasts, or longer where it was told so.
+    """The store of grants, which last as long as their session, or longer if the request says so.
 
-    Without one of its own a session keeps them in memory, unless its approval backend is one.
+    A session that is given no store uses its approval backend if that is one, and memory otherwise.
     """
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
-        """What they say to this request: an allowance has to cover every hook that asks, one denial is enough."""
+        """Judge a request by the grants: allows have to cover every hook that asks, one deny is enough."""
         ...
 
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
-        """Keep what was decided for good, if it was; `digest` is of the action that was decided about.
+        """Keep the grants that a decision makes, if it makes any; `digest` is of the action that was decided about.
 
-        Where the decision itself is kept, they were kept together, and this does nothing.
+        If the store keeps the decision itself, it kept both together, and this call does nothing.
         """
         ...
 
     async def list_grants(self, tenant: str, session: str) -> Sequence[Grant]:
-        """Those in force in a session, oldest first."""
+        """Return the grants in force in a session, oldest first."""
         ...
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
-        """End one that is in force in this session; whether there was one."""
+        """End a grant in force in this session; return True if there was one."""
         ...
 
     async def end_grants(self, tenant: str, session: str) -> None:
-        """The session has ended, and with it what was granted for it."""
+        """End the grants of a session that has ended."""
         ...
 
 
@@ -301,7 +305,7 @@ class GrantStore(Protocol):
 class ActionFacts:
     """The facts by which a rule may judge a tool call. `arguments` is a read-only copy.
 
-    `risk` is the host's word before the hooks have looked; after that, the highest of the host's and theirs.
+    `risk` is the host's assessment before the hooks run; after that, the highest of the host's and theirs.
     """
 
     tool: str
@@ -316,11 +320,11 @@ class ActionFacts:
 
 @frozen(kw_only=True)
 class RuleVerdict:
-    """What a rule says to a tool call, and which rule it is.
+    """A rule's verdict on a tool call, and the name of the rule.
 
-    `deny` holds against every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers
-    the questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no
-    other hook's question. `risk` says how much is at stake in what is asked, and `risk_reason` why.
+    `deny` overrides every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers the
+    questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no other
+    hook's question. `risk` is the rule's assessment of the call, and `risk_reason` its reason.
     """
 
     effect: RuleEffect
@@ -334,12 +338,12 @@ class RuleVerdict:
 class RulePolicy(Protocol):
     """Rules that decide without a person.
 
-    A session asks at every `tool:pre`, before the hooks about the input as the agent wrote it, where only a denial
-    counts, and after them about the input as they left it, before any standing grant and any person.
+    A session calls the policy at every `tool:pre`: before the hooks with the input as the agent wrote it, where only a
+    denial counts, and after them with the input as they left it, before any grant and any person.
     """
 
     def judge(self, facts: ActionFacts) -> Awaitable[RuleVerdict | None] | RuleVerdict | None:
-        """The verdict, or None where no rule speaks. A policy that raises, or takes too long, has denied the call."""
+        """Return the verdict, or None if no rule applies. A policy that raises, or takes too long, denies the call."""
         ...
 
 
@@ -354,12 +358,12 @@ class ContextManager(Protocol):
         ...
 
     def get_messages(self) -> Awaitable[Sequence[Any]] | Sequence[Any]:
-        """Every message, in order."""
+        """Return every message, in order."""
         ...
 
 
 class DisplaySystem(Protocol):
-    """What the person at the screen sees. Never read by the agent."""
+    """The screen of a person. The agent never reads it."""
 
     def show_message(self, message: str, level: Level, source: str) -> Awaitable[None] | None:
         """Show one message. A failure is logged and goes no further."""
@@ -367,19 +371,19 @@ class DisplaySystem(Protocol):
 
 
 class AuditSink(Protocol):
-    """Where the record goes. A session only writes to it: the program that opened a record closes it."""
+    """The destination of the record. A session only writes to it: the program that opened a record closes it."""
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one record; with `durable`, return only once it would survive a power cut.
+        """Append one record; with `durable`, return only once the record would survive a power cut.
 
-        Raises `OSError` when it cannot; what is waiting for a durable record is then denied.
+        Raises `OSError` if it cannot; an act that waits for a durable record is then denied.
         """
         ...
 
 
 @frozen(kw_only=True)
 class Head:
-    """How far a log goes, and the hash of its last line there; `note` is signed, where it was."""
+    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one."""
 
     log: str
     segment: int
@@ -390,56 +394,56 @@ class Head:
 
 @frozen(kw_only=True)
 class StoreMark:
-    """Which store it is, and how far it was: the number only grows."""
+    """The id of a store, and its count at a moment: the number only grows."""
 
     store: str
     number: int
 
 
 class ArgumentStore(Protocol):
-    """Where the arguments of tool calls are kept beside the record, which has only their digests."""
+    """The store of the arguments of tool calls, beside the record, which has only their digests."""
 
     async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-        """Keep them, as canonical JSON. Raises when it cannot; that is logged, and the call goes on."""
+        """Keep arguments, as canonical JSON. Raises if it cannot; the session logs that, and the call goes on."""
         ...
 
 
 class HeadStore(Protocol):
-    """Where heads of logs are kept as well, out of reach of whoever can write the logs."""
+    """A second store for the heads of logs, out of reach of a program that can write the logs."""
 
     async def latest(self, log: str) -> Head | None:
-        """The latest head of a log, if there is one. Raises when the store cannot be read."""
+        """Return the latest head of a log, or None. Raises if the store cannot be read."""
         ...
 
     async def put(self, head: Head) -> None:
-        """Keep a head. One that is earlier than what is kept, or the same, changes nothing.
+        """Keep a head. An earlier head than the one in the store, or an equal one, changes nothing.
 
-        Raises `HeadConflict` when another hash is kept for the same size: one of the two logs is not the other.
+        Raises `HeadConflict` if the store has another hash for this size: then one of the two logs is not the other.
         """
         ...
 
 
 @runtime_checkable
 class MarkedStore(HeadStore, Protocol):
-    """A store of heads that counts. The log keeps the count, so that it is noticed when an older copy replaces it."""
+    """A store of heads that counts. The log keeps the count, and so detects an older copy in the store's place."""
 
     async def latest_mark(self) -> StoreMark | None:
-        """How far it has counted; None if it never did. Raises when the store cannot be read."""
+        """Return the latest mark; None if the store never counted. Raises if the store cannot be read."""
         ...
 
     async def mark(self) -> StoreMark:
-        """Count once more, durably. Raises when the store cannot be written; it has counted then, or not."""
+        """Count once more, durably. Raises if the store cannot be written; the count may then have grown or not."""
         ...
 
 
 class TokenCounter(Protocol):
-    """How many tokens a text costs a model, as its provider counts them.
+    """A counter of the tokens that a text costs a model, as the provider counts them.
 
-    It may fail, hang or be wrong: what it says is checked, and the number of UTF-8 bytes stands in for it.
+    A counter may fail, hang or be wrong: its result is checked, and the number of UTF-8 bytes replaces a bad one.
     """
 
     def count(self, text: str) -> Awaitable[SupportsIndex] | SupportsIndex:
-        """A whole number, never less than the model will see. A plain method is called in a thread."""
+        """Return a whole number, never less than the model will see. A plain method is called in a thread."""
         ...
 
 
@@ -447,5 +451,5 @@ class Clock(Protocol):
     """The time of day, handed in so that a test can move it."""
 
     def now(self) -> datetime:
-        """Now, in UTC."""
+        """Return the current time, in UTC."""
         ...

@@ -1,4 +1,4 @@
-"""Who said it: the tag on every message that came from a hook. Written by the session only."""
+"""The tag on every message that came from a hook: its source, written by the session only."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ SOURCE: Final = "hook"
 
 TrustLevel = Literal["built-in", "trusted", "plugin", "tenant", "definition", "external"]
 TRUST_LEVELS: Final[tuple[TrustLevel, ...]] = get_args(TrustLevel)
-"""How far the words of a hook are trusted, the most first."""
+"""The trust levels of hooks, the most trusted first."""
 
 
 @frozen(kw_only=True)
 class SourceTrust:
-    """On whose behalf a hook speaks. Whoever nobody knows speaks for the host, which let it."""
+    """The party on whose behalf a hook speaks. An unknown hook speaks for the host, which let it."""
 
     trust_level: TrustLevel = "built-in"
     origin: str = ""
-    """What it speaks for outside of this process: the address of a service, a program."""
+    """The party outside of this process for which the hook speaks: the address of a service, a program."""
     may_inject: bool = True
-    """Whether it may put a text before the model at this event."""
+    """True if the hook may put a text before the model at this event."""
 
     @property
     def instructs(self) -> bool:
-        """Whether a text of it may stand there in the system's name."""
+        """True if a text of this hook may stand before the model in the system's name."""
         return self.trust_level == "built-in"
 
 
 @frozen(kw_only=True)
 class Provenance:
-    """Where one injected text comes from. A hook's own words never fill these fields."""
+    """The source of one injected text. A hook's own words never fill these fields."""
 
     hook: str
     event: str
     timestamp: str
-    """When it was put into the context: ISO 8601, UTC."""
+    """Time at which the text was put into the context: ISO 8601, UTC."""
     tenant: str
     digest: str
     """SHA-256 of the text as the hook wrote it, in UTF-8."""
     tokens: int
-    """Of the text as the model reads it, its heading included."""
+    """Tokens of the text as the model reads it, its heading included."""
     counter: str
-    """How they were counted: `tiktoken:o200k_base`, `estimate:…`, `bytes`, `custom:…`."""
+    """The counter that counted the tokens: `tiktoken:o200k_base`, `estimate:…`, `bytes`, `custom:…`."""
     trimmed: bool = False
     standing: TrustLevel = "built-in"
     origin: str = ""
-    """As in `Voice`."""
+    """The party outside of this process for which the hook speaks, as in `SourceTrust`."""
 
     def facts(self) -> dict[str, Any]:
-        """The fields as they are kept beside the message and in the record."""
+        """Return the fields as they are kept beside the message and in the record."""
         return {
             "hook": self.hook,
             "event": self.event,
@@ -71,9 +71,9 @@ class Provenance:
 
 
 def tag(items: Sequence[Provenance], tokens: int) -> dict[str, Any]:
-    """A message's metadata: every text in it under `items`, and at the top what holds for all; for one text, all.
+    """Return a message's metadata: every text under `items`, and at the top the facts that hold for all of them.
 
-    `tokens` is the count of the whole message.
+    For one text, all its facts stand at the top. `tokens` is the count of the whole message.
     """
     if len(items) == 1:
         facts = items[0].facts()
@@ -91,5 +91,5 @@ def tag(items: Sequence[Provenance], tokens: int) -> dict[str, Any]:
 
 
 def is_injected(metadata: object) -> bool:
-    """Whether a message with this metadata came from a hook."""
+    """Return True if a message with this metadata came from a hook."""
     return isinstance(metadata, Mapping) and metadata.get("source") == SOURCE

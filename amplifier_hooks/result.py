@@ -1,7 +1,7 @@
-"""What a hook may answer, and all answers to one event together.
+"""A hook's answer, and all answers to one event together.
 
-`HookResult` is one hook's answer, `Answer` is that answer on record (who, how long, what went wrong), and `Outcome`
-is everything the hooks of one event said. An Outcome reads like a HookResult, and loses nothing.
+`HookResult` is one hook's answer, `Answer` is that answer on record with its hook, duration and failure, and `Outcome`
+holds the answers of all hooks of one event. An Outcome reads like a HookResult, and loses nothing.
 
 The records are frozen msgspec structs: a HookResult is built for every answer of every hook, and of the records that
 are checked and cannot be assigned to, this is the cheapest to make (benchmarks/models.py measures it).
@@ -67,19 +67,19 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 DEFAULTS: Final[tuple[Default, ...]] = get_args(Default)
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
-"""From the lowest to the highest."""
+"""The risks, from the lowest to the highest."""
 
 DEFAULT_PROMPT: Final = "Allow this operation?"
 DEFAULT_OPTIONS: Final = ("Allow", "Deny")
 APPROVAL_TIMEOUT: Final = 300.0
 LONGEST_RISK_REASON: Final = 2_048
-"""Bytes."""
+"""Most bytes of a reason for a risk."""
 LONGEST: Final = 1e10
-"""Seconds, some three hundred years; a time without bounds would leave the calendar when it is added to a date."""
+"""Most seconds of a timeout, some three hundred years; a longer one would leave the calendar when added to a date."""
 WORD: Final = 64
-"""Bits of the largest number that is written out in an error; Python refuses to write out the largest there are."""
+"""Bits of the largest number that an error writes out; Python refuses to write out the largest numbers."""
 
-# What `HookResult.__post_init__` compares with: by `is`, so that nothing can pass for a default that is none.
+# `HookResult.__post_init__` compares with these by `is`, so that no other value can pass for a default.
 _ACTION: Final = "continue"
 _ROLE: Final = "system"
 _DEFAULT: Final = "deny"
@@ -89,7 +89,7 @@ _NONE: Final = ()
 
 
 class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
-    """One text for the agent's context. `hook_name` and `event` are filled in by the registry, never by the hook."""
+    """One text for the agent's context. The registry, never the hook, fills in `hook_name` and `event`."""
 
     content: str
     role: Role = "system"
@@ -112,11 +112,11 @@ class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
         _check_text("event", self.event)
 
 
-# The keywords of the short forms, so that a type checker refuses a misspelt one. None of them repeats an argument.
+# The keywords of the short forms, so that a type checker refuses a misspelt one. No keyword repeats an argument.
 
 
 class AnswerFields(TypedDict, total=False):
-    """The fields that may go with every answer."""
+    """The fields that every answer may have."""
 
     ephemeral: bool
     append_to_last_tool_result: bool
@@ -162,14 +162,14 @@ class AskFields(ProceedFields, total=False):
 
 
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook's answer. Impossible answers are refused when they are built; nothing can be assigned afterwards.
+    """One hook's answer. Impossible answers are refused when they are built; no field can be assigned afterwards.
 
     Field names and defaults are those of the upstream kernel's model, so hooks written for it run unchanged. An
     injection, a user message and a risk take effect with any action; the risk is shown if anything is asked about the
-    action. `data` is read with `modify` and `ask_user` (merged over the payload; a person is then asked about what it
-    has become) and by `emit_and_collect`. Mappings and lists are copied, so changing them later changes nothing here.
+    action. `data` is read with `modify` and `ask_user` (merged over the payload; a person is then asked about the
+    merged one) and by `emit_and_collect`. Mappings and lists are copied, so changing them later changes nothing here.
 
-    Raises `InvalidResult` for what nobody could carry out, `TypeError` for a keyword that does not exist.
+    Raises `InvalidResult` for an answer that cannot be carried out, `TypeError` for a keyword that does not exist.
     """
 
     action: Action = "continue"
@@ -193,7 +193,7 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk | None = None
     risk_reason: str | None = None
 
-    def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table costs three times that
+    def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table takes three times as long
         if self.data is not None:
             force_setattr(self, "data", _data_of(self.data))
         if self.reason is not None:
@@ -232,7 +232,7 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
             _check_word("risk", self.risk, RISKS)
         if self.risk_reason is not None:
             _check_risk_reason(self.risk_reason, self.risk)
-        if self.action is not _ACTION:  # last, when the rest is known to be what it says
+        if self.action is not _ACTION:  # last, when the other fields are checked
             _check_word("action", self.action, ACTIONS)
             if self.action == "modify" and self.data is None:
                 raise _invalid_result("modify without data", "pass data={…} with the fields to replace")
@@ -241,16 +241,16 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
                     "inject_context without text", "pass context_injection='…' or context_injections=[…]"
                 )
 
-    # The short forms. Handing on `**fields` doubles the price of a call, so that is left out where there are none.
+    # The short forms. Handing on empty `**fields` would double the cost of a call, so they leave it out.
 
     @classmethod
     def proceed(cls, **fields: Unpack[ProceedFields]) -> HookResult:
-        """Nothing stands against it. Without a message this is the shared `CONTINUE`, which costs nothing."""
+        """Return an answer without objection. Without a field it is the shared `CONTINUE`, which costs nothing."""
         return cls(**fields) if fields else CONTINUE
 
     @classmethod
     def deny(cls, reason: str | None = None, **fields: Unpack[DenyFields]) -> HookResult:
-        """It must not happen. The reason is shown to the agent and to the user."""
+        """Return a denial. The agent and the user are shown the reason."""
         if not fields:
             return cls(action="deny", reason=reason)
         return cls(action="deny", reason=reason, **fields)
@@ -259,14 +259,14 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     def modify(
         cls, data: Mapping[str, Any], *, reason: str | None = None, **fields: Unpack[ModifyFields]
     ) -> HookResult:
-        """Go on with these fields merged over the payload; the next hook sees them."""
+        """Return an answer that merges these fields over the payload; the next hook sees them."""
         if not fields:
             return cls(action="modify", data=data, reason=reason)
         return cls(action="modify", data=data, reason=reason, **fields)
 
     @classmethod
     def inject(cls, text: str, *, role: Role = "system", **fields: Unpack[InjectFields]) -> HookResult:
-        """Put this text into the agent's context, within the budget of the turn."""
+        """Return an answer that puts this text into the agent's context, within the budget of the turn."""
         if not fields:
             return cls(action="inject_context", context_injection=text, context_injection_role=role)
         return cls(action="inject_context", context_injection=text, context_injection_role=role, **fields)
@@ -282,9 +282,10 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
         scope: Scope = "prompt",
         **fields: Unpack[AskFields],
     ) -> HookResult:
-        """A person decides. Without a prompt they are asked `DEFAULT_PROMPT`; without an answer `default` holds.
+        """Return an answer that lets a person decide.
 
-        `risk` and `risk_reason` are what the person is shown first: how much is at stake, and why.
+        Without a prompt the person is asked `DEFAULT_PROMPT`; without an answer `default` decides. The person is shown
+        `risk` and `risk_reason` first: how much is at stake, and why.
         """
         return cls(
             action="ask_user",
@@ -298,7 +299,7 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def injects(self) -> bool:
-        """Whether this answer carries any text for the context."""
+        """True if this answer carries any text for the context."""
         return bool(self.context_injection or self.context_injections)
 
     @property
@@ -316,11 +317,11 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CONTINUE: Final = HookResult()
-"""The answer of a hook that has nothing to say; shared, so that saying nothing costs nothing."""
+"""The answer of a hook that has nothing to say; shared, so that it costs nothing."""
 
 
 def as_result(answer: object) -> HookResult:
-    """The HookResult a hook's return value stands for: one of ours, None, a mapping, or the upstream kernel's own.
+    """Return the HookResult for a hook's return value: a HookResult, None, a mapping, or an upstream HookResult.
 
     Raises `InvalidResult` for everything else; nothing is guessed, because a guess could turn a denial into a permit.
     """
@@ -355,17 +356,17 @@ def _as_injection(item: object) -> ContextInjection:
 
 
 def _is_upstream(value: object, name: str) -> bool:
-    """Whether this is the upstream kernel's class of that name, or a subclass. It is recognised, never imported."""
+    """Return True if `value` is of the upstream kernel's class of that name, which is recognised, never imported."""
     return any(kind.__name__ == name and kind.__module__.startswith("amplifier_core.") for kind in type(value).__mro__)
 
 
 def _attributes_of(value: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The fields this object has, read one by one: the upstream classes gain fields over time."""
+    """Return the fields that an object has, read one by one: the upstream classes gain fields over time."""
     return {name: getattr(value, name) for name in kind.__struct_fields__ if hasattr(value, name)}
 
 
 def _fields_of(mapping: Mapping[Any, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """A mapping as keyword arguments. An unknown field is refused: a misspelt one must not be lost."""
+    """Return a mapping as keyword arguments. An unknown field is refused: a misspelt one must not be lost."""
     fields, known = _mapping_of("a mapping", mapping), kind.__struct_fields__
     for name in fields:
         if name not in known:
@@ -374,7 +375,7 @@ def _fields_of(mapping: Mapping[Any, Any], kind: type[msgspec.Struct]) -> dict[s
 
 
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One text for the person at the screen; never for the agent."""
+    """One text for the person at the screen, never for the agent."""
 
     text: str
     level: Level
@@ -395,7 +396,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The risk of an action as one hook, one rule or the host gives it. The reason may be empty."""
+    """The risk of an action as one hook, one rule or the host assesses it. The reason may be empty."""
 
     by: str
     risk: Risk
@@ -403,18 +404,18 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def highest(assessments: Iterable[Assessment]) -> Risk | None:
-    """The highest risk among these assessments; None where there are none."""
+    """Return the highest risk among these assessments; None if there are none."""
     return max((one.risk for one in assessments), key=RISKS.index, default=None)
 
 
 class Answer(msgspec.Struct, frozen=True):
     """One hook's answer on record.
 
-    `status` tells answers from failures: `error` (it raised), `timeout`, `invalid` (it returned something that is
-    no answer), `unavailable` (it could not be run), `disabled`. `denies` says that the failure counts as a denial,
+    `status` tells answers from failures: `error` (the hook raised), `timeout`, `invalid` (it returned something that is
+    no answer), `unavailable` (it could not be run), `disabled`. `denies` is True if the failure counts as a denial,
     because the hook gates. `recheck` marks the second look of a gate at data that was changed after its first.
-    `output` is what the hook printed, if that was captured; whoever shows it escapes it for where it is shown.
-    `registered` is the risk that the hook's registration gives to what it asks.
+    `output` is the text that the hook printed, if it was captured; a program that shows it escapes it for its place.
+    `registered` is the risk that the hook's registration gives to its questions.
     """
 
     hook_name: str
@@ -429,17 +430,17 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def success(self) -> bool:
-        """Whether the hook ran to an answer, whatever the answer was."""
+        """True if the hook ran to an answer, whatever the answer was."""
         return self.status == "ok"
 
     @property
     def effective_result(self) -> HookResult:
-        """What counts of the answer: all of it, or nothing if the hook failed."""
+        """The result that counts: the hook's own, or an empty one if the hook failed."""
         return self.result if self.status == "ok" else CONTINUE
 
     @property
     def action(self) -> Action:
-        """What this answer amounts to: its own action, or `deny` for a failed gate."""
+        """The effective action: the hook's own, or `deny` for a failed gate."""
         return "deny" if self.denies else self.result.action if self.status == "ok" else "continue"
 
     @property
@@ -449,7 +450,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def assessments(self) -> tuple[Assessment, ...]:
-        """The risk that its registration gives, and the one in the answer itself."""
+        """The risk that the hook's registration gives, and the one in the answer itself."""
         said = self.effective_result
         registered = () if self.registered is None else (self.registered,)
         if said.risk is None:
@@ -458,11 +459,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=False):
-    """All answers to one event together. It reads like a HookResult and keeps what each hook said.
+    """All answers to one event together. It reads like a HookResult and keeps every hook's answer.
 
-    `action` is the strictest answer; `data` is the payload after every modification (the very object that was
-    emitted, when nobody changed it). `injections`, `asks`, `messages` and `assessments` are complete whatever `action`
-    says.
+    `action` is the strictest answer; `data` is the payload after every modification (the very object that was emitted,
+    if no hook changed it). `injections`, `asks`, `messages` and `assessments` are complete whatever `action` says.
     `answers` holds the hooks that had something to say, failed or had to wait; `hook_results` has every hook.
     """
 
@@ -483,22 +483,22 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def denied(self) -> bool:
-        """Whether a hook, or the lack of a required one, stopped it."""
+        """True if a hook, or the lack of a required one, stopped the act."""
         return self.action == "deny"
 
     @property
     def event_type(self) -> str:
-        """The event's canonical name."""
+        """The event's canonical name, under its name in chains."""
         return self.event
 
     @property
     def aborted(self) -> bool:
-        """The same as `denied`, for those who think in chains."""
+        """True if the outcome is denied, under its name in chains."""
         return self.action == "deny"
 
     @property
     def abort_reason(self) -> str | None:
-        """Why it was denied."""
+        """The reason for the denial, under its name in chains."""
         return self.reason if self.action == "deny" else None
 
     @property
@@ -517,17 +517,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def hook_count(self) -> int:
-        """How many hooks were reached."""
+        """The number of hooks that were reached."""
         return len(self.ran)
 
     @property
     def all_succeeded(self) -> bool:
-        """Whether every hook that was reached ran to an answer."""
+        """True if every hook that was reached ran to an answer."""
         return all(answer.success for answer in self.answers)
 
     @property
     def failures(self) -> tuple[Answer, ...]:
-        """The answers that are none: errors, timeouts, invalid results, hooks that could not run."""
+        """The records of failures: errors, timeouts, invalid results, hooks that could not run."""
         return tuple(answer for answer in self.answers if not answer.success)
 
     @property
@@ -537,7 +537,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def context_injections(self) -> tuple[ContextInjection, ...]:
-        """Every injection with the hook it came from."""
+        """Every injection with its hook."""
         return self.injections
 
     @property
@@ -547,12 +547,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def ephemeral(self) -> bool:
-        """Whether all injected text is for the next model call only."""
+        """True if all injected text is for the next model call only."""
         return bool(self.injections) and all(item.ephemeral for item in self.injections)
 
     @property
     def append_to_last_tool_result(self) -> bool:
-        """Whether all injected text belongs at the last tool result."""
+        """True if all injected text belongs at the last tool result."""
         return bool(self.injections) and all(item.append_to_last_tool_result for item in self.injections)
 
     @property
@@ -562,7 +562,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def approval_options(self) -> tuple[str, ...] | None:
-        """The options every asking hook offers, in the first one's order."""
+        """The options that every asking hook offers, in the order of the first hook."""
         if not self.asks:
             return None
         first, *rest = self.asks
@@ -570,7 +570,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def approval_timeout(self) -> float:
-        """The shortest time any asking hook gives."""
+        """The shortest time that any asking hook gives."""
         return min((ask.timeout for ask in self.asks), default=APPROVAL_TIMEOUT)
 
     @property
@@ -585,7 +585,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def approval_key(self) -> str | None:
-        """The key, if all asking hooks give the same."""
+        """The key, if all asking hooks give an equal one."""
         keys = {ask.key for ask in self.asks}
         return keys.pop() if len(keys) == 1 else None
 
@@ -602,7 +602,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
 
     @property
     def suppress_output(self) -> bool:
-        """Whether any hook asked for its own output to be hidden."""
+        """True if any hook asked for its own output to be hidden."""
         return any(answer.effective_result.suppress_output for answer in self.answers)
 
     @property
@@ -651,7 +651,7 @@ def _check_risk_reason(value: object, risk: Risk | None) -> None:
 def _check_timeout(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _invalid_result(f"approval_timeout {_short_repr(value)}", "pass seconds as a number")
-    if not 0 <= value <= LONGEST:  # which NaN is not either
+    if not 0 <= value <= LONGEST:  # NaN fails this check, too
         raise _invalid_result(f"approval_timeout {_short_repr(value)}", f"pass seconds from 0 to {LONGEST:.0f}")
 
 
@@ -682,7 +682,7 @@ def _data_of(value: object) -> dict[str, Any]:
 
 
 def _tuple_of(field: str, value: object) -> tuple[Any, ...]:
-    """A list as a tuple, so that nothing of it can fail or change later."""
+    """Return a list as a tuple, so that reading it later cannot fail or change."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise _invalid_result(f"{field} {_short_repr(value)}", "pass a list")
     try:
@@ -692,7 +692,7 @@ def _tuple_of(field: str, value: object) -> tuple[Any, ...]:
 
 
 def _mapping_of(what: str, value: object) -> dict[Any, Any]:
-    """The same of a mapping as a dict."""
+    """Return a mapping as a dict, so that reading it later cannot fail or change."""
     if not isinstance(value, Mapping):
         raise _invalid_result(f"{what} {_short_repr(value)}", "pass a mapping of field to value")
     try:
@@ -702,7 +702,7 @@ def _mapping_of(what: str, value: object) -> dict[Any, Any]:
 
 
 def _short_repr(value: object) -> str:
-    """A value in an error's sentence: short, and no strange object is asked to describe itself."""
+    """Return a value for an error's sentence: short, and without asking a strange object to describe itself."""
     plain = isinstance(value, (str, float)) or (isinstance(value, int) and value.bit_length() <= WORD)
     return shortened(value) if plain else f"of type {type(value).__name__}"
 

@@ -1,11 +1,11 @@
-"""Stand-ins for what a session needs from its host: small, real, and with a script. For tests, yours and ours.
+"""Stand-ins for the parts that a session needs from its host: small, real, and with a script. For tests of any project.
 
-    RecordingContext     keeps messages; can be told to fail
-    ScriptedApprover     answers by label, in order; can hang, fail, run out of time
-    CollectingDisplay    keeps what the person at the screen would see
-    CollectingAudit      keeps the record; can be told to fail
+    RecordingContext     keeps messages; fails on demand
+    ScriptedApprover     answers by label, in order; hangs, fails, runs out of time
+    CollectingDisplay    keeps the messages that the person at the screen would see
+    CollectingAudit      keeps the record; fails on demand
     ManualClock          stands still until it is moved
-    unchanged_process    fails where hooks leave the process different from how they found it
+    unchanged_process    fails if hooks leave the process different from how they found it
 
 ```python
 approver = ScriptedApprover("Allow", HANG, RuntimeError("line is down"))
@@ -51,16 +51,17 @@ __all__ = [
 
 
 ARITHMETIC: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps")
-"""What a decimal context consists of."""
+"""The attributes of a decimal context."""
 
 
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """What runs inside must leave alone what all hooks of a process share; if it does not, that is put back.
+    """Check that the body changes nothing that all hooks of a process share, and put back any change.
 
-    Looked at are the working directory, the environment, the locale, the recursion limit and the decimal context.
+    The check covers the working directory, the environment, the locale, the recursion limit and the decimal context. Do
+    not use it while hooks run in other threads.
 
-    Raises `AssertionError`, naming what was changed. Not for hooks that run meanwhile in other threads.
+    Raises `AssertionError`, naming each change.
     """
     directory, environment, limit = Path.cwd(), dict(os.environ), sys.getrecursionlimit()
     language, arithmetic = locale.setlocale(locale.LC_ALL), decimal.getcontext()
@@ -86,29 +87,29 @@ def unchanged_process() -> Iterator[None]:
         if repr(arithmetic) != repr(before):
             changed.append(f"the decimal context to {arithmetic}")
             for name in ARITHMETIC:
-                setattr(arithmetic, name, getattr(before, name))  # others outside of us may hold the same one
+                setattr(arithmetic, name, getattr(before, name))  # code outside of the body may hold the same context
     if changed:
         raise AssertionError(f"hooks changed {'; '.join(changed)}")
 
 
 class ManualClock:
-    """A clock that shows the time it was set to; `advance` moves it. Deadlines that somebody waits for are not its."""
+    """A clock that shows the time it was set to; `advance` moves it. It does not move deadlines under way."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)) -> None:
         self._now = start
 
     def now(self) -> datetime:
-        """The time it was set to."""
+        """Return the time that the clock shows."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move it, also back: real clocks do that, too."""
+        """Move the clock, also back: real clocks do that, too."""
         self._now += timedelta(seconds=seconds)
 
 
 @frozen
 class Message:
-    """One message as a context was given it."""
+    """One message as a context received it."""
 
     role: Role
     content: str
@@ -116,7 +117,7 @@ class Message:
 
 
 class RecordingContext:
-    """Keeps messages. While `error` is set, adding one raises it."""
+    """A context that keeps messages. While `error` is set, adding a message raises it."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -129,18 +130,18 @@ class RecordingContext:
         self.messages.append(Message(role, content, dict(metadata or {})))
 
     async def get_messages(self) -> list[Message]:
-        """Every message, in order."""
+        """Return every message, in order."""
         return list(self.messages)
 
     @property
     def texts(self) -> list[str]:
-        """What the messages say."""
+        """The contents of the messages."""
         return [message.content for message in self.messages]
 
 
 @frozen
 class Record:
-    """One record as a sink was given it."""
+    """One record as a sink received it."""
 
     kind: str
     facts: Mapping[str, Any]
@@ -148,7 +149,7 @@ class Record:
 
 
 class CollectingAudit:
-    """Keeps the record. While `error` is set, writing raises it; with `only`, for records of that kind alone."""
+    """A sink that keeps the record. While `error` is set, writing raises it; with `only`, for that kind alone."""
 
     def __init__(self, error: Exception | None = None, *, only: str | None = None) -> None:
         self.records: list[Record] = []
@@ -163,11 +164,11 @@ class CollectingAudit:
 
     @property
     def kinds(self) -> list[str]:
-        """What kinds of record there are, in order."""
+        """The kinds of the records, in order."""
         return [record.kind for record in self.records]
 
     def facts(self, kind: str) -> list[Mapping[str, Any]]:
-        """The facts of every record of one kind."""
+        """Return the facts of every record of one kind."""
         return [record.facts for record in self.records if record.kind == kind]
 
 
@@ -178,21 +179,21 @@ class Hang(Enum):
 
 
 HANG: Final = Hang.HANG
-"""In a script: wait for ever, or until cancelled."""
+"""An entry of a script: wait for ever, or until cancelled."""
 
 ScriptedAnswer = str | Hang | Exception | Callable[[ApprovalRequest], Awaitable[Decision]]
 Step = tuple[Literal["request", "claim", "settle", "withdraw"], str]
 
 
 class ScriptedApprover:
-    """Answers requests from a script, in order.
+    """An approver that answers requests from a script, in order.
 
-    Each entry is the label of an option, `HANG`, an exception to raise (`ApprovalTimeout()` for one whose time is up),
-    or an async function of the request whose result is given as it is. A label that was not offered is answered all
-    the same, and when the script has ended, asking raises `IndexError`: neither may become a permit.
+    Each entry is the label of an option, `HANG`, an exception to raise (`ApprovalTimeout()` for an approver whose time
+    is up), or an async function of the request that returns the decision. A label that was not offered is answered
+    unchanged, and when the script has ended, asking raises `IndexError`: neither may become a permit.
 
-    `requests` has what was asked, `steps` what a session did with it, and `became` how actions ended; `asked` is set
-    with the first request.
+    `requests` lists the requests, `steps` the calls that a session made, and `became` the ends of actions; `asked` is
+    set with the first request.
     """
 
     def __init__(self, *script: ScriptedAnswer, by: str = "Robin", channel: str = "script") -> None:
@@ -206,7 +207,7 @@ class ScriptedApprover:
         self.asked = asyncio.Event()
 
     async def request(self, request: ApprovalRequest) -> Decision:
-        """Give the next answer of the script."""
+        """Return the next answer of the script."""
         self.requests.append(request)
         self.steps.append(("request", request.id))
         self.asked.set()
@@ -225,21 +226,21 @@ class ScriptedApprover:
         return decision
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Give out an approval: once, and for the digest it was given for."""
+        """Give out an approval: once, and only for its own digest."""
         self.steps.append(("claim", request_id))
         return self._claims.take(request_id, digest)
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:
-        """Note that the action is over, and how; see `became`."""
+        """Note the end of an action in `became`."""
         self.steps.append(("settle", request_id))
         self.became.append(outcome)
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # the port's
-        """Note that nobody needs to answer any more; an approval that was given is void."""
+        """Note that the question is taken back, and void an approval that was given."""
         self._claims.drop(request_id)
         self.steps.append(("withdraw", request_id))
 
     @property
     def step_names(self) -> list[str]:
-        """The steps without the ids."""
+        """The names of the steps, without the ids."""
         return [step for step, _ in self.steps]

@@ -1,11 +1,11 @@
 """Plain functions off the event loop, in a few daemon threads of their own.
 
-Not `concurrent.futures`, and so not `asyncio.to_thread`: the interpreter waits for those threads when it exits, so one
-hung hook would hold the process; and they serve the whole program, so a few hung hooks would stop its file writes and
-name look-ups with them.
+These are not the threads of `concurrent.futures`, and so not of `asyncio.to_thread`: the interpreter waits for those
+when it exits, so one hung hook would hold the process; and they serve the whole program, so a few hung hooks would
+stop its file writes and name look-ups.
 
-A thread cannot be stopped. Giving up on a call leaves it running, its result is dropped, and it keeps its thread until
-it returns: a pool whose threads all hang takes no more calls, and its callers wait until their own deadlines.
+A thread cannot be stopped. A call that is given up runs on, its result is dropped, and it keeps its thread until it
+returns: a pool whose threads all hang takes no more calls, and its callers wait until their own deadlines.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class _ThreadCall:
     answer: asyncio.Future[tuple[Any, BaseException | None]]
 
     def carry_out(self) -> None:
-        """In the thread. Nothing the function raises may end the thread, not even SystemExit."""
+        """Call the function, in the thread. No exception of the function may end the thread, not even SystemExit."""
         result, error = None, None
         try:
             result = self.context.run(self.function)
-        except BaseException as raised:  # noqa: BLE001  it is raised where the call is awaited
+        except BaseException as raised:  # noqa: BLE001  the error is raised where the call is awaited
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: no caller waits any more
             self.loop.call_soon_threadsafe(self._deliver, (result, error))
         del self, error  # as in `run` below
 
     def _deliver(self, answer: tuple[Any, BaseException | None]) -> None:
-        if not self.answer.done():  # cancelled while this was on its way
+        if not self.answer.done():  # cancelled while the answer was on its way
             self.answer.set_result(answer)
 
 
 class DaemonPool:
-    """At most `limit` threads, started on demand and ended when idle. Any number of event loops may share one."""
+    """At most `limit` threads, started on demand and ended when idle. Any number of event loops may share a pool."""
 
     def __init__(self, limit: int = 4, name: str = "amplifier-hooks") -> None:
         if limit < 1:
@@ -68,13 +68,13 @@ class DaemonPool:
 
     @property
     def abandoned_count(self) -> int:
-        """How many calls were given up while they ran, since the pool exists."""
+        """The number of calls that were given up while they ran, since the pool exists."""
         return self._abandoned
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call it in a thread, in a copy of the current context; return its result or raise what it raised.
+        """Call a function in a thread, in a copy of the current context; return its result or raise its error.
 
-        Cancelling: a call that has not begun never will; one that has is abandoned.
+        Cancelling: a call that has not begun never will; one that has begun is abandoned.
         """
         loop = asyncio.get_running_loop()
         call = _ThreadCall(lambda: function(*args, **kwargs), copy_context(), loop, loop.create_future())

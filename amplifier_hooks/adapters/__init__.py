@@ -1,5 +1,5 @@
-"""Tools, models and prompts of other agent SDKs come in; the same calls, past a session's hooks, go out.
+"""Tool calls, model calls and prompts of other agent SDKs come in; the calls go out as a session's hooks left them.
 
-Each adapter but `asgi` is an extra with the name of its SDK, and the one file that imports it. Adapters do not import
-each other. The limits of each SDK are in docs/adapters.md.
+Each adapter except `asgi` is an extra with the name of its SDK, and the only file that imports that SDK. Adapters do
+not import each other. The limits of each SDK are in docs/adapters.md.
 """

@@ -1,15 +1,15 @@
-"""AGENT-HOOKS, both ways.
+"""AGENT-HOOKS, in both directions.
 
-Our hooks as an interceptor of a host that speaks AGENT-HOOKS, Microsoft Agent Framework for one:
+A session's hooks as an interceptor of a host that speaks AGENT-HOOKS, for example Microsoft Agent Framework:
 
     create_agent_hooks_middleware([SessionInterceptor(session)], timeout=600)
 
-Interceptors of others as gates of a session of ours:
+Interceptors of other authors as gates of a session:
 
     emitter = InterceptionEmitter(resolver=SessionResolver(session)).register(theirs)
     AgentHooksHost(session, emitter)
 
-The contract is AGENT-HOOKS 0.1, in its strict sense: without an interceptor nothing proceeds, and what fails denies.
+The contract is AGENT-HOOKS 0.1, in its strict sense: without an interceptor nothing proceeds, and a failure denies.
 
 Extra `agent-hooks`.
 """
@@ -60,28 +60,31 @@ __all__ = ["AgentHooksHost", "SessionInterceptor", "SessionResolver"]
 
 OUTPUT: Final = "agent_hooks:output"
 APPROVAL: Final = "agent_hooks:approval"
-"""Events of this adapter's own: what an agent is about to answer, and what an interceptor wants approved."""
+"""Events of this adapter: an agent is about to answer, and an interceptor wants an approval."""
 
 LAST: Final = 1_000_000
-"""Priority of the interceptors' gates: what they saw is what happens, unless they change it themselves."""
+"""Priority of the interceptors' gates. They run last, so that the act runs as they saw it, unless they change it."""
 
 GATE_TIMEOUT: Final = 24 * 3600.0
-"""Seconds a gate may take. The emitter bounds each interceptor, the approver each question."""
+"""Seconds a gate may take. The emitter limits the time of each interceptor, the approver that of each question."""
 
 
 class HostToolFailed(Exception):
     """The host reports that its tool failed."""
 
 
-# -- our hooks as an interceptor of theirs ---------------------------------------------------------------------------
+# -- a session's hooks as an interceptor of a host -------------------------------------------------------------------
 
 
 @define(eq=False)
 class SessionInterceptor:
-    """Asks one session's hooks on behalf of a host that runs tools and models itself: one run of one agent at a time.
+    """An interceptor that asks one session's hooks.
 
-    A question is asked inline, so the host has to give interceptors the time a person may take. A call that nobody has
-    decided about is denied; made again with the same id it finds the decision. Close the session when the host is done.
+    The host runs tools and models itself: one run of one agent at a time.
+
+    A question is asked inline, so the host has to give interceptors as much time as a person may take. A call without a
+    decision is denied; if the host makes the call again with the same id, the call finds the decision. Close the
+    session when the host is done.
     """
 
     session: SessionCoordinator
@@ -99,16 +102,16 @@ class SessionInterceptor:
         return Texts(self.session, message)
 
     def intercept(self, context: AgentContext, /) -> Any:
-        """What the hooks say to one interception, as a coroutine. What this raises, the host takes for a denial."""
+        """Return a coroutine with the hooks' verdict on one interception. The host takes an exception for a denial."""
         return STEPS[InterceptionPoint(context["interception_point"])](self, context)
 
     async def startup(self, _context: AgentContext) -> Verdict:
-        """The agent starts: so does the session."""
+        """Start the session, because the agent starts."""
         await self.session.start()
         return Verdict.allow()
 
     async def prompt(self, context: AgentContext) -> Verdict:
-        """A turn begins."""
+        """Begin a turn of the session."""
         await self._end_turn()
         content = context["input"]["content"]
         prompt = content if isinstance(content, str) else json.dumps(content)
@@ -120,7 +123,7 @@ class SessionInterceptor:
         return Verdict.allow()
 
     async def before_model(self, context: AgentContext) -> Verdict:
-        """A model call; what the model is to read."""
+        """Ask the hooks about a model call, and add the injected texts to its messages."""
         await self._forget_calls()
         messages = context["messages"]
         given = await self._texts.merge_into(messages, kept=True)
@@ -131,10 +134,10 @@ class SessionInterceptor:
         return change_verdict("$target", ready) if ready != messages else Verdict.allow()
 
     async def after_model(self, context: AgentContext) -> Verdict:
-        """What the model has said."""
+        """Show the model's response to the hooks."""
         call, self._model = self._model, None
         if call is None:
-            return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it was made")
+            return Verdict.deny(reason="not_admitted", message="this call was made without a decision")
         response = context["response"]
         outcome = await call.report_result(response)
         if outcome.denied:
@@ -142,27 +145,27 @@ class SessionInterceptor:
         return change_verdict("$target", outcome.value) if outcome.value != response else Verdict.allow()
 
     async def before_tool(self, context: AgentContext) -> Verdict:
-        """A tool call."""
+        """Ask the hooks about a tool call."""
         about = context["tool_call"]
         call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
             return call_denial(call)
         earlier = self._calls.pop(call.id, None)
         self._calls[call.id] = call
-        if earlier is not None:  # nobody can tell any more what became of that one
+        if earlier is not None:  # the host reports nothing more about that call
             await earlier.give_up()
         changed_by_us = freeze(call.input) != freeze(about["args"])  # True is not 1 there
         return change_verdict("$target", call.input) if changed_by_us else Verdict.allow()
 
     async def after_tool(self, context: AgentContext) -> Verdict:
-        """What a tool came to."""
+        """Show the result of a tool to the hooks."""
         about = context["tool_call"]
         call = self._calls.pop(about["id"], None)
         if call is None:
-            return Verdict.deny(reason="not_admitted", message="nobody decided about this call before it ran")
+            return Verdict.deny(reason="not_admitted", message="this call ran without a decision")
         result = context["tool_result"]
         if about["name"] != call.tool or freeze(about["args"]) != freeze(call.input):
-            await call.report_error(HostToolFailed("it ran otherwise than was decided about"))
+            await call.report_error(HostToolFailed("the call that ran is not the call that was decided about"))
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
             await call.report_error(HostToolFailed(str(result["value"])))
@@ -172,12 +175,12 @@ class SessionInterceptor:
         return change_verdict("$target", outcome.value) if replaced else Verdict.allow()
 
     async def output(self, _context: AgentContext) -> Verdict:
-        """The turn ends."""
+        """End the turn."""
         await self._end_turn()
         return Verdict.allow()
 
     async def shutdown(self, _context: AgentContext) -> Verdict:
-        """The agent is done; whoever made the session closes it."""
+        """End the turn, because the agent is done. The owner of the session closes it."""
         await self._end_turn()
         return Verdict.allow()
 
@@ -186,7 +189,7 @@ class SessionInterceptor:
         await self._turn.aclose()
 
     async def _forget_calls(self) -> None:
-        """Another interceptor may have denied what we let pass; nobody will tell what became of it."""
+        """Give up the open calls. Another interceptor may have denied them, and the host does not report that."""
         for call in self._calls.values():
             await call.give_up()
         self._calls.clear()
@@ -208,38 +211,38 @@ STEPS: Final[Mapping[InterceptionPoint, Callable[[SessionInterceptor, AgentConte
 
 
 def message(role: Role, text: str) -> dict[str, Any]:
-    """A text in their words."""
+    """Return a message in the format of AGENT-HOOKS."""
     return {"role": role, "content": text}
 
 
 def denial_verdict(by: str | None, reason: str | None) -> Verdict:
-    """A denial: who in one word, why for the model."""
+    """Return a denial. Its reason names the hook in one word, its message tells the model why."""
     return Verdict.deny(reason=f"denied:{by or 'registry'}", message=reason or "no reason given")
 
 
 def call_denial(call: ProgramToolCall | ProgramModelCall) -> Verdict:
-    """The denial of a call."""
+    """Return the denial of a call."""
     return denial_verdict(call.outcome.by, call.outcome.reason) if call.outcome else denial_verdict(None, None)
 
 
 def change_verdict(path: str, value: Any) -> Verdict:
-    """A change."""
+    """Return a verdict that changes the value at `path`."""
     return Verdict(Decision.TRANSFORM, transform=Transform(path, value))
 
 
-# -- interceptors of theirs as gates of ours -------------------------------------------------------------------------
+# -- interceptors of other authors as gates of a session -------------------------------------------------------------
 
 
 @define(eq=False)
 class AgentHooksHost:
-    """Puts the interceptors of an emitter in front of one session: a gate at each point, behind all others.
+    """The interceptors of an emitter, in front of one session: a gate at each point, behind all other gates.
 
-    Make it before the session starts, with an emitter of its own. What an interceptor denies is denied, what it changes
-    is changed; a denial of the start denies every prompt, one behind a tool takes the place of the result. The end of
-    the session removes the gates.
+    Create it before the session starts, with an emitter of its own. An interceptor may deny or change an act. A denial
+    of the start denies every prompt; a denial after a tool call takes the place of the result. The end of the session
+    removes the gates.
 
-    `read` and `write` translate a model's response: to `content`, `tool_calls` and `finish_reason`, and such a mapping
-    back into a response.
+    `read` turns a model's response into a mapping of `content`, `tool_calls` and `finish_reason`; `write` turns such a
+    mapping back into a response.
     """
 
     session: SessionCoordinator
@@ -273,7 +276,10 @@ class AgentHooksHost:
             self._undo.append(add(event, self._session_gate(step), LAST, name, timeout=GATE_TIMEOUT, own_event=True))
 
     async def output(self, content: Any) -> Any:
-        """What the agent may answer instead of this. Raises `HookAbortError` when that is denied."""
+        """Return the answer that the agent may give instead of `content`.
+
+        Raise `HookAbortError` if the answer is denied.
+        """
         outcome = await self.session.emit(OUTPUT, {"content": content})
         if outcome.denied:
             self._blocked = True
@@ -281,7 +287,7 @@ class AgentHooksHost:
         return outcome.data["content"]
 
     def _session_gate(self, step: Callable[[Mapping[str, Any]], Awaitable[HookResult]]) -> Any:
-        """The step, for this session alone."""
+        """Return a gate that runs `step` for this session only."""
 
         async def gate(_event: str, data: Mapping[str, Any]) -> HookResult:
             if data.get("session_id") != self.session.session_id:
@@ -379,22 +385,26 @@ class AgentHooksHost:
         )
 
     def _stop_turn(self, record: InterceptionRecord | None) -> HookResult:
-        """A denial that ends the turn."""
+        """Deny, and remember that the turn was blocked."""
         self._blocked = True
         return denial_result(record)
 
 
 @frozen
 class SessionResolver:
-    """What an interceptor wants approved is decided by the session's approver, bound to what the interceptor saw.
+    """A resolver that asks the session's approver. The approval is bound to the context that the interceptor saw.
 
-    It waits inline: the emitter's timeout has to leave the time a person may take, and nothing outlives the process.
+    The resolver waits inline: the emitter's timeout has to leave the time a person may take, and no question outlives
+    the process.
     """
 
     session: SessionCoordinator
 
     def resolve(self, request: ApprovalRequest, /) -> Any:
-        """The person's answer, as a coroutine, with the identity that was asked about."""
+        """Return a coroutine with the approver's answer.
+
+        The answer carries the identity that the request asked about.
+        """
         return self._ask_approver(request)
 
     async def _ask_approver(self, request: ApprovalRequest) -> ApprovalResolution:
@@ -421,7 +431,7 @@ class SessionResolver:
 
 
 def denial_reason(record: InterceptionRecord | None) -> str:
-    """A denial in words."""
+    """Return the reason of a denial in words."""
     if record is None:
         return "the session has not started"
     said = record.verdict
@@ -429,10 +439,10 @@ def denial_reason(record: InterceptionRecord | None) -> str:
 
 
 def denial_result(record: InterceptionRecord | None) -> HookResult:
-    """A denial as an answer of ours."""
+    """Return a denial as a `HookResult`."""
     return HookResult.deny(denial_reason(record))
 
 
 def change_result(name: str, before: Any, after: Any) -> HookResult:
-    """A change as an answer of ours."""
+    """Return a change as a `HookResult`, or `CONTINUE` if nothing changed."""
     return HookResult.modify({name: after}) if after != before else CONTINUE

@@ -3,7 +3,7 @@
     app.add_middleware(HooksMiddleware, hooks=registry)   # added before the authentication, so that it runs after it
 
 `request:pre` is asked before the application sees a request, `request:post` before the first byte of a response goes
-out; around hooks of `request` stand around both. Nothing is read, copied or held where nobody listens.
+out; middleware of `request` encloses both. Without a hook the middleware reads, copies and holds nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = ["HooksMiddleware", "tenant_of_user"]
 OPERATION: Final = "request"
 HIDDEN: Final = "(hidden)"
 CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
-"""Headers whose values hooks are not shown."""
+"""Headers whose values are hidden from hooks."""
 FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection"})
-"""Headers that say how a response is carried, and that no hook changes."""
+"""Headers that say how a response is carried. Hooks cannot change them."""
 LARGEST_BODY: Final = 1024 * 1024
 LONGEST_REASON: Final = 1_000
 BODILESS: Final = frozenset({204, 304})
@@ -51,7 +51,7 @@ log = get_logger(__name__)
 
 
 def tenant_of_user(scope: Scope) -> str:
-    """The tenant of whoever the authentication found: `tenant_id` or `tenant` of `scope["user"]`; else the system."""
+    """Return `tenant_id` or `tenant` of the authenticated `scope["user"]`, otherwise the system's tenant."""
     user = scope.get("user")
     for name in ("tenant_id", "tenant"):
         found = user.get(name) if isinstance(user, dict) else getattr(user, name, None)
@@ -67,13 +67,13 @@ class HooksMiddleware:
     Args:
         app: The application inside.
         hooks: The registry.
-        tenant: Says whose a request is. What the request itself claims must not count, so it stands after the
-            authentication.
-        largest_body: Bytes of a body that hooks are shown; a larger one is refused with 413, because a hook that has
+        tenant: Returns the tenant of a request. Add the middleware so that it runs after the authentication, because a
+            claim of the request itself must not count.
+        largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
             not seen it could not have stopped it.
-        read_body: Whether hooks are shown bodies at all. Without, nothing is read before the application reads it.
+        read_body: True if hooks are shown bodies. If False, the middleware reads nothing before the application does.
 
-    A denial, and a question that nobody can answer here, is 403 with the reason. What hooks are shown has no
+    A denial is 403 with the reason; so is a question, because an HTTP request has no approver. Hooks see no
     credentials: such headers say `(hidden)`, and stay as they are. WebSockets pass by.
     """
 
@@ -84,7 +84,7 @@ class HooksMiddleware:
     read_body: bool = field(default=True, kw_only=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, if the hooks let it. Raises what the application raises."""
+        """Let the application answer if the hooks allow it. Raise any error that the application raises."""
         hooks = self.hooks
         if scope["type"] != "http" or not (
             hooks.is_heard(REQUEST_PRE) or hooks.is_heard(REQUEST_POST) or hooks.wraps(OPERATION)
@@ -113,11 +113,11 @@ class HookedRequest:
     receive: Receive
     send: Send
     started: bool = False
-    """Something of the response is out."""
+    """True once part of the response has gone out."""
     over: bool = False
-    """Nothing more of the application's response goes out."""
+    """True once nothing more of the application's response may go out."""
     outcomes: list[Outcome] = field(factory=list)
-    """What observers are still to be told."""
+    """Outcomes that observers have yet to receive."""
     data: dict[str, Any] = field(init=False)
     began: float = field(factory=perf_counter)
 
@@ -131,7 +131,7 @@ class HookedRequest:
         }
 
     async def carry_out(self) -> None:
-        """Ask, let the application answer, ask again."""
+        """Ask the hooks, let the application answer, and ask the hooks about the response."""
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
@@ -149,7 +149,7 @@ class HookedRequest:
             await self.owner.app(self.scope, self.receive, self.send)
 
     async def refuse(self, status: int, code: str, detail: str) -> None:
-        """Answer in the place of the application."""
+        """Answer in place of the application."""
         self.started = self.over = True
         said = clip(for_log(detail), LONGEST_REASON)
         title = responses.get(status, "Error")
@@ -162,7 +162,7 @@ class HookedRequest:
     # -- the request ---------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
-        """Take in the body, and give it to the application again; False if there is nobody to go on for."""
+        """Read the body, and replay it to the application. Return False if the body is too large and was refused."""
         messages: list[Message] = []
         size, more = 0, True
         while more:
@@ -189,7 +189,7 @@ class HookedRequest:
     # -- the response --------------------------------------------------------------------------------------------------
 
     async def _call_app(self, send: Send) -> None:
-        """Let the application answer; its failure is told as the 500 that it becomes."""
+        """Let the application answer. If it fails, show the hooks the status 500 that its error becomes."""
         try:
             await self.owner.app(self.scope, self.receive, send)
         except Exception:
@@ -198,7 +198,7 @@ class HookedRequest:
             raise
 
     async def _pass_on(self, message: Message) -> None:
-        """A part of the response; the first one once the hooks have seen it."""
+        """Send a part of the response; the first part only after the hooks have seen it."""
         if self.over:
             return
         if message["type"] == "http.response.start":
@@ -220,7 +220,7 @@ class HookedRequest:
         return await self.owner.hooks.decide(REQUEST_POST, {**self.data, **facts})
 
     async def _call_with_middleware(self) -> None:
-        """With layers around, a response waits until they are through: they may put another in its place."""
+        """Hold the response until all middleware is through, because middleware may replace it."""
         held: list[Message] = []
         given = {name: self.data[name] for name in ("tenant_id", "method", "path", "headers", "body")}
         context = RequestContext(event_type=REQUEST_PRE, **given)
@@ -242,7 +242,7 @@ class HookedRequest:
         except HookAbortError as abort:
             await self.refuse(403, "denied", abort.reason)
             return
-        if not held:  # a layer answered in the place of the application
+        if not held:  # middleware answered in place of the application
             held = plain_response(context)
         for message in held:
             if message["type"] == "http.response.start" and context.status_code is not None:
@@ -256,14 +256,17 @@ class HookedRequest:
 
 
 def denial_reason(outcome: Outcome) -> str | None:
-    """Why it does not go on; None if it does. Nobody can be asked here, so a question is a no."""
+    """Return why the request is refused, or None if it goes on.
+
+    A question is a refusal: an HTTP request has no approver.
+    """
     if outcome.denied:
         return outcome.reason or f"denied by {outcome.denied_by or 'a hook'}"
-    return "this needs an approval, and nobody can be asked here" if outcome.asks else None
+    return "this needs an approval, and an HTTP request has no approver" if outcome.asks else None
 
 
 def visible_headers(pairs: Pairs) -> dict[str, str]:
-    """Headers as hooks see them: lower case, several of one name in one, credentials hidden."""
+    """Return headers as hooks see them: names in lower case, repeated names joined, credentials hidden."""
     headers: dict[str, str] = {}
     for raw, value in pairs:
         name = raw.decode("latin-1").lower()
@@ -273,7 +276,7 @@ def visible_headers(pairs: Pairs) -> dict[str, str]:
 
 
 def readable_body(body: bytes, content_type: str) -> Any:
-    """A body as hooks see it: parsed if it says that it is JSON and is, else its text, else its bytes."""
+    """Return a body as hooks see it: parsed if declared as JSON and valid, otherwise as text or, at worst, as bytes."""
     if not body:
         return None
     try:
@@ -289,7 +292,7 @@ def readable_body(body: bytes, content_type: str) -> Any:
 
 
 def valid_status(wanted: object, was: int) -> int:
-    """A status that a response can go out with; the one it had for all others."""
+    """Return `wanted` if a response can go out with this status, otherwise `was`."""
     sound = isinstance(wanted, int) and not isinstance(wanted, bool) and 200 <= wanted <= 599  # noqa: PLR2004  # HTTP's
     if not sound or (wanted in BODILESS) is not (was in BODILESS):
         if wanted != was:
@@ -299,7 +302,7 @@ def valid_status(wanted: object, was: int) -> int:
 
 
 def apply_headers(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tuple[bytes, bytes]]:
-    """The headers with what a hook made of them. What it left alone stays to the byte."""
+    """Return the headers as a hook changed them. An unchanged header stays the same to the byte."""
     before = visible_headers(pairs)
     after = headers_of(wanted, before)
     kept = [(name, value) for name, value in pairs if after.get(_name(name)) == before[_name(name)]]
@@ -308,7 +311,7 @@ def apply_headers(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tupl
 
 
 def headers_of(wanted: object, before: Mapping[str, str]) -> dict[str, str]:
-    """What of it can be headers. The framing is as it was."""
+    """Return the valid headers of `wanted`. The framing headers stay as they were."""
     after = {name: value for name, value in before.items() if name in FRAMING}
     given = wanted.items() if isinstance(wanted, dict) else before.items()
     for name, value in given:
@@ -322,7 +325,7 @@ def headers_of(wanted: object, before: Mapping[str, str]) -> dict[str, str]:
 
 
 def plain_response(context: RequestContext) -> list[Message]:
-    """The response of a layer that did not call on."""
+    """Return the response of middleware that answered without the application."""
     status = valid_status(context.status_code, 200)
     result = context.result
     body = result if isinstance(result, bytes) else result.encode() if isinstance(result, str) else b""

@@ -4,10 +4,10 @@
         async with ClaudeSDKClient(ClaudeAgent(session).options()) as client:
             await client.query("Update the config")
 
-The SDK runs a program, and that program runs the tools. It asks the hooks in its options at every point it has, and
-they are ours: see `programs/program_session.py`. Where its own permissions want somebody to decide, it calls
-`can_use_tool`; that lets pass what was decided about here, exactly as it was, and leaves the rest to the host's own
-callback.
+The SDK runs a program, and that program runs the tools. At every point it has, the program asks the hooks in the SDK's
+options; this adapter puts ours there, see `programs/program_session.py`. When the program's own permissions require a
+decision, the program calls `can_use_tool`. That callback allows a call that was decided about, exactly as it was
+decided, and leaves all other calls to the host's own callback.
 
 Extra `claude-agent-sdk`.
 """
@@ -50,16 +50,16 @@ EVENTS: Final = (
     "PreCompact",
     "Notification",
 )
-"""Those the SDK takes callbacks for, but `PermissionRequest`: our permission callback tells of the true ones."""
+"""Events for which the SDK takes callbacks. `PermissionRequest` is left to the permission callback of this adapter."""
 
 SLACK: Final = 60.0
 """Seconds a callback may take beyond the time a person has."""
 
 THEIRS: Final = {"continue": "continue_", "async": "async_"}
-"""Keys that are words of Python."""
+"""Keys of an answer that are keywords of Python, and their names in the SDK."""
 
 UNPERMITTED: Final = (
-    "nobody has approved this, and it is not among allowed_tools; let a hook ask about it, allow the tool in the "
+    "this is not approved, and not among allowed_tools; let a hook ask about it, allow the tool in the "
     "options, or give them a can_use_tool"
 )
 CHANGED: Final = "this is not the call that was decided about; nothing else may run"
@@ -68,10 +68,11 @@ CHANGED: Final = "this is not the call that was decided about; nothing else may 
 class ClaudeAgent:
     """One agent inside a session. `options` are for one client at a time.
 
-    `asking` says where a person decides: "inbox" in the session's approver; when nobody does in time, the call is
-    refused and the model told to make it again. With "defer" the run ends instead, with `deferred_tool_use` in its
-    result: start another one with `resume`, in another process if need be, and it goes on from there. `waits` are the
-    seconds a person may take at most before the program gives up on us, which blocks the call.
+    `asking` names the place where a person decides. With "inbox" the session's approver decides; without a decision in
+    time, the call is refused and the model is asked to make it again. With "defer" the run ends instead, with
+    `deferred_tool_use` in its result: start another run with `resume`, in another process if need be, and it goes on
+    from there. `waits` limits the seconds a person may take; after that the program gives up waiting, which blocks the
+    call.
     """
 
     def __init__(self, session: SessionCoordinator, *, asking: Asking = "inbox", waits: float = 3600.0) -> None:
@@ -79,19 +80,21 @@ class ClaudeAgent:
         self._waits = waits
         self._program_session = ProgramSession(CLAUDE_CODE, session, ContextNews(session), asking)
         self._approved: set[object] = set()
-        """Calls that a person or a rule has approved."""
+        """Calls that an approver or a rule has approved."""
         self._undo = session.hooks.observe(
             APPROVAL_GRANTED, self._note_granted, name=f"claude-agent-sdk:{session.session_id}"
         )
         call_at_end(session, "claude-agent-sdk", self._leave_session)
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
-        """These options, with our hooks beside those they have, and our permission callback before theirs.
+        """Return a copy of `options` with our hooks beside its own, and our permission callback before its own.
 
-        What `allowed_tools` allows as a whole is allowed by our callback instead, which looks at the input first: only
-        what was decided about runs. With `bypassPermissions`, or a permission tool of the host's, nobody looks.
+        If `allowed_tools` allows a whole tool, our callback allows it instead, after a look at the input: only a call
+        that was decided about runs. With `bypassPermissions`, or with a permission tool of the host, the program does
+        not call our callback, and nothing checks the input.
 
-        A callback of ours that fails blocks what it was asked about; the SDK refuses a program too old for that.
+        If a callback of ours fails, it blocks the call it was asked about. The SDK refuses a program that is too old
+        for that.
         """
         own = copy.copy(options or ClaudeAgentOptions())
         hooks: dict[Any, list[HookMatcher]] = {name: list(one) for name, one in (own.hooks or {}).items()}
@@ -118,7 +121,7 @@ class ClaudeAgent:
             self._approved.add(data.get("tool_call_id"))
 
     def _permission(self, allowed: list[str], theirs: CanUseTool | None) -> CanUseTool:
-        """What the program is told when its own permissions want somebody to decide."""
+        """Return the callback that answers the program when its own permissions require a decision."""
 
         async def decide_permission(
             tool: str, given: dict[str, Any], context: ToolPermissionContext
@@ -152,24 +155,24 @@ class ClaudeAgent:
 
 
 class ContextNews:
-    """What the session's context has for the model; its screen is its own."""
+    """The texts that the session's context has for the model. The session shows its own lines on its own screen."""
 
     def __init__(self, session: SessionCoordinator) -> None:
         self._context = session.context
         self._texts: Texts[str] = Texts(session, only_text)
 
     async def take_texts(self) -> list[str]:
-        """Those that came since the last time; what is for one call only is read like the others."""
+        """Return the texts that came since the last time. A text that is meant for one call only is included."""
         passing: Sequence[Mapping[str, Any]] = getattr(self._context, "take_ephemeral", tuple)()
         return await self._texts.new() + [one["content"] for one in passing]
 
     async def take_lines(self) -> list[str]:
-        """None: the session shows them."""
+        """Return no lines: the session shows them."""
         return []
 
 
 def whole_tool(entry: str) -> str | None:
-    """The tools that an entry allows whatever their input, as a pattern; none for one that looks at the input."""
+    """Return the pattern of the tools that an entry allows with any input, or None if it looks at the input."""
     name, bracket, specifier = entry.partition("(")
     if bracket and specifier not in (")", "*)"):
         return None
@@ -178,5 +181,5 @@ def whole_tool(entry: str) -> str | None:
 
 
 def only_text(_role: Role, text: str) -> str:
-    """The program has one kind of context."""
+    """Return the text without its role, because the program has one kind of context."""
     return text

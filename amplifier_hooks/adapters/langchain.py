@@ -4,8 +4,9 @@
         agent = create_agent(model, tools, middleware=[SessionMiddleware(session)])
         result = await agent.ainvoke({"messages": [HumanMessage("Update the config")]})
 
-The middleware calls tools and models inside `call_tool` and `call_model`. A call that waits for somebody interrupts the
-run, which needs a checkpointer for that; resuming it, in another process if need be, finds what was decided meanwhile.
+The middleware calls tools and models inside `call_tool` and `call_model`. A call that waits for an approver interrupts
+the run, which needs a checkpointer for that. Resuming the run, in another process if need be, finds the decision made
+meanwhile.
 
 Extra `langchain`.
 """
@@ -43,12 +44,15 @@ __all__ = ["SessionMiddleware"]
 
 T = TypeVar("T")
 Result: TypeAlias = "ToolMessage | Command[Any] | list[ToolMessage | Command[Any]]"
-"""What a tool call comes to."""
+"""The result of a tool call."""
 
 ANSWERS: Final[Any] = ApproveDecision | RejectDecision
-"""What an interrupted run is resumed with; LangGraph takes nothing else."""
+"""Answers that resume an interrupted run; LangGraph takes no others."""
 SCRATCHPAD: Final = "__pregel_scratchpad"
-"""Where LangGraph keeps that; a private name. `interrupt` says it only to a call that still waits, and uses it up."""
+"""Key under which LangGraph keeps the answer that resumed a run.
+
+The key is a private name. `interrupt` would give the answer only to a call that still waits, and would use it up.
+"""
 UNKNOWN_LANGGRAPH: Final = (
     "this version of LangGraph does not say what a run was resumed with (no `__pregel_scratchpad` with `resume` and "
     "`get_null_resume`), so that a rejection would not be seen; use one of those in docs/adapters.md"
@@ -56,11 +60,13 @@ UNKNOWN_LANGGRAPH: Final = (
 
 
 class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
-    """Puts one agent's runs inside a session, one run at a time. It goes last in the list: it sees what really runs.
+    """Middleware that puts one agent's runs inside a session, one run at a time.
 
-    A tool that the provider runs is out of reach: models that are given one are refused, unless `outside` names it. An
-    agent used as a tool is one call; its own calls are inside with a middleware of its own, for `session.child(…)`.
-    Runs are asynchronous: `invoke` and `stream` fail before anything happens.
+    Put it last, so that it sees what runs.
+
+    A tool that the provider runs is out of reach: a model that is given one is refused, unless `outside` names the
+    tool. An agent used as a tool is one call; its own calls are inside a session if it has its own middleware, for
+    `session.child(…)`. Runs are asynchronous: `invoke` and `stream` fail before anything happens.
     """
 
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
@@ -69,15 +75,15 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._outside = frozenset(outside)
         self._texts: Texts[BaseMessage] = Texts(session, message)
         self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
-        """The turn under way, and how it ends."""
+        """The current turn, and the context manager that ends it."""
         self._failure: Exception | None = None
-        """What a model or a tool of this turn raised."""
+        """The error that a model or a tool raised in this turn."""
         call_at_end(session, "langchain", self._end_left_turn)
 
     # -- a run is a turn -----------------------------------------------------------------------------------------
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
-        """Begin a turn with the last thing the user said. Raises `HookAbortError` when a hook denies it."""
+        """Begin a turn with the user's last message. Raise `HookAbortError` if a hook denies the message."""
         await self._end_left_turn()
         asked = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)
         manager = self.session.turn(text_of(asked))
@@ -91,28 +97,28 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Any) -> None:  # noqa: ARG002
-        """End it with what the model said last."""
+        """End the turn with the model's last message."""
         if self._turn is not None:
             said = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
             self._turn[1].response = text_of(said)
         await self._end_turn()
 
     async def _end_turn(self, error: BaseException | None = None) -> None:
-        """End the turn, also where the run is cancelled or interrupted."""
+        """End the turn, also if the run is cancelled or interrupted."""
         ended, self._turn, self._failure = self._turn, None, None
         if ended is not None:
             await ended[0].__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
     async def _end_left_turn(self) -> None:
-        """End the turn of a run that failed or was left.
+        """End the turn of a run that failed or was abandoned.
 
-        Nobody tells us of that: a middleware before ours may have dealt with the failure. It is known once another run
-        begins, or the session ends.
+        LangGraph does not report such an end: a middleware before this one may have handled the failure. The adapter
+        notices it when another run begins, or the session ends.
         """
         await self._end_turn(self._failure or asyncio.CancelledError())
 
     async def _run_step(self, step: Awaitable[T]) -> T:
-        """One step of the run."""
+        """Carry out one step of the run, and note its failure."""
         try:
             return await step
         except GraphBubbleUp:
@@ -132,7 +138,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model inside `call_model`.
 
-        Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
+        Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
         self._check_reach(request)
         given = request.messages
@@ -162,11 +168,11 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Coroutine[Any, Any, Any]:
-        """Call the tool inside `call_tool`, and interrupt the run while nobody has decided.
+        """Call the tool inside `call_tool`, and interrupt the run until the approver has decided.
 
-        The interruption is a `ToolApprovalRequest`, as LangChain's own are. An answer with `reject` is the end of the
-        call; any other has the decision looked for again, where our people make it. Raises what the tool raises, and
-        `HookUsageError` for a LangGraph that cannot be asked about a rejection.
+        The interrupt is a `ToolApprovalRequest`, like LangChain's own. An answer with `reject` ends the call. After any
+        other answer the middleware looks for the session's decision again. Raise any error that the tool raises, and
+        `HookUsageError` for a LangGraph version that does not say if a call was rejected.
         """
         return self._decide_call(
             request, handler
@@ -209,14 +215,14 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
 
 class ToolAnswerFailed(Exception):
-    """A tool's answer that says it failed. Never leaves the middleware."""
+    """A tool's answer that says it failed. The middleware never lets it out."""
 
 
-# -- in the words of the SDK -------------------------------------------------------------------------------------------
+# -- in the format of the SDK ------------------------------------------------------------------------------------------
 
 
 def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
-    """Interrupt the run. What it was resumed with before is no decision of ours, and is used up."""
+    """Interrupt the run. An earlier answer that resumed the run is no decision of an approver, and is used up."""
     call = request.tool_call
     shown = ToolApprovalRequest(
         type="tool_approval",
@@ -230,9 +236,9 @@ def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
 
 
 def rejection() -> str | None:
-    """Why the host wants the call rejected, where the run was resumed with that.
+    """Return the host's reason for rejecting the call, or None if the run was not resumed with a rejection.
 
-    Raises `HookUsageError` for a LangGraph that does not say what a run was resumed with; no tool runs then.
+    Raise `HookUsageError` for a LangGraph version that does not tell what resumed a run; no tool runs then.
     """
     try:
         scratchpad = get_config()["configurable"][SCRATCHPAD]
@@ -246,19 +252,19 @@ def rejection() -> str | None:
 
 
 def model_tools(request: ModelRequest[Any]) -> Sequence[Any]:
-    """The tools that come with the model or with its settings, and not with the agent."""
+    """Return the tools that come with the model or its settings, and not with the agent."""
     given = (request.model_settings, *(getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")))
     return [tool for one in given if isinstance(one, dict) for tool in one.get("tools") or ()]
 
 
 def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
-    """What the model reads in the place of a result."""
+    """Return the message that the model reads in place of a result."""
     call = request.tool_call
     return ToolMessage(content=reason, name=call["name"], tool_call_id=call["id"], status="error")
 
 
 def answer_in(result: Result, call: str | None) -> ToolMessage | None:
-    """The tool's answer to a call, also where it stands in an update of the agent's state."""
+    """Return the tool's answer to a call, also if it is part of an update of the agent's state."""
     if isinstance(result, ToolMessage):
         return result
     if isinstance(result, list):
@@ -270,7 +276,7 @@ def answer_in(result: Result, call: str | None) -> ToolMessage | None:
 
 
 def replace_value(request: ToolCallRequest, result: Result | None, value: Any) -> Result:
-    """The result with what the hooks put in its place; the rest of it stays."""
+    """Return the result with the hooks' value in place of its own; the rest of the result stays."""
     call = request.tool_call
     content = value if isinstance(value, str | list) else json.dumps(value, default=str)
     answer = None if result is None else answer_in(result, call["id"])
@@ -282,7 +288,7 @@ def replace_value(request: ToolCallRequest, result: Result | None, value: Any) -
 
 
 def exchange_answer(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
-    """A result with one answer in the place of another."""
+    """Return a result with one answer in place of another."""
     if isinstance(result, list):
         return [exchange_answer(one, answer, own) for one in result]
     if not isinstance(result, Command):
@@ -294,28 +300,28 @@ def exchange_answer(result: Result, answer: ToolMessage, own: ToolMessage) -> An
 
 
 def message(role: Role, text: str) -> BaseMessage:
-    """A text in the words of the SDK. Providers take system messages at the beginning only."""
+    """Return a message in the format of the SDK. Providers take system messages at the beginning only."""
     return AIMessage(text) if role == "assistant" else HumanMessage(text)
 
 
 def calls_in(response: ModelResponse[Any]) -> Sequence[Any]:
-    """The tool calls in an answer."""
+    """Return the tool calls in a response."""
     return [call for one in response.result if isinstance(one, AIMessage) for call in one.tool_calls]
 
 
 def name_of(model: Any) -> str:
-    """What the model is called, where it says so."""
+    """Return the name of the model, or an empty text if the model does not tell."""
     names = (getattr(model, attribute, None) for attribute in ("model_name", "model", "model_id"))
     return next((name for name in names if isinstance(name, str)), "")
 
 
 def text_of(one: BaseMessage | None) -> str:
-    """The text of a message."""
+    """Return the text of a message."""
     return "" if one is None else str(one.text)
 
 
 def with_text(content: Any, text: str) -> Any:
-    """A message's content with this text; pictures and the like stay."""
+    """Return a message's content with this text; pictures and other parts stay."""
     parts = [] if isinstance(content, str) else content
     others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
     return [{"type": "text", "text": text}, *others] if others else text

@@ -3,10 +3,10 @@
     async with SessionCoordinator(hooks=registry) as session:
         result = await OpenAIAgents(session).run(agent, "Update the config")
 
-A function tool asks `needs_approval` first: that is where its call is decided. Pending in a durable backend, it
-interrupts the run, whose state can be stored; running the state again, in another process if need be, finds what was
-decided meanwhile. A denial is the answer of a tool guardrail. What runs is what was approved, and the model is called
-inside `call_model`.
+The SDK asks `needs_approval` of a function tool first, and there the session decides about the call. A call that is
+pending in a durable backend interrupts the run, whose state can be stored; running the state again, in another process
+if need be, finds the decision made meanwhile. A denial is the answer of a tool guardrail. The tool runs exactly the
+approved call, and the model is called inside `call_model`.
 
 Extra `openai-agents`.
 """
@@ -63,10 +63,11 @@ GUARDRAIL: Final = "amplifier-hooks"
 
 
 class OpenAIAgents:
-    """Runs agents inside a session.
+    """An adapter that runs agents inside a session.
 
-    A tool that the provider runs, or that is no function tool, is out of reach: agents with one are refused, unless
-    `outside` names it. An agent used as a tool is one call; put it inside first: `adapter.agent(inner).as_tool(…)`.
+    A tool that the provider runs, or that is no function tool, is out of reach: an agent with one is refused, unless
+    `outside` names the tool. An agent used as a tool is one call; put it inside the session first:
+    `adapter.agent(inner).as_tool(…)`.
     """
 
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
@@ -76,15 +77,15 @@ class OpenAIAgents:
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
         self._calls: dict[str, ProgramToolCall] = {}
         self._running = 0
-        """Runs under way."""
+        """Number of current runs."""
         call_at_end(session, "openai-agents", self._give_up)
 
     async def run(
         self, agent: Agent[Any], given: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
     ) -> RunResult:
-        """Run an agent as one turn of the session; options are those of `Runner.run`.
+        """Run an agent as one turn of the session. The options are those of `Runner.run`.
 
-        Raises `HookAbortError` when a hook denies the prompt or a model call, and what `Runner.run` raises.
+        Raise `HookAbortError` if a hook denies the prompt or a model call, and any error that `Runner.run` raises.
         """
         items = as_items(given)
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
@@ -105,11 +106,11 @@ class OpenAIAgents:
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResult:
-        """Go on with an interrupted run: its state, or what `to_json` or `to_string` made of it.
+        """Resume an interrupted run from its state, or from the state as `to_json` or `to_string` returned it.
 
-        What was decided meanwhile is found; what was not interrupts the run again. A stored state comes from where only
-        you can write: the SDK does not check it. Raises `HookUsageError` for a state of a run outside the session, and
-        like `run`.
+        The run finds the decisions made meanwhile; a call without a decision interrupts it again. Load a stored state
+        only from a place where nothing else can write: the SDK does not check it. Raise `HookUsageError` for the state
+        of a run outside the session, and the errors of `run`.
         """
         own = self.agent(agent)
         if isinstance(state, str):
@@ -124,10 +125,10 @@ class OpenAIAgents:
     async def _run_in(
         self, own: Agent[Any], given: Any, config: RunConfig | None, options: dict[str, Any]
     ) -> RunResult:
-        """One run. Calls that were admitted and that the SDK then did not make are given up when it is over.
+        """Run once. Afterwards give up the calls that were admitted and that the SDK did not make.
 
-        The SDK interrupts a run over arguments that it cannot read, although nobody can decide about them. Such a call
-        goes on as far as the guardrail, which tells the model.
+        The SDK interrupts a run because of arguments that it cannot read, although no approver can decide about them.
+        Such a call goes on as far as the guardrail, which answers the model.
         """
         self._running += 1
         try:
@@ -148,9 +149,9 @@ class OpenAIAgents:
         await asyncio.gather(*(call.give_up() for call in left))
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
-        """The agent with its function tools, its model and the agents it hands over to inside the session.
+        """Return the agent with its function tools, its model and its handoff agents inside the session.
 
-        Raises `HookUsageError` for an agent with a tool that is out of reach.
+        Raise `HookUsageError` for an agent with a tool that is out of reach.
         """
         if isinstance(agent, InsideAgent):
             return agent
@@ -169,7 +170,7 @@ class OpenAIAgents:
         self._agents.pop(agent, None)
 
     def config(self, config: RunConfig | None = None) -> RunConfig:
-        """The configuration of a run whose models are called inside the session."""
+        """Return the configuration of a run whose models are called inside the session."""
         own = copy.copy(config or RunConfig())
         own.model = self.model(own.model) if isinstance(own.model, Model) else own.model
         if not isinstance(own.model_provider, InsideProvider):
@@ -177,11 +178,11 @@ class OpenAIAgents:
         return own
 
     def model(self, model: Model) -> Model:
-        """The model, called inside the session."""
+        """Return the model, called inside the session."""
         return model if isinstance(model, InsideModel) else InsideModel(self.session, self._texts, model)
 
     def tool(self, tool: Tool) -> Tool:
-        """The tool, inside the session. Raises `HookUsageError` for one that is out of reach."""
+        """Return the tool, inside the session. Raise `HookUsageError` for a tool that is out of reach."""
         if not isinstance(tool, FunctionTool):
             if tool.name in self._outside:
                 return tool
@@ -219,15 +220,15 @@ class OpenAIAgents:
     # -- one tool call, in the order in which the SDK asks -------------------------------------------------------
 
     async def is_undecided(self, tool: str, given: Any, call_id: str) -> bool:
-        """Whether nobody has decided about this call yet."""
+        """Return True if the call has no decision yet."""
         call = self._call(tool, given, call_id)
         if await self._is_admitted(call) or call.outcome is None or call.outcome.pending is None:
             return False
-        self._calls.pop(call_id, None)  # the next time it may be decided
+        self._calls.pop(call_id, None)  # the next time there may be a decision
         return True
 
     async def _is_admitted(self, call: ProgramToolCall) -> bool:
-        """Whether the call may be made. One that is cancelled meanwhile begins anew when it is asked about again."""
+        """Return True if the call may be made. If this is cancelled, the next question about the call begins anew."""
         try:
             return await call.admit()
         except BaseException:
@@ -235,9 +236,10 @@ class OpenAIAgents:
             raise
 
     async def _decide(self, state: RunState[Any]) -> None:
-        """Let those calls of an interrupted run go on that our people have decided about; the SDK asks no second time.
+        """Let the calls of an interrupted run go on that have a decision now; the SDK does not ask a second time.
 
-        What was denied goes on, too, as far as the guardrail. What only the tool itself wants approved is the host's.
+        A denied call goes on, too, as far as the guardrail. If only the tool itself wants an approval, the host gives
+        it.
         """
         for item in state.get_interruptions():
             context, name, call_id = state._context, item.tool_name or "", item.call_id  # noqa: SLF001  # as above
@@ -296,19 +298,22 @@ class InsideAgent(Agent[Any]):
     adapter: OpenAIAgents
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        """All of them, as the SDK finds them."""
+        """Return all tools that the SDK finds, inside the session."""
         return [self.adapter.tool(tool) for tool in await super().get_all_tools(run_context)]
 
 
 class ToolApproval:
-    """Whether a run is interrupted before a call: the tool's own wish comes first, then ours, if nobody has decided."""
+    """The condition that interrupts a run before a call.
+
+    The tool's own wish for an approval comes first. Otherwise the run is interrupted if the call has no decision.
+    """
 
     def __init__(self, adapter: OpenAIAgents, tool: FunctionTool) -> None:
         self._adapter = adapter
         self._tool = tool
 
     async def is_wanted(self, context: RunContextWrapper[Any], given: Any, call_id: str) -> bool:
-        """Whether the tool itself wants an approval."""
+        """Return True if the tool itself wants an approval."""
         wish = self._tool.needs_approval
         return wish if isinstance(wish, bool) else await wish(context, given, call_id)
 
@@ -319,7 +324,7 @@ class ToolApproval:
 
 
 class InsideModel(Model):
-    """A model that is called past the hooks."""
+    """A model whose calls pass the session's hooks."""
 
     def __init__(self, session: SessionCoordinator, texts: Texts[Any], model: Model) -> None:
         self._session = session
@@ -330,14 +335,14 @@ class InsideModel(Model):
         return getattr(self._inner, name)
 
     async def close(self) -> None:
-        """Release what the model holds."""
+        """Release the resources of the model."""
         await self._inner.close()
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         await self._inner._cleanup_on_run_end(owner)  # noqa: SLF001  # what the SDK calls, handed on
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """What the model says about trying again."""
+        """Return the model's advice about trying again."""
         return self._inner.get_retry_advice(request)
 
     async def get_response(
@@ -347,7 +352,7 @@ class InsideModel(Model):
         *arguments: Any,
         **options: Any,
     ) -> ModelResponse:
-        """Call the model inside `call_model`. Raises `HookAbortError` when a hook denies it."""
+        """Call the model inside `call_model`. Raise `HookAbortError` if a hook denies the call."""
         items = as_items(input)
 
         async def call(messages: list[Any]) -> ModelResponse:
@@ -366,7 +371,10 @@ class InsideModel(Model):
         *arguments: Any,
         **options: Any,
     ) -> AsyncIterator[Any]:
-        """The same for an answer that comes in pieces: a denial after the last of them is raised then."""
+        """Call the model inside `stream_model`, and yield its answer in pieces.
+
+        Raise `HookAbortError` if a hook denies the call; a denial after the last piece is raised then.
+        """
         items = as_items(input)
 
         async def call(messages: list[Any]) -> AsyncIterator[Any]:
@@ -381,72 +389,75 @@ class InsideModel(Model):
             answer_of(stream.outcome)
 
     async def _model_input(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
-        """What the model is to read. Where the provider keeps the conversation, it has the earlier texts."""
+        """Return the input of the model. If the provider keeps the conversation, it has the earlier texts already."""
         if options.get("conversation_id") or options.get("previous_response_id"):
             return items + await self._texts.new()
         return await self._texts.merge_into(items)
 
 
 class InsideProvider(ModelProvider):
-    """Finds models by name, inside a session."""
+    """A provider that finds models by name, and puts them inside a session."""
 
     def __init__(self, adapter: OpenAIAgents, provider: ModelProvider) -> None:
         self._adapter = adapter
         self._inner = provider
 
     def get_model(self, model_name: str | None) -> Model:
-        """The model of this name."""
+        """Return the model of this name."""
         return self._adapter.model(self._inner.get_model(model_name))
 
     async def aclose(self) -> None:
-        """Release what the provider holds."""
+        """Release the resources of the provider."""
         await self._inner.aclose()
 
 
 def is_guarded(tool: FunctionTool) -> bool:
-    """Whether a tool is inside a session already."""
+    """Return True if the tool is inside a session already."""
     return any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ())
 
 
 def message(role: Role, text: str) -> dict[str, Any]:
-    """A text in the words of the SDK."""
+    """Return a message in the format of the SDK."""
     return {"role": role, "content": text}
 
 
 def as_items(given: str | list[Any]) -> list[Any]:
-    """What a model is to read, as a list."""
+    """Return the input of a model as a list."""
     return [message("user", given)] if isinstance(given, str) else list(given)
 
 
 def text_of(content: str | list[Any]) -> str:
-    """The text of a prompt; pictures and the like are left out."""
+    """Return the text of a prompt, without pictures and other parts."""
     return content if isinstance(content, str) else "\n".join(part["text"] for part in content if "text" in part)
 
 
 def with_text(content: str | list[Any], text: str) -> str | list[Any]:
-    """A prompt with this text; pictures and the like stay."""
+    """Return a prompt with this text; pictures and other parts stay."""
     others = [] if isinstance(content, str) else [part for part in content if "text" not in part]
     return [{"type": "input_text", "text": text}, *others] if others else text
 
 
 def calls_in(response: ModelResponse) -> Sequence[Any]:
-    """The tool calls in an answer."""
+    """Return the tool calls in a response."""
     return [item for item in response.output if getattr(item, "type", "") == "function_call"]
 
 
 def name_of(model: Model) -> str:
-    """What the model is called, where it says so."""
+    """Return the name of the model, or an empty text if the model does not tell."""
     name = getattr(model, "model", "")
     return name if isinstance(name, str) else ""
 
 
 def is_unreadable(item: ToolApprovalItem) -> bool:
-    """Whether it is about a call of ours whose arguments are no JSON object; one that cannot be admitted."""
+    """Return True if `item` is about an agent inside the session, and the arguments are no JSON object.
+
+    Such a call cannot be admitted.
+    """
     return isinstance(item.agent, InsideAgent) and not isinstance(parse_arguments(item.arguments or ""), dict)
 
 
 def parse_arguments(arguments: str) -> Any:
-    """A call's arguments as a value; what is no JSON is left for the coordinator to refuse."""
+    """Return a call's arguments as a value. Return a text that is no JSON unchanged, for the coordinator to refuse."""
     try:
         return json.loads(arguments or "{}")
     except ValueError:

@@ -3,9 +3,9 @@
     async with SessionCoordinator(hooks=registry) as session:
         result = await agent.run("Update the config", capabilities=[SessionCapability(session)])
 
-The capability calls tools and models inside `call_tool` and `call_model`. A call that nobody has decided about in time
-is deferred, as the SDK's own approvals are: the run ends with `DeferredToolRequests`, and a run with their results, in
-another process if need be, finds what was decided meanwhile.
+The capability calls tools and models inside `call_tool` and `call_model`. A call without a decision in time is
+deferred, like the SDK's own approvals: the run ends with `DeferredToolRequests`. A run with their results, in another
+process if need be, finds the decision made meanwhile.
 
 Extra `pydantic-ai`.
 """
@@ -43,14 +43,15 @@ __all__ = ["SessionCapability"]
 
 PROVIDER: Final = "the provider runs it itself"
 NATIVE: Final = ("_native_tools", "_builtin_tools")
-"""How settings end that give a model tools of its provider."""
+"""Endings of the settings that give a model tools of its provider."""
 
 
 class SessionCapability(AbstractCapability[Any]):
-    """Puts runs of agents inside a session: of an agent that has it, or one run that is given it.
+    """A capability that puts runs inside a session: all runs of an agent that has it, or one run that is given it.
 
-    A tool that the provider runs, or one that is executed elsewhere, is out of reach: runs with one are refused, unless
-    `outside` names it. An agent used by a tool is part of that call, unless its run is given the capability, too.
+    A tool that the provider runs, or that runs outside the agent's process, is out of reach: a run with one is refused,
+    unless `outside` names the tool. An agent used by a tool is part of that tool call, unless its run is given the
+    capability, too.
     """
 
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
@@ -60,11 +61,11 @@ class SessionCapability(AbstractCapability[Any]):
         self._turn: Turn | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> SessionCapability:  # noqa: ARG002  # the SDK's signature
-        """One of its own for each run; the session and its texts are the same."""
+        """Return a copy for one run. The copies share the session and its texts."""
         return copy.copy(self)
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Nearest to the model and the tools: what is decided about is what the others have left."""
+        """Return the innermost position. Hooks then decide about a call as all other capabilities left it."""
         return CapabilityOrdering(position="innermost")
 
     # -- a run is a turn -----------------------------------------------------------------------------------------
@@ -72,9 +73,9 @@ class SessionCapability(AbstractCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Run as one turn of the session; a run without a prompt goes on with one.
+        """Run as one turn of the session; a run without a prompt continues an earlier run without a new turn.
 
-        Raises `HookAbortError` when a hook denies the prompt.
+        Raise `HookAbortError` if a hook denies the prompt.
         """
         if ctx.prompt is None:
             return await handler()
@@ -85,7 +86,7 @@ class SessionCapability(AbstractCapability[Any]):
         return result
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002  # as above
-        """Hand on the prompt as the hooks left it."""
+        """Pass the prompt on as the hooks left it."""
         turn, self._turn = self._turn, None
         if turn is None or not turn.outcome.modified or not isinstance(node, UserPromptNode):
             return node
@@ -104,7 +105,7 @@ class SessionCapability(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Call the model inside `call_model`.
 
-        Raises `HookAbortError` when a hook denies it, and `HookUsageError` for a tool that is out of reach.
+        Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
         for tool in request_context.model_request_parameters.native_tools:
             self.check_reach(tool.kind, PROVIDER)
@@ -124,27 +125,27 @@ class SessionCapability(AbstractCapability[Any]):
     # -- tools ---------------------------------------------------------------------------------------------------
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """The tools, inside the session."""
+        """Return the tools, inside the session."""
         return InsideToolset(toolset, self)
 
     def check_reach(self, tool: str, why: str) -> None:
-        """Raise `HookUsageError` for a tool that no hook is asked about, unless the host has named it."""
+        """Raise `HookUsageError` for a tool that runs without a question to the hooks, unless the host has named it."""
         if tool not in self._outside:
             raise out_of_reach(tool, why, "SessionCapability")
 
 
 @dataclass
 class InsideToolset(WrapperToolset[Any]):
-    """Tools that are called inside a session, behind all that other capabilities make of a call."""
+    """Tools that are called inside a session, after all changes that other capabilities make to a call."""
 
     capability: SessionCapability = field(repr=False)
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """The tools. Raises `HookUsageError` for one that is out of reach."""
+        """Return the tools. Raise `HookUsageError` for a tool that is out of reach."""
         tools = await super().get_tools(ctx)
         for name, tool in tools.items():
             if tool.tool_def.kind == "external":
-                self.capability.check_reach(name, "it is executed elsewhere")
+                self.capability.check_reach(name, "it runs outside the agent's process")
         return tools
 
     async def call_tool(
@@ -152,8 +153,8 @@ class InsideToolset(WrapperToolset[Any]):
     ) -> Any:
         """Call a tool inside `call_tool`.
 
-        Raises `ToolFailed` with what the model is to read about a denial, `ApprovalRequired` while nobody has decided,
-        and what the tool raises.
+        Raise `ToolFailed` with the reason of a denial for the model, `ApprovalRequired` while the call has no decision,
+        and any error that the tool raises.
         """
         shown = as_json(tool_args)
 
@@ -172,11 +173,14 @@ class InsideToolset(WrapperToolset[Any]):
         return outcome.value
 
 
-# -- in the words of the SDK -------------------------------------------------------------------------------------------
+# -- in the format of the SDK ------------------------------------------------------------------------------------------
 
 
 def as_json(given: dict[str, Any]) -> Any:
-    """A tool's arguments as hooks and people see them; what JSON cannot hold is left for the session to refuse."""
+    """Return a tool's arguments as hooks and people see them.
+
+    Arguments that are no JSON are left for the session to refuse.
+    """
     try:
         return to_jsonable_python(given)
     except PydanticSerializationError:
@@ -184,7 +188,10 @@ def as_json(given: dict[str, Any]) -> Any:
 
 
 async def validate_arguments(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
-    """A tool's arguments from what was decided about. Raises what the tool's own validation raises."""
+    """Return a tool's arguments, validated from those that were decided about.
+
+    Raise the errors of the tool's validation.
+    """
     args: dict[str, Any] = tool.args_validator.validate_json(to_json(given), context=ctx.validation_context)
     if tool.args_validator_func is not None:
         checked = tool.args_validator_func(ctx, **args)
@@ -194,15 +201,15 @@ async def validate_arguments(given: dict[str, Any], ctx: RunContext[Any], tool: 
 
 
 def message(role: Role, text: str) -> ModelMessage:
-    """A text in the words of the SDK, which wants the last message to be a request."""
+    """Return a message in the format of the SDK, which requires that the last message is a request."""
     return ModelRequest(parts=[SystemPromptPart(text) if role == "system" else UserPromptPart(text)])
 
 
 def calls_in(response: ModelResponse) -> Sequence[Any]:
-    """The tool calls in an answer."""
+    """Return the tool calls in a response."""
     return response.tool_calls
 
 
 def text_of(prompt: str | Sequence[Any]) -> str:
-    """The text of a prompt; pictures and the like are left out."""
+    """Return the text of a prompt, without pictures and other parts."""
     return prompt if isinstance(prompt, str) else "\n".join(part for part in prompt if isinstance(part, str))

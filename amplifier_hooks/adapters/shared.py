@@ -1,15 +1,11 @@
-"""What hooks injected, at its place among an SDK's own messages.
+"""Helpers of all adapters: injected texts among an SDK's messages, errors that end a run, and clean-up at the end.
 
-The SDK keeps the conversation; what hooks inject is in the context of the session. A text stands where it came: behind
-the messages there were at that time, in this and in every later model call.
+The SDK keeps the conversation; the session's context keeps the texts that hooks inject. A text keeps its position
+behind the messages that were there when it came, in this and in every later model call.
 
-An SDK may shorten the conversation, by a summary for one. A text keeps to the message it came behind. Without that
-message it goes to the beginning, because anywhere else it might part a tool call from its result, which providers
-refuse.
-
-What keeps an SDK's run from going on, as the error that ends it.
-
-What an adapter has to tidy up when its session ends.
+An SDK may shorten the conversation, for example by a summary. A text stays behind the message that it followed. Without
+that message the text moves to the beginning, because in any other position it might separate a tool call from its
+result, which providers refuse.
 """
 
 from __future__ import annotations
@@ -36,16 +32,16 @@ M = TypeVar("M")
 
 @frozen(eq=False)
 class PositionedText(Generic[M]):
-    """A text, and where it came."""
+    """A text, and the position at which it came."""
 
     text: M
     position: int
-    """How many messages there were."""
+    """Number of messages before the text when it came."""
     behind: tuple[M, ...]
-    """The last two of them."""
+    """The last two of those messages."""
 
     def position_in(self, messages: Sequence[M]) -> int:
-        """How many of these messages it stands behind."""
+        """Return how many of these messages come before the text."""
         if not self.behind or message_at(messages, self.position - 1) == self.behind[-1]:
             return self.position
         last = next((index for index in reversed(range(len(messages))) if messages[index] == self.behind[-1]), None)
@@ -59,9 +55,9 @@ class PositionedText(Generic[M]):
 
 
 class Texts(Generic[M]):
-    """The texts in one session's context. `make` puts one into the words of the SDK.
+    """The texts in one session's context. `make` turns a text into a message of the SDK.
 
-    The context has to keep messages as dicts with `role`, `content` and `metadata`, like a session's own does.
+    The context has to keep messages as dicts with `role`, `content` and `metadata`, like a session's own context does.
     """
 
     def __init__(self, session: SessionCoordinator, make: Callable[[Role, str], M]) -> None:
@@ -71,16 +67,17 @@ class Texts(Generic[M]):
         self._positioned: list[PositionedText[M]] = []
 
     async def new(self) -> list[M]:
-        """Those that nobody has taken yet, in order."""
+        """Return the texts that came since the last call, in order."""
         messages = self._session.context.get_messages()
         every: Sequence[Mapping[str, Any]] = await messages if inspect.isawaitable(messages) else messages
         fresh, self._seen = every[self._seen :], len(every)
         return [self._make(one["role"], one["content"]) for one in fresh if is_injected(one["metadata"])]
 
     async def merge_into(self, messages: Sequence[M], *, kept: bool = False) -> list[M]:
-        """The SDK's messages with all texts, those that came since the last time at the end.
+        """Return the SDK's messages with all texts; texts that came since the last time are at the end.
 
-        With `kept`, the SDK may have kept what it was given before; what is there is not put there again.
+        With `kept`, the SDK may have kept the messages of earlier calls, and a text that is still among them is not
+        added again.
         """
         self._add_texts(await self.new(), messages)
         whole: list[M] = []
@@ -95,38 +92,41 @@ class Texts(Generic[M]):
         return whole + list(messages[begin:])
 
     async def ready(self, messages: Sequence[Any], given: Sequence[M]) -> list[M]:
-        """What a model call is made with, once its hooks have had their say: all of it in the words of the SDK.
+        """Return the messages of a model call after its hooks have run, all in the format of the SDK.
 
-        `given` are the SDK's own messages, behind which the texts that came meanwhile stand from now on.
+        `given` are the SDK's own messages; texts that came meanwhile keep their position behind them from now on.
         """
         late = await self.new()
         self._add_texts(late, given)
         return [self._make(one["role"], one["content"]) if is_ours(one) else one for one in messages] + late
 
     def _add_texts(self, texts: Sequence[M], messages: Sequence[M]) -> None:
-        """From now on these stand behind those messages."""
+        """Give the texts their position behind `messages`."""
         self._positioned += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
 
 
 def message_at(messages: Sequence[M], index: int) -> M | None:
-    """The message there, if there is one."""
+    """Return the message at `index`, or None if there is none."""
     return messages[index] if 0 <= index < len(messages) else None
 
 
 def is_ours(message: object) -> bool:
-    """Whether a message is one that a hook injected, in our words."""
+    """Return True if a hook injected the message, and it is still in the session's format."""
     return isinstance(message, dict) and is_injected(message.get("metadata"))
 
 
 def check_turn(turn: Turn) -> Turn:
-    """The turn. Raises `HookAbortError` when a hook has denied its prompt."""
+    """Return the turn. Raise `HookAbortError` if a hook has denied its prompt."""
     if turn.denied:
         raise HookAbortError(turn.reason or "the prompt was denied", turn.outcome.denied_by or "")
     return turn
 
 
 def answer_of(outcome: ModelOutcome) -> Any:
-    """The model's answer. Raises the provider's own error, and `HookAbortError` when a hook has denied it."""
+    """Return the model's answer.
+
+    Raise the provider's own error, or `HookAbortError` if a hook has denied the answer.
+    """
     if outcome.error is not None:
         raise outcome.error
     if outcome.denied:
@@ -135,7 +135,7 @@ def answer_of(outcome: ModelOutcome) -> Any:
 
 
 def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:
-    """The error for a tool that runs without any hook being asked, and that the host has not named."""
+    """Return the error for a tool that runs without a question to the hooks, and that the host has not named."""
     return HookUsageError(
         f"the tool {tool!r} is out of reach of hooks: {why}. "
         f"Name it in {adapter}(session, outside=[…]) to let agents use it all the same"
@@ -143,9 +143,9 @@ def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:
 
 
 def call_at_end(session: SessionCoordinator, adapter: str, tidy: Callable[[], Awaitable[Any]]) -> None:
-    """Have this done once, when the session ends; its record is still open then.
+    """Call `tidy` once, when the session ends; the session's record is still open then.
 
-    What it raises, and that it takes too long, is a failure of an observer: it keeps nothing from ending.
+    An error of `tidy`, or a timeout, is the failure of an observer: it does not keep the session from ending.
     """
 
     async def on_end(_event: str, data: Mapping[str, Any], _outcome: object) -> None:

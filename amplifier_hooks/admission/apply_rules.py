@@ -1,4 +1,4 @@
-"""What the host's rules make of an outcome: a denial beats everything, an allowance answers questions."""
+"""Applies the host's rules to an outcome: a denial beats everything, an allowance answers questions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 RULES_TIMEOUT: Final = 5.0
-"""Seconds rules may take."""
+"""Timeout, in seconds, of the rules."""
 ANY: Final = "*"
 OPTIONS: Final = ("Allow once", "Allow always", "Deny")
-"""What a rule's own question offers."""
+"""Options of a rule's own question."""
 
 log = get_logger(__name__)
 
 
 class FailClosedRules:
-    """A policy that always has a verdict: where it fails, that is a denial."""
+    """A policy that always gives a verdict: a failure of the policy is a denial."""
 
     def __init__(self, policy: RulePolicy) -> None:
         self._policy = policy
 
     async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
-        """What the policy says. What is no verdict, is late or raises is a denial by no rule."""
+        """Return the policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule."""
         try:
             verdict: object = self._policy.judge(facts)
             if inspect.isawaitable(verdict):
                 verdict = await within(RULES_TIMEOUT, verdict)
-        except Exception as error:  # noqa: BLE001  # a policy may raise anything; what was not judged does not run
+        except Exception as error:  # noqa: BLE001  # a policy may raise anything; an act that was not judged does not run
             return failed_verdict(describe(error))
         if verdict is None or (isinstance(verdict, RuleVerdict) and well_formed(verdict)):
             return verdict
@@ -47,20 +47,20 @@ class FailClosedRules:
 
 
 def well_formed(verdict: RuleVerdict) -> bool:
-    """Return True if its effect and its risk are words that there are."""
+    """Return True if the verdict's effect and risk are known words."""
     return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
 
 
 def failed_verdict(problem: str) -> RuleVerdict:
-    """The denial of rules that could not judge."""
+    """Return the denial by rules that could not judge."""
     log.error("rules_unavailable", error=problem)
     return RuleVerdict(effect="deny", rule="", reason=f"the rules could not judge this: {problem}")
 
 
 def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
-    """The outcome as the verdict leaves it, and the questions that were answered by it.
+    """Return the outcome after the verdict, and the questions that the verdict answered.
 
-    A rule's question stands beside those of the hooks, and is asked under the rule's name, as its risk is given.
+    A rule's question joins those of the hooks. The question and its risk carry the rule's name.
     """
     if verdict is None:
         return outcome, ()
@@ -79,7 +79,7 @@ def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcom
 
 
 def deny_by_rule(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
-    """The outcome, denied by a rule."""
+    """Return the outcome as denied by a rule."""
     return msgspec.structs.replace(
         outcome,
         action="deny",
@@ -90,7 +90,7 @@ def deny_by_rule(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
 
 
 def rule_question(verdict: RuleVerdict) -> Ask:
-    """The question of a rule. An "always" covers this very action: one rule asks about many that are not alike."""
+    """Return the question of a rule. An "always" covers this one action: a rule asks about many different ones."""
     return Ask(
         hook_name=rule_name(verdict),
         prompt=verdict.reason or DEFAULT_PROMPT,
@@ -103,12 +103,12 @@ def rule_question(verdict: RuleVerdict) -> Ask:
 
 
 def rule_name(verdict: RuleVerdict) -> str:
-    """Who a rule is, where hooks and people have names."""
+    """Return the name of a rule, for places where hooks and people have names."""
     return f"rule:{verdict.rule}" if verdict.rule else "rules"
 
 
 def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, Any]:
-    """An automatic decision as the record has it, with the fields of a person's."""
+    """Return an automatic decision in the form of the record, with the fields of a person's decision."""
     allowed = verdict.effect == "allow"
     return {
         "status": "approved" if allowed else "denied",

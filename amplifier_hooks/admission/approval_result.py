@@ -1,6 +1,6 @@
-"""What became of a request; as the record has it, and as events do.
+"""The result of an approval request, in the forms for the session, the record and events.
 
-Standing answers in memory: for sessions whose backend keeps none.
+`SessionGrants` keeps grants in memory for sessions whose backend keeps none.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ EVENT_OF: Final[Mapping[Ending, str]] = {
     "unavailable": APPROVAL_DENIED,
     "cancelled": APPROVAL_DENIED,
 }
-"""What is told of the end of a request. One that is pending has none."""
+"""Event for each end of a request. A pending request has none."""
 
 
 @frozen(kw_only=True)
 class Approval:
-    """What became of a request. `allowed` is not the same as `approved`: a default may allow what nobody answered.
+    """Result of a request. `allowed` differs from `approved`: a default may allow a question without an answer.
 
-    `took` is in seconds. `grants` are the standing answers that made asking unnecessary, and `hook` is the hook that
-    said no before anybody was asked. `mismatch` says that the same question had been asked about another action.
+    `took` is in seconds. `grants` are the grants that made asking unnecessary, and `hook` is the hook that denied
+    before a person was asked. `mismatch` is True if the same question had been asked about another action.
     """
 
     status: Ending
@@ -52,44 +52,44 @@ class Approval:
 
     @property
     def option(self) -> Option | None:
-        """The option that was chosen."""
+        """The chosen option."""
         chosen = self.decision.option if self.decision is not None else None
         return next((option for option in self.request.options if option.id == chosen), None)
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
-        """The approver's own arguments, if what they allowed is not what they were shown."""
+        """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
         return self.decision.arguments if self.allowed and self.decision is not None else None
 
     @property
     def digest(self) -> str:
-        """Of the action that was decided about."""
+        """Digest of the action that was decided about."""
         return answered_digest(self.request, self.edited_arguments)
 
     @property
     def claimable(self) -> bool:
-        """Whether somebody's approval is there to be used up. A default and a grant are not."""
+        """True if the approval is a person's and has to be claimed. A default and a grant are not claimed."""
         return self.decision is not None and not self.grants
 
     @property
     def message(self) -> str:
-        """The reason, and what the approver has to say to the model."""
+        """The reason, and the approver's message to the model."""
         said = self.decision.message if self.decision is not None and not self.allowed else None
         return f"{self.reason}\n{self.decision.by} says: {said}" if said and self.decision else self.reason
 
 
 def asking_hooks(request: ApprovalRequest) -> str:
-    """The hooks that ask, as a log line names them."""
+    """Return the names of the asking hooks, for a log line."""
     return ", ".join(dict.fromkeys(question.hook for question in request.questions))
 
 
 def request_summary(request: ApprovalRequest) -> dict[str, Any]:
-    """Which request, about what: the beginning of every record of it."""
+    """Return the fields that identify a request; every record of it begins with them."""
     return {"request": request.id, "event": request.event, "tool": request.tool, "digest": request.digest}
 
 
 def request_facts(request: ApprovalRequest) -> dict[str, Any]:
-    """A request as the record has it: arguments by their digest."""
+    """Return a request in the form of the record: arguments by their digest."""
     return request_summary(request) | {
         "hooks": [question.hook for question in request.questions],
         "prompt": request.prompt,
@@ -101,7 +101,7 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def decision_facts(approval: Approval) -> dict[str, Any]:
-    """The end of a request as the record has it: who, where, when, how long it took, what, and why."""
+    """Return the end of a request in the form of the record: decider, channel, time, duration, option, and reason."""
     decision, option = approval.decision, approval.option
     facts = request_summary(approval.request) | {
         "status": approval.status,
@@ -127,7 +127,7 @@ def decision_facts(approval: Approval) -> dict[str, Any]:
 
 
 def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
-    """An answer to a question that was taken back, as the record has it: it has no effect."""
+    """Return an answer to a withdrawn question, in the form of the record; it has no effect."""
     allows = any(option.allows for option in request.options if option.id == decision.option)
     return request_summary(request) | {
         "what": "approve" if allows else "deny",
@@ -139,7 +139,7 @@ def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
 
 
 def event_data(request: ApprovalRequest, call: str | None, approval: Approval | None = None) -> dict[str, Any]:
-    """What the hooks at the approval events are told."""
+    """Return the payload of an approval event."""
     data: dict[str, Any] = {
         "approval_id": request.id,
         "hook": asking_hooks(request),
@@ -166,14 +166,14 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
 
 
 class SessionGrants:
-    """What somebody allowed or denied for good, until the session ends. Implements `GrantStore`."""
+    """Grants of one session, until the session ends. Implements `GrantStore`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[str, Grant] = {}
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
-        """What they say to this request."""
+        """Return the decision by grants for this request, with these grants; None without one."""
         if not self._kept:
             return None
         keys = set(grant_keys(request))
@@ -182,27 +182,27 @@ class SessionGrants:
         return None if said is None else (said, tuple(grant for grant in found if grant.allows == (said == "allow")))
 
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
-        """Keep what was decided for good."""
+        """Store a decision that lasts as grants."""
         for grant in make_grants(request, decision, decision.at or self._clock.now(), digest):
             self._kept[grant.id] = grant
 
     async def list_grants(self, tenant: str, session: str) -> list[Grant]:
-        """Those in force, oldest first."""
+        """Return the grants in force, oldest first."""
         return [grant for grant in self._kept.values() if (grant.key.tenant, grant.key.session) == (tenant, session)]
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
-        """End one."""
+        """End one grant. Return True if it was in force."""
         there = any(grant.id == grant_id for grant in await self.list_grants(tenant, session))
         if there:
             del self._kept[grant_id]
         return there
 
     async def end_grants(self, tenant: str, session: str) -> None:
-        """Forget them all."""
+        """Remove all grants of the session."""
         for grant in await self.list_grants(tenant, session):
             del self._kept[grant.id]
 
 
 def grant_store_of(backend: object) -> GrantStore | None:
-    """The backend, if it keeps standing answers itself."""
+    """Return the backend if it keeps grants itself, otherwise None."""
     return backend if isinstance(backend, GrantStore) else None

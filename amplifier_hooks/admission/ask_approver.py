@@ -1,10 +1,10 @@
-"""Asking: one request for all asking hooks, one deadline, and silence has a name.
+"""Asks the approver: one request for all asking hooks, with one deadline and a defined result for silence.
 
-The order: standing answers → the session's lease on the backend → the record → `approval:required`, where a hook may
-still say no → the backend, until the deadline → the record → the event of how it ended → whoever has to know. Nothing
-that was decided has an effect before it is on record.
+The order: grants → the session's lease on the backend → the record → `approval:required`, where a hook may still deny →
+the backend, until the deadline → the record → the event of the result. A decision has no effect before it is on record.
 
-A session's hold on a backend that outlives it: begun before the first question, ended with the session.
+A `Lease` is a session's hold on a backend that outlives the session: it begins before the first question and ends with
+the session.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 
 BACKEND_TIMEOUT: Final = 5.0
-"""Seconds a backend has for what needs no person."""
+"""Timeout, in seconds, for calls of the backend that need no person."""
 
 log = get_logger(__name__)
 
 
 class Lease:
-    """Who owns a session in a durable backend, and which of its questions wait there for somebody to come back.
+    """A session's ownership in a durable backend, and the session's questions that wait there for a resumed call.
 
-    For any other backend everything here does nothing.
+    For any other backend a lease does nothing.
     """
 
     def __init__(
@@ -73,18 +73,19 @@ class Lease:
         self._begun: Unfinished | None = None
         self._one_at_a_time = asyncio.Lock()
         self.waiting: dict[str, ApprovalRequest] = {}
-        """Questions that are open, or answered and not used, although nobody waits for them inline."""
+        """Questions that are open, or answered and not used, without a caller that waits for them inline."""
 
     @property
     def durable(self) -> bool:
-        """Whether questions stay open when nobody waits for them inline."""
+        """True if questions stay open when no caller waits for them inline."""
         return self._backend is not None and self._backend.durable is True
 
     async def begin(self) -> Unfinished:
-        """Become the owner, and complete the record with what an earlier owner could not write. Once is enough.
+        """Become the owner, and complete the record with events that an earlier owner could not write.
 
-        What it began without a result is shown to the person at the screen: it is never run again by itself. Raises
-        what the backend raises, and `RecordUnavailable`; then nobody is asked, and the next one tries again.
+        Later calls return the first result. An act that the earlier owner began without a result is reported to the
+        user, and never repeated by itself. Raises what the backend raises, and `RecordUnavailable`; then no approver is
+        asked, and the next call tries again.
         """
         async with self._one_at_a_time:
             if self._begun is None:
@@ -92,7 +93,7 @@ class Lease:
             return self._begun
 
     async def end(self, reason: str, *, final: bool = False) -> bool:
-        """End the session there, unless questions wait for somebody to come back; whether it was ended."""
+        """End the session in the backend, unless questions wait for a resumed call. Return True if it was ended."""
         if self.waiting and not final:
             await self._recorder.note("session.suspended", {"waiting": sorted(self.waiting)})
             return False
@@ -102,7 +103,10 @@ class Lease:
         return True
 
     async def mark_recorded(self, request: ApprovalRequest) -> None:
-        """The record has everything about a request so far. A failure is logged: it is completed from there later."""
+        """Tell the backend that a request is on record so far.
+
+        A failure is logged; a later owner completes the record.
+        """
         if self._backend is not None:
             try:
                 await within(BACKEND_TIMEOUT, self._backend.mark_recorded(request.id))
@@ -119,7 +123,7 @@ class Lease:
             await self._recorder.note("approval.unknown", request_summary(request), durable=True)
             if self._tell is not None:
                 text = (
-                    f"{request.tool or request.event} was approved and begun, and nobody knows whether it ran "
+                    f"{request.tool or request.event} was approved and begun, and its result is unknown "
                     f"(request {request.id}). It is not run again; look, and settle it."
                 )
                 message = UserMessage(text=text, level="warning", hook_name="session", source="session")
@@ -127,7 +131,7 @@ class Lease:
         return found
 
     async def _complete_record(self, backend: DurableApprovals) -> None:
-        """What happened and is not on record, because whoever was to write it has died; marked as late."""
+        """Record, marked as late, the events that an earlier owner did not record before it died."""
         numbers: dict[str, int] = {}
         for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(*self.session_key)):
             await self._recorder.write("approval.late", {**facts, "late": True})
@@ -137,20 +141,20 @@ class Lease:
 
 
 def durable_backend(backend: object) -> DurableApprovals | None:
-    """The backend, if its questions may outlive the program."""
+    """Return the backend if its questions may outlive the program, otherwise None."""
     return backend if isinstance(backend, DurableApprovals) else None
 
 
 SLACK: Final = 1.0
-"""Seconds a durable backend has to let go of a question after the inline wait; then it is cancelled."""
+"""Seconds a durable backend has to release a question after the inline wait; then the request is cancelled."""
 
 EXPIRED: Final = "expired"
 SUPERSEDED: Final = "superseded"
-"""Why a question is taken back, in words that backends know."""
+"""Reasons for withdrawing a question, in words that backends know."""
 
 
 async def ignore_event(_event: str, _data: dict[str, Any]) -> Outcome | None:
-    """Nobody listens to what becomes of questions."""
+    """Ignore an event about a question: the default for an approver without hooks."""
     return None
 
 
@@ -158,7 +162,7 @@ async def ignore_event(_event: str, _data: dict[str, Any]) -> Outcome | None:
 class Approver:
     """Asks on behalf of one session, and holds the backend to the deadline.
 
-    `emit` tells the hooks of an event, and returns the outcome where somebody listens.
+    `emit` calls the hooks of an event, and returns the outcome if there are hooks.
     """
 
     backend: ApprovalBackend | None
@@ -179,21 +183,22 @@ class Approver:
         return grant_store_of(self.backend) or SessionGrants(self.clock)
 
     def cancel(self, reason: str) -> None:
-        """Take every question back that somebody waits for; who asked is told that nobody decided."""
+        """Withdraw every question that a caller waits for; the caller gets a cancelled approval with this reason."""
         for stop in self._open:
             if not stop.done():
                 stop.set_result(reason)
 
     async def withdraw_waiting(self, reason: str) -> None:
-        """Take back what stays open in a durable backend, and what was answered there and not used."""
+        """Withdraw questions that stay open in a durable backend, and unused answers there."""
         for request in list(self.lease.waiting.values()):
             await self._take_back(request, reason)
 
     async def ask(self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0) -> Approval:
-        """One request for everything the hooks asked, and what became of it.
+        """Send one request for all questions of the outcome, and return the resulting approval.
 
-        With a `call`, its id is made of that: asked again after a restart, it is the same question, and has the answer
-        it was given. Cancelling it withdraws the request and records that nobody decided. Raises `RecordUnavailable`.
+        With a `call`, the request's id is derived from the call: asked again after a restart, it is the same question
+        and has the answer it was given. Cancelling it withdraws the request and records the question as cancelled.
+        Raises `RecordUnavailable`.
         """
         now = self.clock.now()
         request = build_request(
@@ -208,17 +213,17 @@ class Approver:
         return await self._finish(approval, call)
 
     async def claim(self, approval: Approval) -> bool:
-        """Take somebody's approval for running the action, right before it runs."""
+        """Claim the approval right before the act runs. Return True if the act may run."""
         if self.backend is None or not approval.claimable:
-            return approval.allowed  # a default, or a standing answer, has nothing to claim
+            return approval.allowed  # a default or a grant needs no claim
         try:
             return await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything; what is not claimed does not run
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything; an act without a claim does not run
             log.warning("approval_claim_failed", error=describe(error))
             return False
 
     async def settle(self, approval: Approval | None, became: Settlement) -> None:
-        """Say what became of the action that was claimed. A failure is logged: it has run."""
+        """Report the result of a claimed act. A failure is logged: the act has run."""
         if self.backend is None or approval is None or not approval.claimable:
             return
         try:
@@ -228,12 +233,12 @@ class Approver:
         await self.lease.mark_recorded(approval.request)
 
     async def withdraw(self, request: ApprovalRequest, why: str) -> None:
-        """Take a question back whose end is on record, and what was answered to it."""
-        await self.lease.mark_recorded(request)  # as far as it is known; the withdrawal itself is still to come
+        """Withdraw a question whose end is on record, and its answer."""
+        await self.lease.mark_recorded(request)  # up to here; the withdrawal itself follows
         await self._take_back(request, why)
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
-        """Have the backend take a question back. Returns the answer it had by then."""
+        """Withdraw a question from the backend. Return the answer that the backend had by then, or None."""
         self.lease.waiting.pop(request.id, None)
         if self.backend is not None:
             try:
@@ -245,23 +250,24 @@ class Approver:
         return None
 
     async def _void(self, request: ApprovalRequest, why: str) -> None:
-        """Take a question back that is decided in another way. An answer that the backend has is on record as late."""
+        """Withdraw a question that was decided in another way. Record an answer of the backend as late."""
         decision = await self._take_back(request, why)
         if decision is not None:
             await self.recorder.note("approval.late", late_answer(request, decision))
 
     async def end(self, reason: str, *, final: bool = False) -> None:
-        """The session is over: what is open in the backend is taken back, and grants end.
+        """End the session: withdraw its open requests from the backend, and end its grants.
 
-        Not so while calls are pending there, unless it is final. Raises what the backend and the store of grants raise.
+        With pending calls there, nothing ends unless `final` is True. Raises what the backend and the grant store
+        raise.
         """
         if await self.lease.end(reason, final=final):
             await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
 
-    # -- before anybody is asked ---------------------------------------------------------------------------------
+    # -- before asking -------------------------------------------------------------------------------------------
 
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
-        """What somebody has decided for good. If that cannot be found out, a person is asked."""
+        """Return the approval by grants, or None. If the store fails, a person is asked."""
         try:
             found = await within(BACKEND_TIMEOUT, self.grants.match_grants(request))
         except Exception as error:  # noqa: BLE001  # a store may raise anything
@@ -286,11 +292,11 @@ class Approver:
         )
 
     async def _ask_person(self, request: ApprovalRequest, call: str | None) -> Approval:
-        """What a person makes of it, or what there is instead."""
+        """Ask a person, and return the approval or the substitute for it."""
         if self.backend is None:
             return Approval(status="unavailable", reason="No approval system available", request=request)
         stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open.add(stop)  # before anything is waited for: from here on it can be taken back
+        self._open.add(stop)  # before the first await: from here on it can be withdrawn
         try:
             await self.lease.begin()
             resumed = {"resumed": True} if request.id in self.lease.waiting else {}
@@ -305,14 +311,14 @@ class Approver:
             raise
         except RecordUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever went wrong, nobody approved
+        except Exception as error:  # noqa: BLE001  # after any error the act is not approved
             said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
             return evolve(said, mismatch=isinstance(error, ApprovalMismatch))
         finally:
             self._open.discard(stop)
 
     async def _denial_by_hook(self, request: ApprovalRequest, call: str | None) -> Approval | None:
-        """A hook may say no before a person is asked; it can say nothing else."""
+        """Return the denial of a hook at `approval:required`. Any other answer there has no effect."""
         outcome = await self.emit(APPROVAL_REQUIRED, event_data(request, call))
         if outcome is None or not outcome.denied:
             return None
@@ -328,30 +334,30 @@ class Approver:
     async def _await_answer(
         self, backend: ApprovalBackend, request: ApprovalRequest, stop: asyncio.Future[str]
     ) -> Approval:
-        """The backend's answer, in time."""
+        """Return the approval from the backend's answer, or from the deadline."""
         whole = (request.expires - request.created).total_seconds()
-        left = max(0.0, min(whole, (request.expires - self.clock.now()).total_seconds()))  # clocks are put back, too
+        left = max(0.0, min(whole, (request.expires - self.clock.now()).total_seconds()))  # a clock may be set back
         seconds = left if request.wait is None else min(request.wait + SLACK, left)
         try:
             async with underway(backend.request(request)) as asking:
                 both: set[asyncio.Future[Any]] = {asking, stop}
                 await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if not asking.done():  # it is taken back before it is cancelled: then the reason is known everywhere
+                if not asking.done():  # withdraw before cancelling, so that the backend knows the reason
                     return await self._unanswered(request, stop.result() if stop.done() else EXPIRED)
                 decision: object = result_of(asking)
         except ApprovalPending as pending:
             if request.wait is not None:
-                return Approval(status="pending", reason="nobody has decided yet", request=request)
-            await self._void(request, "nobody can come back to it")
+                return Approval(status="pending", reason="the approver has not decided yet", request=request)
+            await self._void(request, "no caller can come back to it")
             return unavailable_approval(request, str(pending))
         except ApprovalTimeout:
             return await self._unanswered(request, EXPIRED)
-        if self.clock.now() >= request.expires:  # the session could not look at the clock when the answer came
+        if self.clock.now() >= request.expires:  # the session was too busy to see the deadline pass
             return await self._unanswered(request, EXPIRED)
         return self._approval_from(request, decision)
 
     def _approval_from(self, request: ApprovalRequest, decision: object) -> Approval:
-        """What an answer comes to. It counts only if it is one of those that were offered."""
+        """Return the approval from an answer, which counts only if it was one of the offered options."""
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
         chosen = next((option for option in request.options if option.id == decision.option), None)
@@ -374,10 +380,11 @@ class Approver:
         )
 
     async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
-        """The end of a question that is taken back; if the backend has an answer by then, that answer's.
+        """Return the end of a question that is withdrawn.
 
-        An answer that expiry finds counts, and so does every denial. An approval that is taken back has no effect, and
-        is put on record as late. When the time is up the default holds; here, and nowhere else, that may be to allow.
+        If the backend has an answer by then: at expiry every answer counts, at any other withdrawal only a denial. An
+        approval that is withdrawn has no effect and is recorded as late. At expiry without an answer the default holds;
+        only there may silence allow.
         """
         decision = await self._take_back(request, why)
         if decision is not None:
@@ -391,10 +398,10 @@ class Approver:
         reason = f"Timeout - {'allowed' if allowed else 'denied'} by default"
         return Approval(status="expired", allowed=allowed, reason=reason, request=request)
 
-    # -- when it is decided --------------------------------------------------------------------------------------
+    # -- after the decision --------------------------------------------------------------------------------------
 
     async def _finish(self, approval: Approval, call: str | None) -> Approval:
-        """Put the end on record, then let it take effect; without the record it has none."""
+        """Record the end, then let it take effect. Without the record it has no effect."""
         request = approval.request
         try:
             await self.recorder.write("approval.decided", decision_facts(approval))
@@ -420,7 +427,7 @@ class Approver:
         return approval
 
     async def _remember(self, approval: Approval) -> None:
-        """Keep an answer that was given for good. If that fails, a person is asked again the next time."""
+        """Store a decision that lasts as a grant. If that fails, a person is asked again the next time."""
         if approval.decision is None or approval.grants or approval.option is None or not approval.option.lasts:
             return
         try:
@@ -430,6 +437,6 @@ class Approver:
 
 
 def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:
-    """Nobody could be asked, or the answer was none."""
+    """Return the end of a question that could not be asked, or got no valid answer."""
     log.warning("approval_unavailable", error=problem)
     return Approval(status="unavailable", reason=f"Approval unavailable: {problem}", request=request)

@@ -1,4 +1,4 @@
-"""One request for everything the hooks ask about one action."""
+"""Builds one approval request for all hooks that ask about one action."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
 
 LONGEST: Final = 366 * 86_400.0
-"""Seconds. A hook may name any finite time; dates end sooner."""
+"""Maximum of seconds. A hook may name any finite time, but dates end sooner."""
 
 HOST: Final = "host"
 UNASSESSED: Final = Assessment(by="", risk="medium")
-"""The risk of a question that comes without one."""
+"""Risk of a question without a risk of its own."""
 
 log = get_logger(__name__)
 
 
 @frozen(kw_only=True)
 class Origin:
-    """Where a session's questions come from, and what its host says about them."""
+    """The source of a session's questions, and the host's settings for them."""
 
     agent: str = ""
     cwd: str = ""
     wait: float | None = None
     """Seconds to wait inline."""
     assess: Callable[[str, Mapping[str, Any]], Risk] | None = None
-    """The host's word on how much is at stake, by tool and arguments."""
+    """The host's function for the risk, by tool and arguments."""
     version: Callable[[str], str] = lambda _hook: ""
-    """Of a hook, by name: a grant is for one version."""
+    """The function for a hook's version, by name: a grant is for one version."""
     ours: Callable[[str], bool] = lambda _hook: True
-    """Whether a hook is the host's own; only those may let silence allow."""
+    """The function that returns True for the host's own hooks; only those may let silence allow."""
 
     def assessments(
         self, tool: str, arguments: Mapping[str, Any], outcome: Outcome | None = None
     ) -> tuple[Assessment, ...]:
-        """Every risk that hooks, rules and the host give; the highest counts.
+        """Return every risk that hooks, rules and the host give; the highest counts.
 
-        Where the host gives none, a question that comes without one is `UNASSESSED`: a hook may call its own question
-        harmless, but not that of another.
+        If the host gives none, a question without a risk is `UNASSESSED`: a hook may call its own question harmless,
+        but not another hook's question.
         """
         said = () if outcome is None else outcome.assessments
         if self.assess is not None:
@@ -66,17 +66,17 @@ class Origin:
         return said if asking and asking <= {one.by for one in said} else (*said, UNASSESSED)
 
     def risk(self, tool: str, arguments: Mapping[str, Any], outcome: Outcome | None = None) -> Risk:
-        """The highest of the assessments."""
+        """Return the highest of the assessments."""
         return highest(self.assessments(tool, arguments, outcome)) or UNASSESSED.risk
 
     @staticmethod
     def _assessed(
         assess: Callable[[str, Mapping[str, Any]], object], tool: str, arguments: Mapping[str, Any]
     ) -> Assessment:
-        """The host's word; where the host cannot say, the risk is high."""
+        """Return the host's assessment. If the host's function fails, the risk is high."""
         try:
             risk = assess(tool, arguments)
-        except Exception as error:  # noqa: BLE001  # the host's code; its failure must not make an action look harmless
+        except Exception as error:  # noqa: BLE001  # a failure of the host's code must not make an action look harmless
             problem = describe(error)
         else:
             if isinstance(risk, str) and risk in RISKS:
@@ -88,11 +88,11 @@ class Origin:
 
 
 def request_id(action: Action, call: str | None, attempt: int, questions: tuple[Question, ...] = ()) -> str:
-    """The id of a question: the same after a restart for the same call, and different for every other.
+    """Return the id of a question: stable across restarts for one call, and different for every other call.
 
-    It is another one, too, once a hook that asks has changed: what somebody said to the old version does not count for
-    the new one. An action that belongs to no call gets an id that nobody can come back to. Every part has its length
-    before it, so that no two questions are spelt alike.
+    The id changes when a hook that asks has changed: a decision about the old version does not count for the new one.
+    An action without a call gets an id that no caller can come back to. Each hashed part is preceded by its length, so
+    that no two questions have the same spelling.
     """
     if call is None:
         return uuid4().hex
@@ -108,7 +108,10 @@ def request_id(action: Action, call: str | None, attempt: int, questions: tuple[
 def build_request(
     outcome: Outcome, action: Action, origin: Origin, now: datetime, *, call: str | None, attempt: int, durable: bool
 ) -> ApprovalRequest:
-    """The request for an outcome that asks. If nobody could come back to it, its time ends with the inline wait."""
+    """Return the request for an outcome that asks.
+
+    If no caller could come back to the request, it expires at the end of the inline wait.
+    """
     time = min(outcome.approval_timeout, LONGEST)
     inline = time if origin.wait is None else min(origin.wait, time)
     returns = durable and call is not None
@@ -147,6 +150,6 @@ def build_request(
 
 
 def default_of(outcome: Outcome, origin: Origin) -> Default:
-    """What silence means: to allow only if every hook that asks says so, and each of them is the host's own."""
+    """Return the effect of silence: allow only if every asking hook says so and is the host's own."""
     trusted = all(origin.ours(ask.hook_name) for ask in outcome.asks)
     return outcome.approval_default if trusted else "deny"

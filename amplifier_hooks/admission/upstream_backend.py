@@ -1,4 +1,4 @@
-"""Any object with the upstream kernel's four-argument method as a backend of ours."""
+"""Adapts an object with the upstream kernel's four-argument method to an approval backend."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 THEIR_TIMEOUT: Final = "ApprovalTimeoutError"
-"""Told by its name: their package need not be there."""
+"""Name of the upstream timeout error; compared by name, because the upstream package may be absent."""
 
 
 class UpstreamApprovals:
     """Asks through `request_approval(prompt, options, timeout, default) -> str`, plain or async.
 
-    A plain one is called in a thread, because it may wait for a person. The label it returns counts only if it is
-    exactly one of those that were offered. There is one approver and no name, so decisions are by `user`.
+    A plain method runs in a thread, because it may wait for a person. The returned label counts only if it is exactly
+    one of the offered labels. There is one approver without a name, so decisions are by `user`.
     """
 
     def __init__(self, system: Any, user: str = "user", channel: str = "upstream") -> None:
@@ -36,8 +36,8 @@ class UpstreamApprovals:
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask for one of the labels.
 
-        Raises `ApprovalTimeout` for their timeout, `HookError` for a label that was not offered, and what it raises.
-        Cancelling it leaves a plain method behind in its thread.
+        Raises `ApprovalTimeout` for the upstream timeout, `HookError` for a label that was not offered, and any other
+        error of the method. Cancelling it leaves a plain method running in its thread.
         """
         labels = [option.label for option in request.options]
         seconds = (request.expires - request.created).total_seconds()
@@ -58,19 +58,19 @@ class UpstreamApprovals:
         return decision
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval: once, and for the digest that was shown."""
+        """Claim the approval: once, and for the digest that was shown."""
         return self._claims.take(request_id, digest)
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:
-        """Nothing is kept, so there is nothing to settle."""
+        """Do nothing: this backend stores no results."""
 
-    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # they have no way to be told
-        """Whatever was approved is void."""
+    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method
+        """Void an approval of this request."""
         self._claims.drop(request_id)
 
 
 def as_backend(approvals: Any) -> ApprovalBackend | None:
-    """What was passed as a session's approver: a backend as it is, or what has the four-argument method, adapted."""
+    """Return a session's approver as a backend; adapt an object with the four-argument method."""
     if approvals is None or hasattr(approvals, "request"):
         return cast("ApprovalBackend | None", approvals)
     return UpstreamApprovals(approvals)

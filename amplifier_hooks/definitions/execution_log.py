@@ -1,12 +1,8 @@
-"""What each hook did, for a day: entries of the execution log, in a database.
+"""The execution log: events of a registry come in; entries with the answers of every hook go to a database for a day.
 
-An entry is one event with every hook that was reached. It is there to look at; what has to be proved stands in the
-record.
-
-Keeps the execution log: watches every event, and writes down in the background what the hooks did.
-
-Whoever emits waits for none of it: an entry is put into a queue of bounded length, and what does not fit is counted
-and let go.
+An entry is one event with every hook that ran. The log is for people to look at; proof is in the record. An emit does
+not wait for the log: entries pass a queue of bounded length to a background writer, and an entry that does not fit is
+counted and dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
 
 
 MOST_ENTRIES: Final = 10_000
-"""Entries of one tenant; the oldest go first, and nobody's push out another's."""
+"""Entries of one tenant, at most; each tenant's oldest entries are removed first."""
 
 EXECUTION_TABLES: Final = Migrations(
     component="executions",
@@ -77,27 +73,27 @@ EXECUTION_TABLES: Final = Migrations(
 
 
 def new_log_id() -> str:
-    """An id no other entry has."""
+    """Return a new, unused id of an entry."""
     return f"log_{secrets.token_hex(12)}"
 
 
 class HookRun(BaseModel):
-    """What one hook did."""
+    """One run of a hook at an event."""
 
     model_config = ConfigDict(frozen=True)
 
     hook_name: str
-    success: bool = Field(description="Whether it ran to an answer, whatever the answer was.")
-    status: Status = Field(description="How it ended: ok, or why there is no answer.")
-    action: Action = Field(description="What its answer, or its failure, amounts to.")
-    data: dict[str, Any] | None = Field(None, description="What it answered with, without secrets.")
-    said: str | None = Field(None, description="Why it denied, or what it asked.")
+    success: bool = Field(description="True if the hook gave an answer, of any kind.")
+    status: Status = Field(description="ok, or the reason why there is no answer.")
+    action: Action = Field(description="Effect of the hook's answer or failure.")
+    data: dict[str, Any] | None = Field(None, description="Data of the answer, without secrets.")
+    said: str | None = Field(None, description="Reason of a denial, or text of a question.")
     error: str | None = None
-    duration_ms: float | None = Field(None, description="null where its own time was not worth measuring.")
+    duration_ms: float | None = Field(None, description="null if its time was not measured.")
 
 
 class HookExecutionLog(BaseModel):
-    """One event, and what its hooks did."""
+    """One event with the runs of its hooks."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -109,49 +105,49 @@ class HookExecutionLog(BaseModel):
     abort_reason: str | None = None
     total_duration_ms: float
     timestamp: AwareDatetime
-    request_id: str = Field("", description="What it belongs to: the request's, run's or event's own id.")
+    request_id: str = Field("", description="Id of the request, run or event that the entry belongs to.")
 
 
 class HookStatistics(BaseModel):
-    """How one hook did at one event."""
+    """Statistics of one hook at one event."""
 
     model_config = ConfigDict(frozen=True)
 
     hook_name: str
     event_type: str
     runs: int
-    failures: int = Field(description="Those without an answer, timeouts among them.")
+    failures: int = Field(description="Runs without an answer, including timeouts.")
     timeouts: int
-    aborts: int = Field(description="Those that denied.")
-    mean_ms: float | None = Field(description="null where no time was measured.")
+    aborts: int = Field(description="Runs that denied.")
+    mean_ms: float | None = Field(description="null if no time was measured.")
     p95_ms: float | None
 
 
 @frozen
 class LogCursor:
-    """Where a page of the log ends: the next one begins with what is older."""
+    """End of a page of the log: the next page begins with the next older entry."""
 
     at: int
     log_id: str
 
     @classmethod
     def of(cls, entry: HookExecutionLog) -> LogCursor:
-        """The place of an entry."""
+        """Return the cursor of an entry."""
         return cls(_micros(entry.timestamp), entry.log_id)
 
 
 class ExecutionStore:
-    """The execution log of a database. All methods raise `StoreUnavailable` when it cannot be used."""
+    """The execution log of a database. All methods raise `StoreUnavailable` when the database cannot be used."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     async def add(self, entries: Iterable[HookExecutionLog]) -> None:
-        """Keep entries, all of them or none."""
+        """Store entries, all of them or none."""
         await self.database.run(self._add(tuple(entries)))
 
     async def get(self, log_id: str, tenant: str | None = None) -> HookExecutionLog | None:
-        """An entry, of this tenant or of any; None if there is none."""
+        """Return an entry, of this tenant or of any; None if there is none."""
         rows = await self.database.fetch(GET, log_id, tenant)
         return _entry(rows[0]) if rows else None
 
@@ -165,7 +161,7 @@ class ExecutionStore:
         after: LogCursor | None = None,
         limit: int = 100,
     ) -> list[HookExecutionLog]:
-        """Entries, newest first; of this tenant or all, of this event, that were stopped or not, with this hook."""
+        """Return entries, newest first, filtered by tenant, event, hook, and by denied (`aborted`) or not."""
         stopped = None if aborted is None else int(aborted)
         start = (None, None) if after is None else (after.at, after.log_id)
         rows = await self.database.fetch(FIND, tenant, event, stopped, hook, *start, limit)
@@ -174,7 +170,7 @@ class ExecutionStore:
     async def statistics(
         self, *, tenant: str | None = None, hook: str | None = None, event: str | None = None
     ) -> list[HookStatistics]:
-        """How each hook did at each event, over all that is kept."""
+        """Return the statistics of each hook at each event, over all stored entries."""
         rows = await self.database.fetch(STATISTICS, tenant, hook, event)
         return [
             HookStatistics(
@@ -191,7 +187,7 @@ class ExecutionStore:
         ]
 
     async def purge(self, before: datetime, tenants: Iterable[str] = (), *, most: int = MOST_ENTRIES) -> None:
-        """Remove what is older, and of these tenants also what is beyond their `most` newest."""
+        """Remove older entries, and all but the `most` newest entries of each of these tenants."""
         await self.database.run(self._purge(_micros(before), tuple(tenants), most))
 
     def _add(self, entries: Sequence[HookExecutionLog]) -> Script[None]:
@@ -275,11 +271,11 @@ LARGEST_DATA: Final = 4 * 1024
 LONGEST_TEXT: Final = 1_024
 MOST_VALUES: Final = 256
 WHOSE: Final = ("request_id", "run_id", "event_id")
-"""Fields of a payload that say what an event belongs to; the first that is there counts."""
+"""Fields of a payload with the id that an event belongs to; the first one present counts."""
 
 
 class LoggedEvent(NamedTuple):
-    """What is kept of an event until it is written."""
+    """The parts of an event that wait to be written."""
 
     at: datetime
     tenant: str
@@ -288,12 +284,12 @@ class LoggedEvent(NamedTuple):
 
 
 class ExecutionRecorder:
-    """Writes the execution log of a registry. Use it as an async context manager; what waits is written at its end.
+    """Writer of the execution log of a registry. An async context manager; its end writes the waiting entries.
 
     Args:
-        store: Where to.
-        retention: How long an entry is kept.
-        room: How many events may wait to be written. `lost` counts those that did not fit.
+        store: The store that keeps the entries.
+        retention: Time for which an entry is kept.
+        room: Events that may wait to be written, at most. `lost` counts the events that did not fit.
     """
 
     def __init__(
@@ -324,7 +320,7 @@ class ExecutionRecorder:
         self._undo.append(registry.observe("*", self.note_event, name="execution-log"))
 
     def note_event(self, _event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
-        """Note what the hooks did. An observer; events without hooks leave nothing."""
+        """Queue an event and its hooks' answers, as an observer; an event at which no hook ran is left out."""
         if not outcome.ran:
             return
         if len(self._waiting) >= self._room:
@@ -352,13 +348,13 @@ class ExecutionRecorder:
         await self.flush()
 
     async def flush(self) -> None:
-        """Write what waits. What cannot be written is lost, counted and logged."""
+        """Write the waiting entries. Entries that cannot be written are lost, counted and logged."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             entries = []
             for seen in batch:
                 entries.append(self._entry(seen))
-                await asyncio.sleep(0)  # whoever decides comes first
+                await asyncio.sleep(0)  # decisions come first
             try:
                 await self._store.add(entries)
                 self._tenants.update(entry.tenant_id for entry in entries)
@@ -367,13 +363,13 @@ class ExecutionRecorder:
                 log.warning("execution_log_unavailable", lost=len(batch), error=str(problem))
 
     async def clean(self) -> None:
-        """Remove what is older than the retention, and what is more than a tenant may have."""
+        """Remove entries older than the retention, and entries beyond the limit of a tenant."""
         now = self._clock.now()
         if self._cleaned is not None and self._cleaned <= now < self._cleaned + CLEANING:
             return
         self._cleaned = now
         tenants, self._tenants = self._tenants, set()
-        with suppress(StoreUnavailable):  # the next time, then
+        with suppress(StoreUnavailable):  # the next cleaning tries again
             await self._store.purge(now - self._retention, tenants)
 
     async def _write(self) -> None:
@@ -402,7 +398,7 @@ class ExecutionRecorder:
 
 
 def hook_run_of(answer: Answer, redactor: Redactor) -> HookRun:
-    """What one hook did, as it may be looked at: without secrets, and not larger than it is worth."""
+    """Return one hook's answer for the log: without secrets, and limited in size."""
     data = None
     if answer.data is not None:
         tamer = ValueSimplifier(redactor, LONGEST_TEXT, LARGEST_DATA, MOST_VALUES)

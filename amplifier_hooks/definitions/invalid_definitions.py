@@ -1,4 +1,4 @@
-"""What is wrong with definitions: everything at once, each with its file and line."""
+"""The mistakes in a set of definitions: all of them in one error, each with its file and line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen(order=True)
 class Spot:
-    """A line of a file; without one, whatever the definition was kept in."""
+    """A line of a file. Without a line, `path` names the file or other source of the definition."""
 
     path: str = ""
     line: int = 0
@@ -29,7 +29,7 @@ class Spot:
 
 @frozen(order=True)
 class Flaw:
-    """One thing that is wrong, and how to put it right."""
+    """One mistake, and how to correct it."""
 
     spot: Spot
     said: str
@@ -41,7 +41,7 @@ class Flaw:
 class InvalidDefinitions(HookError, ValueError):
     """Definitions that cannot be used. `flaws` has all mistakes, in the order of files and lines.
 
-    `files` are those that were looked for while they were read, there or not.
+    `files` are the files that the reader looked for, existing or not.
     """
 
     def __init__(self, flaws: Iterable[Flaw], files: Iterable[Path] = ()) -> None:
@@ -51,14 +51,14 @@ class InvalidDefinitions(HookError, ValueError):
 
 
 def suggestion_for(word: str, known: Iterable[str]) -> str:
-    """Which of the known words was meant, or which there are."""
+    """Return "did you mean …?" with the known word that is nearest, or else all known words."""
     names = sorted(known)
     near = get_close_matches(word, names, 1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
 
 
 def error_sentence(error: ErrorDetails, known: Iterable[str]) -> str:
-    """One of pydantic's errors as a sentence; `known` are the keys there may be where it occurred."""
+    """Return one of pydantic's errors as a sentence; `known` are the keys allowed at the place of the error."""
     at: tuple[Any, ...] = error["loc"]
     key = ".".join(map(str, at))[:80]
     if error["type"] == "extra_forbidden":

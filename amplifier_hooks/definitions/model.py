@@ -1,20 +1,19 @@
-"""One hook as data.
+"""A hook as data: JSON fields come in; a checked definition, with its band and its digest, goes out.
 
 ```
-NewHook          what somebody writes: a name, an event, and what carries it out
-HookChanges      what somebody wants to be different
-HookDefinition   the hook that is kept: the same, with its id, its tenant and its dates
+NewHook          the hook as its author writes it: a name, an event, and the handler that carries it out
+HookChanges      the fields of a hook that change
+HookDefinition   the hook as it is stored: a `NewHook` with its id, its tenant and its dates
 ```
 
-A name is what people tell hooks apart by, so it is plain ASCII: there are no look-alikes of other alphabets, nothing
-invisible, and nothing a file system reads as a path. `likeness` catches what is left, such as `1` for `l`.
+People tell hooks apart by name, so a name is plain ASCII: it has no look-alikes of other alphabets, nothing invisible,
+and nothing that a file system reads as a path. `likeness` catches the remaining look-alikes, such as `1` for `l`.
 
-What a definition's priority stands for: in which band it runs, and what its failure means there.
+The priority puts a hook into a band, and the band decides whether a failure of the hook denies.
 
-Secrets in a config: what is shown in their place, and what becomes of that when it comes back. Pure.
-
-Whoever may change a hook need not know its secrets, so what they were shown stands for them. Not so where the change
-names another address: a secret is never sent to a place for which nobody has written it down.
+An editor of a hook need not know its secrets: the config shows `HIDDEN` in their place, and a `HIDDEN` that comes back
+keeps the old secret. If the change names another address, it keeps none: a secret goes only to addresses that its
+author wrote it for. All functions of this module are pure.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 
 FailMode = Literal["open", "closed"]
-"""Whether a failure of a hook is skipped or denies."""
+"""Effect of a hook's failure: "open" skips it, "closed" denies."""
 
 
 @frozen
@@ -80,19 +79,19 @@ BANDS: Final = (
 
 
 def band_of(priority: int) -> Band:
-    """The band of a priority from 0 to 1000."""
+    """Return the band of a priority from 0 to 1000."""
     return next(band for band in BANDS if priority <= band.last)
 
 
 HIDDEN: Final = "(hidden)"
-"""What is shown in the place of a secret."""
+"""Text shown in the place of a secret."""
 
 CARRIERS: Final = ("headers", "env")
-"""Where keys stand under names of all sorts."""
+"""Config sections in which any name may hold a secret."""
 
 
 def hide_secrets(value: Any, name: str = "", within: str = "") -> Any:
-    """A config, or a part of one, without its secrets; the name of a variable that holds one is none."""
+    """Return a config, or a part of one, without its secrets. The name of a variable that holds a secret is shown."""
     if value in (None, "", [], {}) or name.endswith("_env"):
         return value
     if is_secret_name(name) or within in CARRIERS:
@@ -106,16 +105,16 @@ def hide_secrets(value: Any, name: str = "", within: str = "") -> Any:
 
 
 def restore_secrets(new: Any, old: Any) -> Any:
-    """The config that was given; where that is what was shown in the place of a secret, the secret.
+    """Return the new config with the old secrets in the place of `HIDDEN`.
 
-    With an address that the old one did not have, nothing is taken over, and what was shown stays as it is.
+    If the new config has an address that the old one did not have, no secret is restored and `HIDDEN` stays.
     """
     known = {*addresses(old), *addresses(hide_secrets(old))}
     return _restore_part(new, old) if known.issuperset(addresses(new)) else new
 
 
 def unrestored_secret(value: Any, place: str = "config") -> str | None:
-    """Where something is said to be hidden that is not there; None if nothing is."""
+    """Return the path of the first `HIDDEN` that was not replaced by its secret; None if there is none."""
     if isinstance(value, str):
         return place if value == HIDDEN or value.endswith(f"?{HIDDEN}") else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -124,7 +123,7 @@ def unrestored_secret(value: Any, place: str = "config") -> str | None:
 
 
 def addresses(value: Any) -> Iterator[str]:
-    """Every text in it that says where to send something."""
+    """Yield every URL in a config."""
     if isinstance(value, str):
         if "://" in value:
             yield value
@@ -142,10 +141,10 @@ def _restore_part(new: Any, old: Any, name: str = "", within: str = "") -> Any:
 
 
 Kind = Literal["python", "command", "http", "agent"]
-"""How a hook is carried out."""
+"""Kind of handler that carries out a hook."""
 
 EXTERNAL_KINDS: Final[tuple[Kind, ...]] = ("command", "http", "agent")
-"""What a `handler_ref` may say in place of the name of some Python."""
+"""Kinds that a `handler_ref` names instead of a Python object."""
 
 LARGEST_CONFIG: Final = 64 * 1024
 DEEPEST_CONFIG: Final = 16
@@ -166,18 +165,18 @@ PATTERN: Final = re.compile(r"\*|[a-z][a-z0-9_-]{0,49}:\*")
 REFERENCE: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*(?::[A-Za-z_]\w*(?:\.\w+)*)?", re.ASCII)
 LONGEST_REFERENCE: Final = 200
 CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What no description needs: characters that end a line, move a cursor, reorder their neighbours, or are none."""
+"""Characters refused in descriptions: they end a line, move a cursor, reorder their neighbours, or are invalid."""
 
 _LIKE: Final = str.maketrans({"1": "l", "i": "l", "0": "o", "_": "-", ".": "-", " ": "-"})
 
 
 def new_hook_id() -> str:
-    """An id nobody has."""
+    """Return a new, unused hook id."""
     return f"hook_{secrets.token_hex(6)}"
 
 
 def likeness(name: str) -> str:
-    """What a name looks like: those of two hooks that could be taken for each other are the same."""
+    """Return the form of a name that look-alikes share: two names that can be confused have equal likenesses."""
     return name.lower().translate(_LIKE).replace("rn", "m")
 
 
@@ -192,7 +191,7 @@ def _name(value: str) -> str:
 
 
 def event_name(value: str) -> str:
-    """The canonical name of an event, or a pattern. Raises `ValueError` for what is none, or is written otherwise."""
+    """Return the canonical name of an event or a pattern. Raises `ValueError` for anything else, or a near miss."""
     name = canonical(value)
     known = alike(name)
     if known:
@@ -242,7 +241,7 @@ def _tags(value: list[str]) -> list[str]:
 
 
 def tenant_id_or_error(value: str) -> str:
-    """The id of a tenant, as it is; `""` is the system. Raises `ValueError` for what is none."""
+    """Return a tenant's id unchanged; `""` is the system. Raises `ValueError` for an invalid id."""
     if value and not TENANT.fullmatch(value):
         raise ValueError("a tenant's id is letters, digits and '._:@-', at most 100 of them")
     return value
@@ -261,8 +260,8 @@ def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     place = unrestored_secret(value)
     if place is not None:
         raise ValueError(
-            f"{place} is what is shown in the place of a secret; write the secret itself, as it is not taken along to "
-            "another address"
+            f"{place} holds the text that is shown in the place of a secret; write the secret itself, as it is not "
+            "taken along to another address"
         )
     return value
 
@@ -273,7 +272,7 @@ def _depth(value: JsonValue) -> int:
 
 
 def _moment(value: object) -> object:
-    """A date in a file is a text."""
+    """Parse a date that is a text, as dates in files are."""
     return datetime.fromisoformat(value) if isinstance(value, str) else value
 
 
@@ -286,14 +285,14 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_moment), AfterValidator(_utc)
 
 
 class NewHook(BaseModel):
-    """A hook as somebody writes it: everything but its id, its tenant and its dates."""
+    """A hook as its author writes it: everything but its id, its tenant and its dates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    name: Name = Field(description="What people call it; letters, digits, and single blanks, '.', '_' or '-' between.")
+    name: Name = Field(description="Name for people: letters, digits, and single blanks, '.', '_' or '-' between.")
     description: Annotated[str, AfterValidator(_description)] = Field("", max_length=LONGEST_DESCRIPTION)
     event_type: Annotated[str, AfterValidator(event_name)] = Field(
-        min_length=1, max_length=100, description="The event, in any spelling; kept in its own: 'tool:pre'."
+        min_length=1, max_length=100, description="The event, in any spelling; stored in the canonical one: 'tool:pre'."
     )
     priority: StrictInt = Field(100, ge=0, le=1000, description="Lower runs first; 0 to 99 fail closed.")
     handler_ref: Annotated[str, AfterValidator(_reference)] = Field(
@@ -304,17 +303,17 @@ class NewHook(BaseModel):
     timeout_ms: StrictInt | None = Field(None, gt=0, description="null: by kind; a python hook has 200, at most 5000.")
     enabled: StrictBool = True
     config: Annotated[dict[str, JsonValue], AfterValidator(_config)] = Field(
-        default_factory=dict, description="What the handler is built with, by its kind."
+        default_factory=dict, description="Arguments of the handler; their keys depend on its kind."
     )
-    fail_mode: FailMode | None = Field(None, description="What a failure means; null: by the band of its priority.")
+    fail_mode: FailMode | None = Field(None, description="Effect of a failure; null: by the band of its priority.")
     tags: Annotated[list[Annotated[str, AfterValidator(_tag)]], AfterValidator(_tags)] = Field(
         default_factory=list, max_length=MOST_TAGS
     )
     matcher: Annotated[str, AfterValidator(_matcher)] | None = Field(
-        None, max_length=2_048, description="Which tools it is for: a name, 'Write|Edit', a glob, 're:…'; null: all."
+        None, max_length=2_048, description="The tools it is for: a name, 'Write|Edit', a glob, 're:…'; null: all."
     )
-    risk: Risk | None = Field(None, description="The risk of what it asks about; its answers can only raise it.")
-    risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Why the risk is that.")
+    risk: Risk | None = Field(None, description="Risk of the acts it asks about; its answers can only raise it.")
+    risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Reason for the risk.")
 
     @model_validator(mode="after")
     def _check_timeout(self) -> Self:
@@ -331,44 +330,44 @@ class NewHook(BaseModel):
 
     @property
     def kind(self) -> Kind:
-        """How it is carried out."""
+        """Kind of handler that carries out the hook."""
         return next((kind for kind in EXTERNAL_KINDS if kind == self.handler_ref), "python")
 
     @property
     def band(self) -> Band:
-        """Where its priority puts it."""
+        """Band of the hook's priority."""
         return band_of(self.priority)
 
     def to_definition(self, *, tenant_id: str, hook_id: str, now: datetime) -> HookDefinition:
-        """The definition that comes of it, for this tenant, under this id and from this moment on."""
+        """Return the definition of this hook, for a tenant, with an id, created at `now`."""
         said = self.model_dump()
         return HookDefinition(**said, hook_id=hook_id, tenant_id=tenant_id, created_at=now, updated_at=now)
 
 
 class HookDefinition(NewHook):
-    """A hook as data. Nothing about it changes; `HookChanges` make another one."""
+    """A stored hook as data. It is immutable; `HookChanges` make a new definition of it."""
 
     hook_id: str = Field(default_factory=new_hook_id, pattern=HOOK_ID)
     tenant_id: Annotated[str, AfterValidator(tenant_id_or_error)] = Field(
-        "", max_length=100, description="Whose it is; '' is the system's, and runs for everybody."
+        "", max_length=100, description="Tenant that owns the hook; '' is the system, whose hooks run for every tenant."
     )
     created_at: Moment = Field(default_factory=lambda: datetime.now(UTC))
     updated_at: Moment = Field(default_factory=lambda said: said["created_at"])
 
     @property
     def digest(self) -> str:
-        """Stands for everything about it but its dates: another definition, another digest."""
+        """Digest of the whole definition except its dates."""
         said = self.model_dump(mode="json", exclude={"created_at", "updated_at"})
         return hashlib.sha256(DOMAIN + freeze(said)).hexdigest()
 
     def public_fields(self) -> dict[str, Any]:
-        """The definition as plain JSON for whoever may read it: what stands under a secret's name is hidden."""
+        """Return the definition as plain JSON, with `HIDDEN` in the place of its secrets."""
         said = self.model_dump(mode="json")
         return {**said, "config": hide_secrets(said["config"])}
 
 
 class HookChanges(BaseModel):
-    """What is to be different about a hook: the fields that are given, and no others."""
+    """Changes to a hook: the given fields, and no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -387,11 +386,11 @@ class HookChanges(BaseModel):
     risk_reason: str | None = None
 
     def apply_to(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
-        """The definition with the changes.
+        """Return the definition with the changes.
 
-        A secret that comes back as it was shown stays what it was, unless it were to be sent to another address.
+        A secret that comes back as `HIDDEN` keeps its value, unless the change names another address.
 
-        Raises pydantic's `ValidationError` where what comes of it is no definition.
+        Raises pydantic's `ValidationError` if the result is not a valid definition.
         """
         changed = self.model_dump(exclude_unset=True)
         if "config" in changed and changed["config"] is not None:

@@ -1,7 +1,6 @@
-"""Files that are watched: what they say is in force once all of it can be, and until then what they said before.
+"""Watched files of definitions: a changed set of files comes in; it is in force as a whole, or the last set stays.
 
-A file that is being written may be half of what it will be, and still look whole. So a change counts when the files
-have been the same twice.
+A half-written file may look complete, so a change counts only after two looks have found the files equal.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ EVERY: Final = 1.0
 
 MOST_WATCHED: Final = 1_000
 
-UNTRUSTED: Final = "it has not been trusted as it is now; somebody has to read and trust it first"
+UNTRUSTED: Final = "its current content is not trusted; read it and trust it first"
 
 Trusted = Callable[[Mapping[str, Any], Sequence[str]], bool]
-"""Whether somebody has trusted this: facts about the content, and words that may name more files."""
+"""Returns True if content is trusted, given facts about the content and words that may name more files."""
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
 
@@ -52,21 +51,21 @@ log = get_logger(__name__)
 
 @frozen(kw_only=True)
 class ReloadState:
-    """What is in force, and what is not and why."""
+    """The set in force, and the problem that keeps the current files from being in force."""
 
     since: datetime | None = None
-    """When what is in force was put there; None if nothing is."""
+    """Time since which the set is in force; None if there is none."""
     digest: str = ""
-    """Of the set in force."""
+    """Digest of the set in force."""
     problem: str = ""
-    """Why what the files say now is not in force; empty if it is."""
+    """Reason why the current files are not in force; empty if they are."""
     problem_since: datetime | None = None
     trusted: bool = True
-    """Whether what the files say now may run."""
+    """False if the current files are not trusted."""
 
 
 def trusted_part(found: DefinitionSet) -> tuple[dict[str, Any], list[str]]:
-    """What trust in a set of files is in: their content, and the words that may name scripts and modules."""
+    """Return the parts of a set that trust covers: its files' digests, and words that may name scripts and modules."""
     files = {path.relative_to(found.folder).as_posix(): digest for path, digest in found.files.items()}
     words: list[str] = []
     for definition in found.definitions:
@@ -80,9 +79,9 @@ def trusted_part(found: DefinitionSet) -> tuple[dict[str, Any], list[str]]:
 
 @define(eq=False)
 class WatchedFiles:
-    """Files of definitions, and the hooks they are in force as.
+    """Files of definitions that are watched and put in force as hooks.
 
-    With `trusted` nothing of them runs, nor is anything imported, before that says yes: for the files of a project.
+    With `trusted`, nothing in the files runs or is imported before `trusted` returns True: for the files of a project.
     """
 
     path: Path
@@ -92,17 +91,17 @@ class WatchedFiles:
     environment: Mapping[str, str] | None = field(default=None, kw_only=True)
     state: ReloadState = field(factory=ReloadState, init=False)
     _read_before: set[Path] = field(factory=set, init=False)
-    """Files of the last set that was read and what it names; of one that could not be, also those not there."""
+    """Files of the last set that was read, and files it names; for a set that failed, also missing files."""
     _waiting: DefinitionSet | None = field(default=None, init=False)
-    """What would be in force if it were trusted."""
+    """Set that waits to be trusted; None if there is none."""
     _last: Signature | None = field(default=None, init=False)
-    """What the files looked like when they were read."""
+    """Signature of the files at the last read."""
     _pool: DaemonPool = field(factory=lambda: DaemonPool(1, "amplifier-hooks-definitions"), init=False)
 
     def refresh(self) -> Replaced | None:
-        """Read the files now, and put them in force. Returns what changed; None where nothing did or could.
+        """Read the files now, and put them in force. Returns the changes; None if the files could not be put in force.
 
-        What could not stands in `state.problem`; nothing is raised for it.
+        A failure raises nothing; `state.problem` has its reason.
         """
         self._last = self.signature()
         return self._apply(self._read())
@@ -110,9 +109,9 @@ class WatchedFiles:
     async def watch(
         self, every: float = EVERY, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:  # until it is cancelled
-        """Look at the files again and again, and put in force what changed. Runs until it is cancelled.
+        """Look at the files every `every` seconds, and put changes in force. Runs until it is cancelled.
 
-        Reading happens beside the event loop. Cancelling it leaves in force what is.
+        The files are read in a thread. Cancelling leaves the current set in force.
         """
         seen = self._last
         while True:
@@ -128,7 +127,7 @@ class WatchedFiles:
                 self._apply(result)
 
     def signature(self) -> Signature:
-        """What the files look like from outside."""
+        """Return the paths, times, sizes and modes of the files."""
         return tuple(sorted(set(self._file_states())))
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -165,11 +164,11 @@ class WatchedFiles:
         return self.trusted is None or self.trusted(*trusted_part(found))
 
     def _trust_in(self, found: DefinitionSet) -> Callable[[], bool] | None:
-        """Asks again, as the programs it names are then: they are read when they are run, not now."""
+        """Return a check that compares programs with the trusted ones at each run, not now; None without `trusted`."""
         return None if self.trusted is None else partial(self.trusted, *trusted_part(found))
 
     def _trusted_paths(self, found: DefinitionSet) -> Iterator[Path]:
-        """The files that trust is in besides its own."""
+        """Yield the files that trust covers besides the set's own files."""
         for word in trusted_part(found)[1] if self.trusted is not None else ():
             with contextlib.suppress(OSError, ValueError):
                 path = found.folder / word
@@ -177,7 +176,7 @@ class WatchedFiles:
                     yield path
 
     def _note_failure(self, problem: str, *, trusted: bool = True) -> None:
-        """What was in force stays; that something else should be is on record."""
+        """Keep the set that is in force, and record the problem of the new one."""
         if problem != self.state.problem:
             self.state = evolve(self.state, problem=problem, problem_since=self.clock.now(), trusted=trusted)
             self.hooks.registry.tell(RegistryChange(what="broken", hook=self.path.name, detail=problem))
@@ -198,7 +197,7 @@ class WatchedFiles:
 
 
 def _definition_files(folder: Path) -> list[Path]:
-    """The files in a folder that could be definitions; those further down count once another one names them."""
+    """Return the files in a folder that may be definitions; files in its folders count once another file names them."""
     try:
         return [path for path in folder.iterdir() if path.suffix in FILE_ENDINGS][:MOST_WATCHED]
     except OSError:

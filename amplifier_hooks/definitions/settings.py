@@ -1,6 +1,6 @@
-"""What holds for all hooks that come from definitions: typed, from a file and from the environment.
+"""Settings of all hooks that come from definitions: a file and the environment come in; typed values go out.
 
-Every setting has a variable: `hooks_max_per_event` is `AMPLIFIER_HOOKS_MAX_PER_EVENT`. A variable wins over the file.
+Every setting has a variable: `hooks_max_per_event` is `AMPLIFIER_HOOKS_MAX_PER_EVENT`. A variable overrides the file.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ class DefinitionSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    hooks_enabled: StrictBool = Field(default=True, description="false: nothing runs.")
-    hooks_definitions_dir: str = Field(default="hook-definitions", min_length=1, description="Where the files are.")
+    hooks_enabled: StrictBool = Field(default=True, description="If false, no hook runs.")
+    hooks_definitions_dir: str = Field(default="hook-definitions", min_length=1, description="Folder of the files.")
     hooks_default_timeout_ms: StrictInt = Field(
-        default=200, gt=0, le=5000, description="Of a python hook that says nothing else."
+        default=200, gt=0, le=5000, description="Timeout of a python hook that sets none."
     )
     hooks_chain_timeout_ms: StrictInt = Field(
-        default=500, gt=0, le=60_000, description="What the python hooks of one chain share."
+        default=500, gt=0, le=60_000, description="Time that the python hooks of one chain share."
     )
     hooks_fail_open_default: StrictBool = Field(
-        default=True, description="Whether failures are skipped from priority 100 on; below, they always deny."
+        default=True, description="If true, failures are skipped from priority 100 on; below, they always deny."
     )
     hooks_max_per_event: StrictInt = Field(
-        default=20, ge=1, le=1000, description="Hooks of one event, for each tenant."
+        default=20, ge=1, le=1000, description="Most hooks of one event, for each tenant."
     )
     hooks_execution_log_enabled: StrictBool = Field(
-        default=True, description="Whether runs of hooks are kept to look at."
+        default=True, description="If true, runs of hooks are kept in the execution log."
     )
     hooks_execution_log_retention_hours: StrictInt = Field(
-        default=24, ge=1, le=8760, description="How long they are kept."
+        default=24, ge=1, le=8760, description="Hours for which the execution log is kept."
     )
 
     @classmethod
     def load(cls, said: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings that were `said`, in a file for instance, and over them those of the environment.
+        """Return the settings in `said`, such as those of a file, overridden by the environment's.
 
-        Raises `SettingsError` naming the variable or the key, and what it may be.
+        Raises `SettingsError` with the variable or the key, and its allowed values.
         """
         environment = os.environ if environment is None else environment
         values = dict(said or {})
@@ -74,7 +74,7 @@ class DefinitionSettings(BaseModel):
 
 
 def _read(text: str, default: object) -> Any:
-    """A variable in the type of its setting, or as it is; what it has to be is the model's to say."""
+    """Return a variable in the type of its setting, or unchanged if it does not fit; the model refuses it then."""
     word = text.strip()
     if isinstance(default, bool):
         return WORDS.get(word.lower(), word)
@@ -84,7 +84,7 @@ def _read(text: str, default: object) -> Any:
 
 
 def setting_problem(error: ErrorDetails) -> str:
-    """One mistake as a sentence."""
+    """Return one of pydantic's errors as a sentence."""
     name = str(error["loc"][0]) if error["loc"] else "settings"
     field = DefinitionSettings.model_fields.get(name)
     if field is None:

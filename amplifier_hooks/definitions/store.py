@@ -1,7 +1,7 @@
-"""Definitions in a database: one text for memory, SQLite and PostgreSQL.
+"""Definitions in a database: one set of statements for memory, SQLite and PostgreSQL.
 
-A definition is kept whole, with a version that counts its changes. Whoever changes it says which version they have
-seen; of two changes at once one happens, and the other is told that it comes too late.
+The store keeps a definition whole, with a version that counts its changes. A caller that changes a definition names the
+version it has seen; of two changes at once one succeeds, and the other raises `ChangedMeanwhile`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MOST_DEFINITIONS: Final = 100
-"""Definitions of one tenant."""
+"""Definitions of one tenant, at most."""
 
 TOPIC: Final = "definitions"
 
@@ -50,7 +50,7 @@ DEFINITION_TABLES: Final = Migrations(
 
 
 class NameTaken(HookRefused):
-    """Another hook of the tenant has this name, or one that could be taken for it."""
+    """Another hook of the tenant has this name, or one that can be confused with it."""
 
     def __init__(self, name: str, other: str) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class NameTaken(HookRefused):
 
 
 class TooManyDefinitions(HookRefused):
-    """The tenant has as many definitions as it may."""
+    """The tenant has as many definitions as it may have."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -67,7 +67,7 @@ class TooManyDefinitions(HookRefused):
 
 
 class ChangedMeanwhile(HookError):
-    """The definition is not the version any more that the change was meant for. `version` is None if it is gone."""
+    """The definition has another version than the change was meant for. `version` is None if it is deleted."""
 
     def __init__(self, hook_id: str, version: int | None) -> None:
         self.hook_id = hook_id
@@ -78,7 +78,7 @@ class ChangedMeanwhile(HookError):
 
 @frozen(eq=False)
 class StoredHook:
-    """A definition, and how often it has been changed. What was read twice without a change is the same object."""
+    """A definition and the number of its changes. Two reads of an unchanged definition return one object."""
 
     definition: HookDefinition
     version: int
@@ -86,34 +86,34 @@ class StoredHook:
 
 @frozen
 class DefinitionCursor:
-    """Where a page of a list ends: the next one begins after it."""
+    """End of a page of a list: the next page begins after it."""
 
     created: int
     hook_id: str
 
     @classmethod
     def of(cls, hook: StoredHook) -> DefinitionCursor:
-        """The place of a hook in the list."""
+        """Return the cursor of a hook in the list."""
         return cls(_micros(hook.definition.created_at), hook.definition.hook_id)
 
 
 class DefinitionStore:
-    """The definitions of a database. All methods raise `StoreUnavailable` when it cannot be used.
+    """The definitions of a database. All methods raise `StoreUnavailable` when the database cannot be used.
 
-    A change that was under way then, or whose caller was cancelled, has happened or has not; reading tells.
+    A change that was under way then, or whose caller was cancelled, may or may not have happened; read to find out.
     """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._read: dict[str, tuple[str, StoredHook]] = {}
-        """What there is, by id, as it was read and what that came to: lists need not make it again."""
+        """Cache of parsed definitions: the text read from the database and its `StoredHook`, by hook id."""
 
     async def create(self, definition: HookDefinition, *, most: int = MOST_DEFINITIONS) -> StoredHook:
-        """Keep a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
+        """Store a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
         return await self.database.run(self._create(definition, most))
 
     async def get(self, hook_id: str, tenant: str | None = None) -> StoredHook | None:
-        """A definition, of this tenant or of any; None if there is none."""
+        """Return a definition, of this tenant or of any; None if there is none."""
         rows = await self.database.fetch(GET, hook_id, tenant)
         return self._stored_hook(rows[0]) if rows else None
 
@@ -126,7 +126,7 @@ class DefinitionStore:
         after: DefinitionCursor | None = None,
         limit: int = 10_000,
     ) -> list[StoredHook]:
-        """Definitions in the order they were made; of this tenant or all, for this event, switched on or off."""
+        """Return definitions in the order of their creation: of a tenant or all, for an event, switched on or off."""
         on = None if enabled is None else int(enabled)
         start = (None, None) if after is None else (after.created, after.hook_id)
         rows = await self.database.fetch(FIND, tenant, event, on, *start, limit)
@@ -135,23 +135,23 @@ class DefinitionStore:
         return [self._stored_hook(row) for row in rows]
 
     async def replace(self, definition: HookDefinition, version: int) -> StoredHook:
-        """Keep another definition under the same id, if it still is at this version.
+        """Replace the definition with this id if the stored one still has this version.
 
         Raises `ChangedMeanwhile`, `NameTaken`.
         """
         return await self.database.run(self._replace(definition, version))
 
     async def delete(self, hook_id: str, version: int) -> None:
-        """Remove a definition, if it still is at this version. Raises `ChangedMeanwhile`."""
+        """Delete a definition if it still has this version. Raises `ChangedMeanwhile`."""
         await self.database.run(self._delete(hook_id, version))
         self._read.pop(hook_id, None)
 
     def watch(self) -> AbstractContextManager[Watch]:
-        """Be woken when anything changes: watch, read, wait, read again."""
+        """Watch for changes of any definition: watch, read, wait, read again."""
         return self.database.watch(TOPIC)
 
     def _stored_hook(self, row: Row) -> StoredHook:
-        """A row as it was read before, if it is the same text. Raises `CorruptStore` for what is no definition."""
+        """Return the definition in a row; an unchanged row gives the cached object. Raises `CorruptStore`."""
         hook_id, text, version = row
         read, known = self._read.get(hook_id, ("", None))
         if known is None or read != text or known.version != version:
@@ -169,7 +169,7 @@ class DefinitionStore:
         yield from self._check_free(tenant, definition.name, "", most)
         values = (definition.hook_id, tenant, like, definition.event_type, int(definition.enabled))
         rows = yield Statement(INSERT, (*values, _micros(definition.created_at), definition.model_dump_json()))
-        if not rows:  # somebody else's, at the same instant
+        if not rows:  # another caller took the name at the same instant
             raise NameTaken(definition.name, definition.name)
         yield Wake(TOPIC)
         return StoredHook(definition, 1)

@@ -1,4 +1,4 @@
-"""A definition as those who list definitions want it."""
+"""A row for lists of definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def definition_row(definition: HookDefinition, found: DefinitionSet) -> dict[str, Any]:
-    """What a definition comes to, with what it did not say filled in, as plain JSON and without secrets."""
+    """Return a definition as plain JSON, with defaults filled in and without secrets."""
     settings = found.settings
     return {
         "name": definition.name,

@@ -1,7 +1,7 @@
-"""What a tenant's definition may be. One question, asked wherever one comes in: created, changed, imported, installed.
+"""Limits of a tenant's definitions, checked whenever a definition is created, changed, imported or installed.
 
-What a tenant configures is as foreign as what somebody else wrote: it runs no program of this machine, imports no code
-by its name, is at no privileged point, not even by a pattern, and brings no regular expression.
+A tenant's definition is untrusted: it runs no program of this machine, imports no code by its name, is at no privileged
+event, not even by a pattern, and has no regular expression.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 TENANT_HANDLERS: Final = frozenset({"http"})
-"""What carries out a tenant's hooks, unless the operator names more: entry points, or kinds."""
+"""Handlers that a tenant's hooks may have, unless the operator names more: entry points, or kinds."""
 
 OPERATORS_ONLY: Final = ("networks", "ports", "plain_http", "secret_env", "headers_env")
 """Keys of a config that reach into the machine or its networks."""
 
 
 def is_tenant_allowed(event: str) -> bool:
-    """Whether a tenant's hook may be at this event, or at what a pattern stands for."""
+    """Return True if a tenant's hook may be at an event, or at every event that a pattern matches."""
     wrapped = OPERATIONS.get(event)
     names = (event, wrapped.first) if wrapped else (event,)
     return not any(row.privileged and any(applies(name, row.name) for name in names) for row in CATALOGUE)
 
 
 def check_tenant_hook(hook: NewHook, tenant_id: str, *, handlers: Collection[str] = TENANT_HANDLERS) -> None:
-    """Refuse what this tenant may not have; everything is allowed to the system (`""`).
+    """Check a hook against the limits of its tenant; the system (`""`) has none.
 
-    Raises `HookRefused` naming the field.
+    Raises `HookRefused` with the field that breaks a limit.
     """
     if not tenant_id:
         return
@@ -53,4 +53,4 @@ def check_tenant_hook(hook: NewHook, tenant_id: str, *, handlers: Collection[str
         raise HookRefused(f"matcher {hook.matcher!r:.60}: {who} writes names, lists and globs, no regular expressions")
     for key in OPERATORS_ONLY:
         if key in hook.config:
-            raise HookRefused(f"config.{key} is the operator's to say, not {who}'s")
+            raise HookRefused(f"config.{key} can be set by the operator only, not by {who}")

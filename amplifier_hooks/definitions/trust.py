@@ -1,9 +1,9 @@
-"""Whether somebody has read what a project's files would run.
+"""Trust in the hooks of a project: a hook and the files it runs come in; its digest, trusted or not, goes out.
 
-That is kept outside of the project, or else opening one would be running it.
+The list of trusted digests is stored outside of the project, so a project cannot trust itself.
 
-Trust is in content: the digest of a hook covers its definition and every file of the project or the home it names, and
-the project it was found in. Whatever changes, the digest does, and nobody has trusted that.
+Trust applies to content: the digest of a hook covers the project, the hook's definition, and every file of the project
+or the home that the definition names. A change of any of them gives another digest, which is not trusted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = b"amplifier-hooks/trusted-hook/1\n"
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a file that are hashed. One that is larger is no script."""
+"""Bytes of a file that are hashed, at most. A larger file is refused as a script."""
 
 
 def files_of(words: Iterable[str], project: Path) -> Iterator[Path]:
-    """The files of the project or the home that the words of a command name, and no programs of the system."""
+    """Yield the files of the project or the home that the words of a command name, and no programs of the system."""
     homes = (project.resolve(), Path.home().resolve())
     for word in words:
         with contextlib.suppress(OSError, ValueError):
@@ -43,7 +43,10 @@ def files_of(words: Iterable[str], project: Path) -> Iterator[Path]:
 
 
 def digest_of(definition: Mapping[str, Any], words: Iterable[str], project: Path) -> str:
-    """What trust is in: the project, the definition, and the content of the files it names as they are now."""
+    """Return the digest of a project, a definition, and the current content of the files that its words name.
+
+    Raises `HookUnavailable` for a file that is too large, and `OSError` for one that cannot be read.
+    """
     hashed = hashlib.sha256(DOMAIN)
     for part in (os.fsencode(project.resolve()), freeze(dict(definition))):
         hashed.update(len(part).to_bytes(8, "big") + part)
@@ -60,7 +63,7 @@ def digest_of(definition: Mapping[str, Any], words: Iterable[str], project: Path
 
 
 def words_of(command: str) -> list[str]:
-    """The words of a line of shell, as far as they can be told; quotes and operators are none."""
+    """Return the words of a line of shell, without quotes; a line with an open quote is split at blanks."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -71,29 +74,29 @@ def words_of(command: str) -> list[str]:
 
 @frozen
 class TrustStore:
-    """The digests somebody has trusted: one owner-only file, outside of every project."""
+    """The trusted digests, in one file that only its owner can read, outside of every project."""
 
     path: Path
 
     @classmethod
     def default(cls) -> TrustStore:
-        """Where the desktop keeps such things, `AMPLIFIER_HOOKS_TRUST` if that is set."""
+        """Return the store in the user's state folder, or in the file that `AMPLIFIER_HOOKS_TRUST` names."""
         named = os.environ.get("AMPLIFIER_HOOKS_TRUST")
         return cls(Path(named) if named else state_folder() / "trust.json")
 
     def trusts(self, digest: str) -> bool:
-        """Whether this very content was trusted. A file of others, or one others can write, trusts nothing."""
+        """Return True if a digest is trusted. A file that others own or can write trusts nothing."""
         return digest in self._read()
 
     def add(self, digests: Mapping[str, str]) -> None:
-        """Trust these; each with what it is, for whoever reads the file.
+        """Trust digests. Each maps to a description for readers of the file.
 
-        Raises `OSError` when it cannot be kept.
+        Raises `OSError` if the file cannot be written.
         """
         self._write({**self._read(), **digests})
 
     def remove(self, digests: Iterable[str]) -> None:
-        """Trust these no longer."""
+        """Remove digests from the trusted ones."""
         gone = set(digests)
         self._write({digest: what for digest, what in self._read().items() if digest not in gone})
 

@@ -1,4 +1,4 @@
-"""Waiting for somebody else's code, but not for ever."""
+"""Awaiting foreign code, with a timeout."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class TooLate(TimeoutError):
-    """The time was up before there was a result."""
+    """The timeout passed before there was a result."""
 
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`, if that is in time.
+    """Return the result of `work` if it arrives in time.
 
-    `asyncio.timeout` would wait for work that swallows a cancellation, and take a result that comes late. Cancelling it
-    cancels the work. Raises `TooLate`, and what the work raises.
+    `asyncio.timeout` would wait for work that swallows a cancellation, and would accept a late result. Cancelling
+    `within` cancels the work. Raises `TooLate`, and what the work raises.
     """
     async with underway(work) as task:
         await asyncio.wait({task}, timeout=seconds)
@@ -35,9 +35,9 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 @asynccontextmanager
 async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
-    """`work` in a task of its own, which is cancelled at the end of the block, and left behind if it does not stop.
+    """Run `work` in a task, cancel the task at the end of the block, and abandon a task that does not stop.
 
-    The task's output is no hook's output, in whatever context the block stands.
+    The task's output is no hook's output, even if the block runs in a captured hook.
     """
     with without_capture():
         task = asyncio.ensure_future(work)
@@ -48,7 +48,10 @@ async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
 
 
 def result_of(task: asyncio.Future[T]) -> T:
-    """The result of a task that is done. Raises what the task raised, and `RuntimeError` if it cancelled itself."""
+    """Return the result of a task that is done.
+
+    Raises what the task raised, and `RuntimeError` if the task cancelled itself.
+    """
     if task.cancelled():
         raise RuntimeError("it cancelled itself")
     return task.result()

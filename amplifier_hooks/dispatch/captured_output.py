@@ -1,21 +1,19 @@
-"""What a hook prints, put aside for its answer.
+"""Capture of the output that a hook prints, for its answer.
 
     @registry.on("tool:post", capture=True)
     async def lint(event, data):
         print("42 files looked at")  # → outcome.answers[0].output
 
-While the output of some hook is captured, `sys.stdout` and `sys.stderr` are stand-ins that ask whose print it is. What
-comes from such a hook, from a task it makes or from a thread it starts is kept, stdout and stderr in one text, in the
-order it came; everything else goes where it always went. The last capture to end puts the streams back, and without
-any nothing is put in their place.
+While a hook's output is captured, stand-ins replace `sys.stdout` and `sys.stderr`. A stand-in keeps text printed by a
+captured hook, by its tasks or by its threads, stdout and stderr in one text and in order; all other text goes to the
+original stream. The last capture to end restores the streams; without a capture nothing is replaced.
 
-Whose print it is says a context variable, so any number of hooks can be captured at once, and one inside the other.
-Tasks and `asyncio.to_thread` carry it along. A plain thread begins without it, and so `threading.Thread.start` has a
-stand-in, too.
+A context variable names the hook that prints, so any number of captures can run at once, also nested. Tasks and
+`asyncio.to_thread` inherit the variable. A plain thread does not, so a stand-in replaces `threading.Thread.start`, too.
 
-Not seen: what another program writes, what goes to a file descriptor, and what a log handler writes to a stream that it
-took hold of earlier. What a hook's tasks and threads print after it has ended is not its output any more; that goes
-where it would without a capture.
+A capture does not see output of other programs, output written to a file descriptor, and output of a log handler that
+stored a stream earlier. Text that a hook's tasks and threads print after the hook has ended is not part of its output;
+that text goes where it would go without a capture.
 """
 
 from __future__ import annotations
@@ -37,23 +35,23 @@ if TYPE_CHECKING:
 
 
 KEPT: Final = 64 * 1024
-"""Bytes of a hook's output that are kept; of the rest it is said how much it was."""
+"""Bytes of a hook's output that are kept. The output ends with the number of dropped bytes."""
 
 _PRINTING: ContextVar[Output | None] = ContextVar("amplifier_hooks.printing", default=None)
-"""Whose output the running code's prints are."""
+"""Output that receives the text which the current code prints."""
 
 NOTHING: Final = nullcontext()
 
 _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
-_numbers: Final = count(1)  # which came first, a capture or a stand-in
+_numbers: Final = count(1)  # tells if a capture is older than a stand-in
 
 
 def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[Any]]:
-    """The same hook, with everything it prints kept for its answer, whatever becomes of it."""
+    """Return the hook with its output captured for its answer, in whatever way the call ends."""
 
     async def call_captured(event: str, data: object) -> object:
-        run: Any = CURRENT.get()  # hooks are called in a run, always
+        run: Any = CURRENT.get()  # every hook is called in a run
         run.output = output = Output()
         answer = None
         try:
@@ -64,9 +62,9 @@ def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awai
                 return answer
         finally:
             if getattr(answer, "cr_frame", None) is not None:
-                keep_alive(answer)  # it would not be closed
+                keep_alive(answer)  # a coroutine without a reference here would not be closed
             if not output.empty:
-                run.attend = True  # a hook that printed has something to say
+                run.attend = True  # a hook that printed has an answer to record
             elif run.output is output:
                 run.output = None
 
@@ -74,7 +72,7 @@ def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awai
 
 
 def keep_output(data: bytes) -> None:
-    """What a program of the running hook's has printed: it belongs to the hook's output."""
+    """Add data printed by a program of the running hook to the hook's output."""
     run: Any = CURRENT.get()
     if run is not None and data:
         run.output = run.output or Output()
@@ -83,7 +81,7 @@ def keep_output(data: bytes) -> None:
 
 
 def without_capture() -> AbstractContextManager[None]:
-    """What is printed in here is no hook's output: a tool's, say, that a hook had called, or a message for the user."""
+    """Return a context in which printed text is no hook's output: a message, or a tool that a hook had called."""
     return NOTHING if _PRINTING.get() is None else _without_capture()
 
 
@@ -93,12 +91,15 @@ def _without_capture() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # closed from another context, as coroutines are that nobody finishes
+        with suppress(ValueError):  # closed from another context, as unfinished coroutines are
             _PRINTING.reset(token)
 
 
 class Output:
-    """What one call of a hook prints. Enter it to listen; `end` it from anywhere, any number of times."""
+    """Text printed during one call of a hook.
+
+    Entering it starts the capture; `end` stops it, at any place and any number of times.
+    """
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -116,16 +117,16 @@ class Output:
     def __exit__(self, *_: object) -> None:
         self.end()
         if self._token is not None:
-            with suppress(ValueError):  # as in `outside`
+            with suppress(ValueError):  # as in `_without_capture`
                 _PRINTING.reset(self._token)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was printed."""
+        """True if nothing was printed."""
         return not self._kept
 
     def take(self, data: bytes) -> bool:
-        """Keep this, or count it where there is no room left. False when nobody listens any more."""
+        """Keep the data, or count the bytes that exceed the limit. Return False if the capture has ended."""
         with _lock:
             if self not in _active:
                 return False
@@ -133,14 +134,14 @@ class Output:
             return True
 
     def add(self, data: bytes) -> None:
-        """Keep this, or count it where there is no room left, whether anybody listens or not."""
+        """Keep the data, or count the bytes that exceed the limit, even if the capture has ended."""
         with _lock:
             room = KEPT - len(self._kept)
             self._kept += data[:room]
             self._dropped += len(data) - len(data[:room])
 
     def end(self) -> str | None:
-        """Listen no longer. Returns what was printed, ending in `…(+N bytes)` where that was too much."""
+        """Stop the capture. Return the printed text, ending in `…(+N bytes)` if bytes were dropped, or None."""
         with _lock:
             if self in _active:
                 _active.remove(self)
@@ -158,7 +159,7 @@ class Output:
 
 
 class _StandIn:
-    """Takes what captured hooks write; everything else is its target's."""
+    """A stand-in that takes the writes of captured hooks and forwards all other writes to its target."""
 
     def __init__(self, target: Any, number: int | None = None) -> None:
         self.target = target  # None where the program has no such stream
@@ -168,13 +169,16 @@ class _StandIn:
         return getattr(self.target, name)
 
     def take(self, data: bytes) -> bool:
-        """Whether this is a captured hook's. One from before our time has chosen our target itself."""
+        """Keep `data` and return True if a captured hook wrote it.
+
+        Captures older than this stand-in write to its target themselves.
+        """
         output = _PRINTING.get()
         return output is not None and output.number > self.number and output.take(data)
 
 
 class _Stream(_StandIn):
-    """A standard stream while somebody listens."""
+    """A standard stream while a capture is active."""
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
@@ -200,7 +204,7 @@ class _Stream(_StandIn):
 
 
 class _Bytes(_StandIn):
-    """The bytes of one, for those who write such."""
+    """The `buffer` of a standard stream while a capture is active."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         written = bytes(data)
@@ -208,7 +212,7 @@ class _Bytes(_StandIn):
 
 
 class _Start:
-    """`threading.Thread.start`, which tells the new thread whose prints its own are."""
+    """A stand-in for `threading.Thread.start`. A new thread prints to the output of the thread that started it."""
 
     def __init__(self, target: Callable[[threading.Thread], None]) -> None:
         self.target = target
@@ -241,7 +245,7 @@ _PLACES: Final[tuple[tuple[Any, str, Callable[[Any], Any]], ...]] = (
 
 
 def _install_stand_ins() -> None:
-    """Every time, not only the first: somebody else may have replaced a stream since."""
+    """Replace the streams for a capture. A program may have replaced a stream since the last capture."""
     for owner, name, stand_in in _PLACES:
         there = getattr(owner, name)
         if type(there) is not stand_in:
@@ -249,7 +253,10 @@ def _install_stand_ins() -> None:
 
 
 def _restore_streams() -> None:
-    """Where somebody else has put another in our place, that one stays; if ours comes back, it only hands on."""
+    """Restore the streams that stand-ins replace. A stream that a program has put in place meanwhile stays.
+
+    If the program restores such a stand-in later, the stand-in only forwards.
+    """
     for owner, name, stand_in in _PLACES:
         there = getattr(owner, name)
         if type(there) is stand_in:

@@ -1,15 +1,12 @@
-"""The hooks of one event in the order they run, and which of them one payload is for.
+"""The hooks of one event in the order they run, and the read-only event data that they receive.
 
-A chain is made once, when an event is first emitted after a registration, and then only looked at. What depends on
-the payload (its tool's name, its tenant) is looked up by exactly those two, so a regular expression is run once for
-each tool name and not once for each call.
+A registry builds a `Chain` when an event is first emitted after a registration; from then on the chain is only read.
+The chain selects hooks by the tool name and the tenant of a payload and caches each selection, so a regular expression
+runs once for each tool name and not once for each call.
 
-One registered hook, and the hooks of one event in the order they run.
-
-The event data as hooks see it: a dict that reads as usual and refuses to be written.
-
-A dict subclass rather than a mapping proxy, so that `json.dumps`, `**` and `isinstance(data, dict)` work for hooks;
-the lists and dicts inside are the emitter's own (a session coordinator keeps its frozen, hashed copy beside them).
+`DataView` subclasses dict instead of being a mapping proxy, so that `json.dumps`, `**` and `isinstance(data, dict)`
+work for hooks. The lists and dicts inside are the emitter's own; a session coordinator keeps its frozen, hashed copy
+beside them.
 """
 
 from __future__ import annotations
@@ -35,29 +32,29 @@ MIN_TICK: Final = 0.001
 MAX_TICK: Final = 0.05
 
 SELECTIONS_KEPT: Final = 1024
-"""Tool names come from models; a model that invents a new one for every call must not fill the memory."""
+"""Maximum of cached selections. Models choose tool names; new names must not fill the memory."""
 
 
 @frozen(eq=False)
 class Selection:
-    """The hooks that one payload is for, and what the dispatcher wants to know of them beforehand."""
+    """The hooks that take one payload, with the facts that the dispatcher needs about them."""
 
     hooks: tuple[Hook, ...]
     event: str = ""
     keeps: frozenset[str] = frozenset()
-    """Fields of the payload that are not for hooks to change."""
+    """Fields of the payload that hooks may not change."""
     names: tuple[str, ...] = field(init=False)
     shortest_timeout: float = field(init=False)
-    """The shortest time any of them may take, where the clock is not read for each."""
+    """Shortest timeout, in seconds, among the hooks that are not timed one by one."""
     tick: float = field(init=False)
-    """How often to look at them while they wait."""
+    """Seconds between two looks of the watchdog while one of these hooks waits."""
 
     def __attrs_post_init__(self) -> None:
         unclocked = (hook.timeout for hook in self.hooks if not hook.timed)
         shortest = min((hook.timeout for hook in self.hooks), default=inf)
         for name, value in {
             "names": tuple(hook.name for hook in self.hooks),
-            "patience": min(unclocked, default=inf),
+            "shortest_timeout": min(unclocked, default=inf),
             "tick": min(MAX_TICK, max(MIN_TICK, shortest / 4)),
         }.items():
             object.__setattr__(self, name, value)  # frozen from here on
@@ -65,28 +62,28 @@ class Selection:
 
 @frozen(eq=False)
 class Chain:
-    """Everybody who takes part in one event (`participants`), and everybody who is told about it (`observers`)."""
+    """The hooks that answer one event (`participants`), and the hooks that only see its outcome (`observers`)."""
 
     event: Event
     participants: tuple[Hook, ...]
     observers: tuple[Hook, ...]
     required: bool = False
-    """Somebody must gate here; without a gate for the payload it is denied."""
+    """True if the event needs a gate; a payload that no gate takes is denied."""
     stopped: bool = False
-    """The registry is under an emergency stop."""
+    """True while the registry is under an emergency stop."""
     completed: bool = False
-    """Fields are added to every payload."""
+    """True if the registry adds default fields to every payload."""
     reported: bool = False
-    """Somebody observes what becomes of the hooks."""
+    """True if an observer of `hook:*` follows how hooks run."""
     name: str = field(init=False)
     stoppable: bool = field(init=False)
-    """Denying here keeps something from happening (and does not keep an agent from stopping)."""
+    """True if a denial keeps the act from happening (and does not keep an agent from stopping)."""
     careful: bool = field(init=False)
-    """There is more to do after the hooks have answered."""
+    """True if an outcome needs further checks after the hooks have answered."""
     watched: bool = field(init=False)
-    """Somebody is to be told of the outcome."""
+    """True if an observer receives the outcome."""
     silent: bool = field(init=False)
-    """Nobody listens and nobody has to: the outcome is the payload as it came."""
+    """True if no hook runs and no rule of the registry applies: the outcome is the unchanged payload."""
     everybody: Selection | None = field(init=False)
     watched_by_all: Selection | None = field(init=False)
     _selections: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
@@ -107,11 +104,11 @@ class Chain:
             object.__setattr__(self, name, value)  # frozen from here on
 
     def pick(self, data: Mapping[str, Any]) -> Selection:
-        """The participants this payload is for."""
+        """Return the participants that take this payload."""
         return self.everybody or self._select(data)[0]
 
     def watchers(self, data: Mapping[str, Any]) -> Selection:
-        """The observers this payload is for."""
+        """Return the observers that take this payload."""
         return self.watched_by_all or self._select(data)[1]
 
     def _select(self, data: Mapping[str, Any]) -> tuple[Selection, Selection]:
@@ -125,7 +122,7 @@ class Chain:
         return found
 
     def _selection_for_all(self, hooks: tuple[Hook, ...]) -> Selection | None:
-        """One selection for every payload, where no hook looks at tool or tenant."""
+        """Return one selection for every payload, or None if a hook selects by tool or tenant."""
         return None if any(hook.match is not None or hook.tenant for hook in hooks) else self.selection_of(hooks)
 
     def _make_selection(self, hooks: Iterable[Hook], tenant: str, tool: str | None) -> Selection:
@@ -133,21 +130,21 @@ class Chain:
         return self.selection_of(tuple(hook for hook in chosen if hook is not None))
 
     def selection_of(self, hooks: tuple[Hook, ...]) -> Selection:
-        """These hooks, as a selection of this chain."""
+        """Return these hooks as a selection of this chain."""
         return Selection(hooks, self.event.name, self.event.keeps or IDENTITY_FIELDS)
 
 
 def tenant_and_tool(data: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The tenant a payload is about, and its tool, as far as it says so in text."""
+    """Return the tenant ID and the tool name of a payload; a value that is not a str counts as absent."""
     tenant, tool = data.get("tenant_id"), data.get("tool_name")
     return (tenant if isinstance(tenant, str) else "", tool if isinstance(tool, str) else None)
 
 
 def hook_for_call(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
-    """The hook, if this tenant's call of this tool is for it.
+    """Return the hook if it takes this tenant's call of this tool, otherwise None.
 
-    A gate is for a payload whose tool nobody can name, because it might be the one it guards. A hook whose matcher
-    ran out of time stands in as a failure of that hook, so that its `on_error` says what that means.
+    If a payload names no tool, every gate takes it, because the call may be one that the gate guards. If the matcher of
+    a hook times out, the returned hook fails when it is called, so that the hook's `on_error` decides.
     """
     if hook.tenant and hook.tenant != tenant:
         return None
@@ -177,13 +174,13 @@ DEFAULT_TIMEOUT: Final = 5.0
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 LEAKS_ALLOWED: Final = 3
-"""How often a hook may be left behind, for one tenant, before it is quarantined for that tenant."""
+"""Calls of a hook that one tenant may abandon before the hook is quarantined for that tenant."""
 TENANTS_ALLOWED: Final = 16
-"""Tenants that may have to leave it behind before it is quarantined for all."""
+"""Tenants that may have abandoned a hook before it is quarantined for all tenants."""
 
 
 class SharedTime(NamedTuple):
-    """Seconds a hook shares with others of its chain: with those that came from definitions, and with all."""
+    """Seconds that a hook shares: with the other definitions of its chain, and with all hooks of its chain."""
 
     definitions: float = inf
     chain: float = inf
@@ -191,26 +188,26 @@ class SharedTime(NamedTuple):
 
 @define(eq=False, kw_only=True, weakref_slot=False)
 class Hook:
-    """A handler with everything that was said when it was registered.
+    """A registered handler with all its options.
 
-    The second group is the hook's running state; only the registry and the dispatcher write it. `plain` is derived
-    from the rest: the hook can be called and awaited with nothing else to look at, which is what most hooks are.
+    The second group of fields is the running state; only the registry and the dispatcher write it. `plain` follows from
+    the other fields: the dispatcher can call and await a plain hook without further checks. Most hooks are plain.
     """
 
     name: str
-    """Unique among the hooks of an event, so that an answer can be told to its hook."""
+    """Name that is unique among the hooks of an event, so that each answer names exactly one hook."""
     given_name: str
-    """The name as it was registered; what `unregister`, `enable` and `disable` take."""
+    """Name as registered; `unregister`, `enable` and `disable` take it."""
     event: str
-    """Canonical name, or a pattern: `*`, `tool:*`; for `around`, the operation."""
+    """Canonical event name, or a pattern: `*`, `tool:*`. For `around`, the operation."""
     intent: Intent
     handler: Callable[..., Any]
-    """What was registered."""
+    """Handler as registered."""
     call: Callable[..., Any]
-    """What the dispatcher calls: `(event, data)`."""
+    """Callable that the dispatcher calls with `(event, data)`."""
     awaits: bool
     number: int
-    """Counts registrations; hooks of equal priority run in this order."""
+    """Registration number; hooks of equal priority run in this order."""
     priority: int = 0
     timeout: float = DEFAULT_TIMEOUT
     on_error: OnError = "continue"
@@ -224,18 +221,18 @@ class Hook:
     timing: bool = False
     source: Source = "code"
     risk: Risk | None = None
-    """The risk of what it asks about, by its registration; its answers may say another, and the highest counts."""
+    """Risk of the hook's questions, as registered. An answer may give another risk; the highest counts."""
     risk_reason: str = ""
 
     enabled: bool = True
     timed: bool = False
     leaks_of: Mapping[str, int] = NOBODY
-    """How often it had to be left behind, by tenant; never changed in place: nearly all share the empty one."""
+    """Abandoned calls by tenant. Never changed in place: nearly all hooks share the empty mapping."""
     quarantined: bool = False
-    """It is in quarantine for somebody."""
+    """True if the hook is in quarantine for at least one tenant."""
     plain: bool = field(default=False, init=False)
     able: bool = field(default=False, init=False)
-    """It can be called, and shares no budget that may be used up."""
+    """True if the hook is enabled, is in no quarantine, and shares no budget that other hooks may use up."""
 
     def __attrs_post_init__(self) -> None:
         self.timed = (
@@ -245,47 +242,47 @@ class Hook:
 
     @property
     def leaks(self) -> int:
-        """How often it had to be left behind."""
+        """Number of abandoned calls, for all tenants together."""
         return sum(self.leaks_of.values())
 
     def count_leak(self, tenant: str) -> None:
-        """Count that it had to be left behind, in the turn of this tenant."""
+        """Count an abandoned call of this tenant, and quarantine the hook if the limit is reached."""
         self.leaks_of = {**self.leaks_of, tenant: self.leaks_of.get(tenant, 0) + 1}
         self.quarantined = self.quarantined or self.leaks_of[tenant] >= LEAKS_ALLOWED or self._is_widespread
         self.settle()
 
     def pardon(self) -> None:
-        """End its quarantine, and forget what it was for. Settle it then."""
+        """End the quarantine and forget the abandoned calls. The caller calls `settle` afterwards."""
         self.leaks_of, self.quarantined = NOBODY, False
 
     def in_quarantine(self, tenant: str) -> bool:
-        """Whether it is not to be called for this tenant."""
+        """Return True if the hook must not be called for this tenant."""
         return self.quarantined and (self._is_widespread or self.leaks_of.get(tenant, 0) >= LEAKS_ALLOWED)
 
     @property
     def _is_widespread(self) -> bool:
-        """Whether so many tenants had to leave it behind that it is the hook's fault, and not one of theirs."""
+        """True if so many tenants abandoned the hook that the hook is at fault, and not one tenant."""
         return len(self.leaks_of) >= TENANTS_ALLOWED
 
     def settle(self) -> None:
-        """Derive the flags anew, after any change of the running state, so that it takes effect at once."""
+        """Derive the flags again. Call it after any change of the running state, so that the change applies at once."""
         self.able = self.enabled and not self.quarantined and self.budget is None
         self.plain = self.awaits and self.intent != "register" and self.able and not self.timed
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
-        """Where it stands: lower priority first, then system before tenants, then in order of registration."""
+        """Position in the chain: lower priority first, then system before tenants, then order of registration."""
         return (self.priority, bool(self.tenant), self.number)
 
     @property
     def origin(self) -> str:
-        """What it speaks for outside of this process: the address of a service, a program."""
+        """Address of the service or program that the hook speaks for; empty for a hook of this process."""
         origin = getattr(self.handler, "origin", "")
         return origin if isinstance(origin, str) else ""
 
     @property
     def trust_level(self) -> TrustLevel:
-        """How far its words are trusted."""
+        """Trust level of the hook's texts."""
         if self.origin:
             return "external"
         if self.tenant:
@@ -294,18 +291,21 @@ class Hook:
 
     @property
     def gates(self) -> bool:
-        """Whether its answer is required: a failure counts as a denial."""
+        """True if the hook's answer is required: a failure counts as a denial."""
         return self.on_error == "deny"
 
     def denies(self, event: str) -> bool:
-        """Whether a failure of it denies this event: in front of a stop only if it was registered there by name."""
+        """Return True if a failure of the hook denies this event.
+
+        In front of a stop, only the failure of a hook that was registered there by name denies.
+        """
         return self.gates and (self.event == event or event not in GOES_ON_WHEN_DENIED)
 
 
 class DataView(dict[str, Any]):
-    """A read-only dict. `copy()`, `|`, `copy.copy`, `copy.deepcopy` and pickling give plain dicts to work on.
+    """A read-only dict. `copy()`, `|`, `copy.copy`, `copy.deepcopy` and pickling give plain dicts that can be changed.
 
-    It stops what hooks do by habit or mistake. Whoever calls the methods of `dict` itself on it gets past it.
+    The view stops changes made by habit or mistake. It does not stop a hook that calls the methods of `dict` itself.
     """
 
     __slots__ = ()
@@ -319,7 +319,7 @@ class DataView(dict[str, Any]):
     __ior__ = _refuse
 
     def copy(self) -> dict[str, Any]:
-        """A plain dict with the same items, free to change."""
+        """Return a plain dict with the same items."""
         return dict(self)
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:

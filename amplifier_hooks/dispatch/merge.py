@@ -1,7 +1,7 @@
 """Several answers → one Outcome. Pure; precedence is a table.
 
-Precedence decides only what the Outcome reports as its `action`. Every injection, question, message and risk of every
-hook is carried along whatever the action turns out to be, and the data is whatever the modifications made of it.
+Precedence decides only the `action` that the Outcome reports. The Outcome carries every injection, question, message
+and risk of every hook in any case, and its data includes all modifications.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRECEDENCE: Final[tuple[Action, ...]] = ("deny", "ask_user", "inject_context", "
 RANK: Final = {action: rank for rank, action in enumerate(PRECEDENCE)}
 
 OBJECTIONS: Final = ("deny", "ask_user")
-"""What counts of a second look at changed data."""
+"""Actions that count at a second look at changed data."""
 
 CAUSES: Final[Mapping[Status, Cause]] = {
     "ok": "denied_by_hook",
@@ -34,13 +34,13 @@ CAUSES: Final[Mapping[Status, Cause]] = {
     "unavailable": "hook_unavailable",
     "disabled": "hook_unavailable",
 }
-"""Why something was denied, by what became of the hook that denied it."""
+"""Cause of a denial, by the status of the hook that denied."""
 
 Item = TypeVar("Item")
 
 
 def stricter(one: Action, other: Action) -> Action:
-    """Whichever of two actions stands first in the table."""
+    """Return the stricter of two actions."""
     return one if RANK[one] <= RANK[other] else other
 
 
@@ -53,11 +53,11 @@ def merge(
     modified: bool = False,
     duration_ms: float = 0.0,
 ) -> Outcome:
-    """All answers to one event as one Outcome; `answers` stand in the order they were given.
+    """Merge all answers to one event into one Outcome; `answers` are in the order they were given.
 
-    `ran` names every hook that was reached, silent ones included; without it, the hooks that answered are those.
-    Of a second look at changed data only denials, questions and risks count. Of equally strict answers the first
-    decides, because a denial stops the others; reason, cause and name are its own.
+    `ran` names every hook that was reached, silent hooks included; by default, the hooks that answered. At a second
+    look at changed data only denials, questions and risks count. Among equally strict answers the first decides,
+    because a denial stops the others; the Outcome takes its reason, cause and name.
     """
     injections: list[ContextInjection] = []
     asks: list[Ask] = []
@@ -67,7 +67,7 @@ def merge(
     for answer in answers:
         said = answer.result if answer.status == "ok" else CONTINUE
         if said is CONTINUE and not answer.denies:
-            continue  # it took its time, or failed, and had nothing to say
+            continue  # it was slow or failed, and gave no answer
         if said.risk is not None or answer.registered is not None:
             _add(answer, assessments, answer.assessments)
         action = "deny" if answer.denies else said.action
@@ -75,7 +75,7 @@ def merge(
             continue
         if said.context_injection or said.context_injections:
             _add(answer, injections, (_attribute(item, answer, event) for item in said.injections))
-            action = stricter(action, "inject_context")  # it takes effect whatever the answer's own action is
+            action = stricter(action, "inject_context")  # an injection takes effect at any action
         if said.action == "ask_user":
             _add(answer, asks, [_ask(answer)])
         if said.user_message:
@@ -102,27 +102,27 @@ def merge(
 
 
 def refusal(outcome: Outcome, cause: Cause, by: str, reason: str) -> Outcome:
-    """The same outcome, denied by the registry itself; what the hooks said stays on record."""
+    """Return the outcome as denied by the registry itself; the answers of the hooks stay on record."""
     return replace(outcome, action="deny", reason=reason, denied_by=by, cause=cause)
 
 
 def _reason(answer: Answer) -> str | None:
-    """The reason a hook gave. One that failed gave none; if that denies, what went wrong is the reason."""
+    """Return the reason that a hook gave. A failed hook gave none; if its failure denies, the error is the reason."""
     return answer.error if answer.denies else answer.result.reason
 
 
 def _add(answer: Answer, items: list[Item], new: Iterable[Item]) -> None:
-    """Keep what an answer brought. A second look mostly says again what the first one said; that is kept once."""
+    """Keep the items of an answer. A second look mostly repeats items of the first; each is kept once."""
     items += [item for item in new if item not in items] if answer.recheck else new
 
 
 def _attribute(item: ContextInjection, answer: Answer, event: str) -> ContextInjection:
-    """A text with its hook as we know it: what the hook wrote there about itself is overwritten."""
+    """Return a text with the name of its hook. A name that the hook wrote there is overwritten."""
     return replace(item, hook_name=answer.hook_name, event=event)
 
 
 def _ask(answer: Answer) -> Ask:
-    """A hook's question; what the hook left out has a default here."""
+    """Return a hook's question, with defaults for what the hook left out."""
     said = answer.effective_result
     return Ask(
         hook_name=answer.hook_name,
@@ -136,7 +136,7 @@ def _ask(answer: Answer) -> Ask:
 
 
 def _message(answer: Answer, text: str) -> UserMessage:
-    """A hook's message for the user, and who says so."""
+    """Return a hook's message for the user, with its source."""
     said = answer.effective_result
     return UserMessage(
         text=text,

@@ -1,11 +1,12 @@
 """Middleware around an operation: each layer may look, change, skip, or stop, and the operation runs at most once.
 
-A handler takes `(context, call_next)`. `await call_next()` runs the layers inside and the operation, and returns its
-result; not calling it skips the operation. What the handler returns replaces the result, and so does what it puts into
-`context.result`; `None` leaves it as it is.
+A handler takes `(context, call_next)`. `await call_next()` runs the inner layers and the operation, and returns its
+result; a handler that does not call it skips the operation. The handler's return value replaces the result, and so does
+a value put into `context.result`; `None` leaves the result as it is.
 
-To stop the operation, raise `HookAbortError` or set `context.abort`; once it has run, that withholds its result. A
-failure is another matter: before calling on it means what the hook's `on_error` says, afterwards the result stands.
+To stop the operation, a handler raises `HookAbortError` or sets `context.abort`; after the operation has run, both
+withhold its result. A failure before `call_next` is handled as the hook's `on_error` says; after a later failure the
+result stands.
 
 Layers nest by priority, the lowest outermost, and share the context's `metadata`.
 """
@@ -33,38 +34,41 @@ if TYPE_CHECKING:
 
 
 _fixed: Final = setters.frozen
-"""For what the operation is about: a layer can read it and not change it."""
+"""Setter for the facts of an operation: a layer can read them and not change them."""
 
 
 def _snapshot(state: Mapping[str, Any]) -> DataView:
-    """As it is now, as far as it can be copied."""
+    """Return a read-only copy of the state. A state that cannot be copied is not copied."""
     try:
         return DataView(deepcopy(dict(state)))
-    except Exception:  # noqa: BLE001  # a lock, a connection: whatever refuses to be copied
+    except Exception:  # noqa: BLE001  # a lock or a connection refuses to be copied
         return DataView(state)
 
 
 @define(kw_only=True)
 class HookContext:
-    """What every layer sees. Set `abort` (and `abort_reason`) instead of calling on, and the operation is stopped."""
+    """State that every layer sees.
+
+    A layer that sets `abort` (and `abort_reason`) instead of calling on stops the operation.
+    """
 
     event_type: str = field(default="", on_setattr=_fixed)
     tenant_id: str = field(default="", on_setattr=_fixed)
     metadata: dict[str, Any] = field(factory=dict)
-    """Shared by the layers of one operation; for them to talk to each other."""
+    """Notes shared by the layers of one operation."""
     abort: bool = False
     abort_reason: str | None = None
     results: list[Answer] = field(factory=list)
-    """One record for each layer that is through, the innermost first."""
+    """One record for each layer that has ended, the innermost first."""
     result: Any = None
-    """What the operation returned, once it has; a layer may put something else there."""
+    """Return value of the operation, once it has run; a layer may replace it."""
     duration_ms: float | None = None
-    """How long the operation took, without its layers."""
+    """Milliseconds the operation took, without its layers."""
 
 
 @define(kw_only=True)
 class AgentContext(HookContext):
-    """Around one invocation of an agent. `inputs` and `system_prompt` may be replaced before calling on."""
+    """Context around one invocation of an agent. A layer may replace `inputs` and `system_prompt` before calling on."""
 
     agent_name: str = field(on_setattr=_fixed)
     agent_definition: Any = field(default=None, on_setattr=_fixed)
@@ -75,7 +79,7 @@ class AgentContext(HookContext):
 
 @define(kw_only=True)
 class ToolContext(HookContext):
-    """Around one tool call. The arguments were approved as they are: they can be read, not changed."""
+    """Context around one tool call. A layer can read the approved arguments, not change them."""
 
     tool_name: str = field(on_setattr=_fixed)
     arguments: Mapping[str, Any] = field(factory=dict, converter=DataView, on_setattr=_fixed)
@@ -84,7 +88,7 @@ class ToolContext(HookContext):
 
 @define(kw_only=True)
 class WorkflowContext(HookContext):
-    """Around one workflow step, its retries included. `inputs` may be replaced; `state` is a snapshot."""
+    """Context around one workflow step, its retries included. A layer may replace `inputs`; `state` is a snapshot."""
 
     workflow_name: str = field(on_setattr=_fixed)
     step_id: str = field(on_setattr=_fixed)
@@ -95,7 +99,7 @@ class WorkflowContext(HookContext):
 
 @define(kw_only=True)
 class RequestContext(HookContext):
-    """Around one HTTP request. After calling on, `status_code` and `response_headers` may be replaced."""
+    """Context around one HTTP request. After calling on, a layer may replace `status_code` and `response_headers`."""
 
     method: str = field(on_setattr=_fixed)
     path: str = field(on_setattr=_fixed)
@@ -107,7 +111,7 @@ class RequestContext(HookContext):
 
 @define(kw_only=True)
 class ModelContext(HookContext):
-    """Around one model call. `messages` may be replaced before calling on."""
+    """Context around one model call. A layer may replace `messages` before calling on."""
 
     messages: list[Any] = field(factory=list)
     model: str = field(default="", on_setattr=_fixed)
@@ -115,7 +119,7 @@ class ModelContext(HookContext):
 
 @define(kw_only=True)
 class MemoryContext(HookContext):
-    """Around storing something in memory. `content` may be replaced before calling on."""
+    """Context around storing content in memory. A layer may replace `content` before calling on."""
 
     content: Any = None
     key: str | None = field(default=None, on_setattr=_fixed)
@@ -123,7 +127,7 @@ class MemoryContext(HookContext):
 
 @frozen
 class Operation:
-    """What can be wrapped: what its layers see, and the events told before and after it."""
+    """An operation that can be wrapped: the context of its layers, and the events emitted before and after it."""
 
     context: type[HookContext]
     first: str
@@ -145,9 +149,9 @@ _BY_NAME: Final = {
 
 
 def operation_of(name: str) -> str:
-    """The operation of this name, or of the event that is its first or last.
+    """Return the operation with this name, or with this event as its first or last one.
 
-    Raises `InvalidRegistration` for an operation nobody runs.
+    Raises `InvalidRegistration` for an unknown operation.
     """
     try:
         return _BY_NAME[events.canonical(name)]
@@ -162,10 +166,10 @@ async def run_middleware(
     """Run `call` inside these layers and return its result.
 
     Raises what `call` raises, and `HookAbortError` when a layer stops it or fails closed before calling on. A layer
-    that fails open is skipped; one that fails after calling on leaves the result as it was.
+    that fails open is skipped; a layer that fails after calling on leaves the result as it was.
 
-    Cancelling it cancels whatever runs inside, which has all the time it needs to clean up; only a layer's own code
-    is held to the grace of a hook.
+    Cancelling it cancels the code inside, which has unlimited time to clean up; the grace of a hook limits only a
+    layer's own code.
     """
     if hooks:
         context.result = await _Layer(hooks[0], hooks[1:], operation, context, call).run()
@@ -201,11 +205,11 @@ class _Layer:
         self.error: BaseException | None = None
         self.abort: HookAbortError | None = None
         outer = CURRENT.get()
-        depth = outer.depth if outer else 0  # what the operation emits is not emitted by a hook
+        depth = outer.depth if outer else 0  # emits of the operation are not emits of a hook
         about = {"tenant_id": context.tenant_id}
         self.around = Run(Selection((hook,), operation), about, self, outer=outer, depth=depth)
 
-    async def run(self) -> Any:  # as run_around
+    async def run(self) -> Any:  # as run_middleware
         self.around.start() or await self.around.finish()
         self.over = True
         answer = self.around.answers[0] if self.around.answers else Answer(hook_name=self.hook.name)
@@ -218,39 +222,39 @@ class _Layer:
             return self.context.result if self.returned is None else self.returned
         if self.called:
             return self.result
-        if self.context.abort:  # it said so before it failed
+        if self.context.abort:  # the handler set it before it failed
             raise self.stop()
         if answer.denies:
             raise HookAbortError(f"{self.hook.name} failed: {answer.error}", self.hook.name)
         return await run_middleware(self.inside, self.operation, self.context, self.call)
 
     async def handle(self) -> HookResult:
-        """Call the handler; what it makes of the operation is kept here, what goes wrong in it is the Run's."""
+        """Call the handler. Its effect on the operation is kept here; the `Run` records its failure."""
         context = self.context
         try:
             self.returned = await self.hook.handler(context, self.call_next)
         except (Exception, CancelledError, SystemExit) as error:
-            if error is self.error:  # the operation's own, passing through
+            if error is self.error:  # the operation's own error, passing through
                 return CONTINUE
             if not isinstance(error, HookAbortError):
                 raise
             self.abort = error
             error.hook = error.hook or self.hook.name
         else:
-            self.error = None  # if there was one, the handler took it and answered in its place
+            self.error = None  # the handler caught an error of the operation and returned instead
             if context.abort and not self.stopped_inside:
                 self.abort = self.stop()
         return CONTINUE
 
     def stop(self) -> HookAbortError:
-        """What the flag in the context amounts to."""
+        """Return the error for a context in which `abort` is set."""
         return HookAbortError(self.context.abort_reason or f"stopped by {self.hook.name}", self.hook.name)
 
-    async def call_next(self, _context: HookContext | None = None) -> Any:  # as run_around
-        """Run what is inside. Time spent here is not the handler's.
+    async def call_next(self, _context: HookContext | None = None) -> Any:  # as run_middleware
+        """Run the inner layers and the operation. Time spent here does not count as the handler's.
 
-        Raises `OperationRanTwice` when it was called before, or comes after the handler has ended, and
-        `CancelledError` when the handler was cancelled and calls on all the same.
+        Raises `OperationRanTwice` for a second call and for a call after the handler has ended, and `CancelledError`
+        for a call by a handler that was cancelled.
         """
         if self.called or self.over:
             raise OperationRanTwice(self.hook.name)
@@ -272,5 +276,5 @@ class _Layer:
 
 
 def run_layer(_event: str, layer: _Layer) -> Awaitable[HookResult]:
-    """How a Run calls a layer."""
+    """Return the work of a layer. A `Run` calls layers through this function."""
     return layer.handle()

@@ -1,9 +1,9 @@
-"""One chain, run: hooks in order, each on its own deadline, none able to harm the caller or the next.
+"""Run one chain: hooks in order, each with its own deadline, none able to harm the caller or the next hook.
 
-`walk` is the hot loop. A `Run` drives it, and takes its first step by hand: when no hook suspends, the event loop is
-never touched and no timer, task or lock exists. What happens when one does is in `timeouts.py`.
+`walk` is the hot loop. A `Run` drives it and takes the first step by hand: if no hook suspends, the run never touches
+the event loop and creates no timer, task or lock. `timeouts.py` takes over when a hook suspends.
 
-A hook that changed context variables ends its walk, too: the next hook gets a walk in a clean context.
+A walk also ends when a hook changed context variables; the next hook gets a walk in a clean context.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from amplifier_hooks.result import CONTINUE, Answer, Assessment, HookResult, Out
 from amplifier_hooks.text.matching import MatchTimedOut
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
-"""The run around the running code; an emit made by a hook finds the depth it is at here."""
+"""Run in which the current code is called; an emit made by a hook reads its depth here."""
 
 STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (HookUnavailable, "unavailable"),
@@ -38,19 +38,19 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
 )
 
 CHANGES: Final = ("modify", "ask_user")
-"""Answers whose data changes the payload; a person is asked about what it has become."""
+"""Actions whose data changes the payload; a person is asked about the changed payload."""
 
 MEMBER_ROOM: Final = 100
-"""Characters for one member of a group of errors."""
+"""Characters for one member of an exception group."""
 
 log = get_logger(__name__)
 
 
 class Run(msgspec.Struct, eq=False):
-    """One chain under way: `run.start() or await run.finish()` is what its hooks said.
+    """One chain under way: `run.start() or await run.finish()` gives the outcome of its hooks.
 
-    A struct, because one is made for every emit. The first group says what to run, the second what has come of it,
-    the third where it stands.
+    A struct, because every emit creates one. The first group of fields is the input, the second the result so far, the
+    third the progress.
     """
 
     picked: Selection
@@ -67,34 +67,34 @@ class Run(msgspec.Struct, eq=False):
     wait: Wait | None = None
     hooks: tuple[Hook, ...] = ()
     todo: Any = None
-    """Of the walk under way: its hooks, and the iterator over those still to come."""
+    """The walk's hooks (`hooks`), and the iterator over the hooks still to run (`todo`)."""
     context: Any = None
     walking: Any = None
     waiting: Any = None
     torn: bool = False
-    """The walk had to end because a hook changed its context."""
+    """True if the walk ended because a hook changed its context."""
     attend: bool = False
-    """The hook whose turn it is has its clock read, also when it has nothing to say."""
+    """True if the clock is read after the current hook even when that hook has no answer."""
     started: float = 0.0
     mark: float = 0.0
-    """When the clock was last read: where the time of `marked` began, or the hook before ended."""
+    """Time when the clock was last read: when `marked` started, or when the previous hook ended."""
     marked: Hook | None = None
     shared: float = 0.0
     total: float = 0.0
-    """Seconds spent of the budget that definitions share, and of that of the chain."""
+    """Seconds spent of the budget that definitions share (`shared`), and of the chain's budget (`total`)."""
     paused: bool = False
     output: Any = None
-    """What the hook whose turn it is prints, where that is captured and there is any."""
+    """Captured output of the current hook; None without a capture or without output."""
 
-    # -- what callers use ----------------------------------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------------------------
 
     def start(self) -> Outcome | None:
-        """Run to the end, or to the first hook that suspends: what they said, or None where one did."""
+        """Run to the end, or to the first hook that suspends. Return the outcome, or None if a hook suspended."""
         picked = self.picked
         context, todo = copy_context(), iter(picked.hooks)
         walking = walk(self, todo, context)
         self.started = self.mark = clock()
-        waiting = context.run(next, walking, THROUGH)  # asked this way, the end costs no exception
+        waiting = context.run(next, walking, THROUGH)  # with a default, the end costs no exception
         if waiting is THROUGH and not self.torn:
             return self.outcome()
         self.hooks, self.todo = picked.hooks, todo
@@ -102,12 +102,12 @@ class Run(msgspec.Struct, eq=False):
         return self.outcome() if waiting is THROUGH and self.walk_again() else None
 
     def finish(self) -> Awaitable[Outcome]:
-        """Go on until the chain is through: what they said. What cancelling does is told at `Wait.through`."""
+        """Run the rest of the chain and return its outcome. `Wait.run_to_end` describes cancellation."""
         self.wait = Wait(self)
         return self.wait.run_to_end()
 
     def outcome(self) -> Outcome:
-        """What the hooks said."""
+        """Return the merged answers of the hooks."""
         now, picked, answers = clock(), self.picked, self.answers
         spent = (now - self.started) * 1e3
         if now - self.mark >= picked.shortest_timeout:
@@ -119,22 +119,22 @@ class Run(msgspec.Struct, eq=False):
         return merge(picked.event, data, answers, ran=ran, modified=self.modifier is not None, duration_ms=spent)
 
     async def look_again(self, hooks: tuple[Hook, ...]) -> Outcome:
-        """Let these gates look at the data as it has become; only what they object to counts."""
+        """Call these gates with the changed data; only their objections count. Return the new outcome."""
         second = Run(
             evolve(self.picked, hooks=hooks), self.view, self.view, self.outer, self.depth,
             recheck=True, answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
         second.start() or await second.finish()
-        self.mark = clock()  # the time in between was not that of a hook of ours
+        self.mark = clock()  # no hook of this run used the time in between
         return self.outcome()
 
     def pause(self) -> None:
-        """An around hook called on: from here the time is the operation's."""
+        """Stop the hook's clock: an around hook called `call_next`, and the operation runs."""
         self.paused = True
-        self.mark -= clock()  # as much ago as it will be when the clock is added again
+        self.mark -= clock()  # `resume` adds the clock again
 
     def resume(self) -> None:
-        """The operation came back: the hook's time goes on where it stopped."""
+        """Start the hook's clock again where it stopped: the operation has returned."""
         self.paused = False
         self.mark += clock()
         if self.wait is not None:
@@ -142,41 +142,41 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def tenant(self) -> str:
-        """Whom the event is about."""
+        """Tenant ID of the payload."""
         return tenant_and_tool(self.data)[0]
 
     @property
     def event(self) -> str:
-        """What its hooks are told."""
+        """Event that the hooks are called with."""
         return self.picked.event
 
     @property
     def hook(self) -> Hook:
-        """The hook whose turn it is; the walk is too busy to say so for each."""
+        """The current hook. Derived from the iterator, because storing it would slow down every step of the walk."""
         return self.hooks[len(self.hooks) - length_hint(self.todo) - 1]
 
     # -- driving the walk ----------------------------------------------------------------------------------------
 
     def walk_again(self) -> bool:
-        """A walk has ended: begin another where hooks are left. True when the chain is through."""
+        """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
         while rest := self._remaining():
-            self.context, self.torn = copy_context(), False  # we are outside of it here
+            self.context, self.torn = copy_context(), False  # this code runs outside of the walk's context
             self.hooks, self.todo = rest, iter(rest)
             self.walking = walk(self, self.todo, self.context)
             self.waiting = self.context.run(next, self.walking, THROUGH)
             if self.waiting is not THROUGH:
                 return False
-        self.context = self.walking = None  # they refer back to us
+        self.context = self.walking = None  # they refer back to the run
         return True
 
     def _remaining(self) -> tuple[Hook, ...]:
         rest = tuple(self.todo) if self.wait is None else self.wait.take_remaining()
         return rest if self.denied is None else ()
 
-    # -- what the walk reports -----------------------------------------------------------------------------------
+    # -- for the walk --------------------------------------------------------------------------------------------
 
     def is_ready(self, hook: Hook) -> bool:
-        """Whether a hook that is not plain may be called; if not, it is on record why."""
+        """Return True if a hook that is not plain may be called. Otherwise record the reason."""
         if not hook.able:
             if not hook.enabled:
                 self._record(Answer(hook.name, CONTINUE, "disabled"))
@@ -191,17 +191,17 @@ class Run(msgspec.Struct, eq=False):
         if hook.timed:
             now = clock()
             if now - self.mark >= self.picked.shortest_timeout:
-                self._suspect(now - self.mark)  # whoever came before
+                self._suspect(now - self.mark)  # one of the hooks before
             self.mark = now
             self.marked = hook
             self.attend = True
         return True
 
     def record_answer(self, hook: Hook, answer: object) -> bool:
-        """Put an answer on record and act on it. True when no hook may follow in this walk."""
+        """Record an answer and apply it. Return True if no further hook may run in this walk."""
         wait = self.wait
         if wait is not None and (wait.interrupted or wait.task.cancelling() > wait.cancels + wait.ours):
-            return True  # `wait.over`, written out: this is asked after every hook of a chain that waits
+            return True  # `wait.over`, inlined: this line runs after every hook of a chain that waits
         now = clock()
         duration = now - self.mark
         limit = hook.timeout if hook.budget is None else self.allowance(hook)
@@ -233,7 +233,7 @@ class Run(msgspec.Struct, eq=False):
         return False
 
     def record_error(self, hook: Hook, error: BaseException) -> bool:
-        """The same for a hook that raised."""
+        """Record the exception of a hook that raised. Return True if no further hook may run in this walk."""
         if self.wait is not None and self.wait.over:
             return True
         now = clock()
@@ -243,7 +243,7 @@ class Run(msgspec.Struct, eq=False):
         return self.record_failure(hook, status, describe(error), duration)
 
     def record_timeout(self, hook: Hook) -> None:
-        """The same for a hook that was interrupted."""
+        """Record the timeout of a hook that was interrupted."""
         now = clock()
         duration = now - self.mark
         limit = self.allowance(hook)
@@ -251,7 +251,7 @@ class Run(msgspec.Struct, eq=False):
         self.record_failure(hook, "timeout", timeout_text(limit), duration)
 
     def record_failure(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
-        """Put on record that a hook gave no answer. At a gate that is a denial."""
+        """Record that a hook gave no answer; at a gate that is a denial. Return True if the run is denied."""
         spent = None if duration is None else duration * 1e3
         denies = hook.denies(self.event)
         self._record(Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck))
@@ -271,7 +271,7 @@ class Run(msgspec.Struct, eq=False):
             answers.append(answer)
 
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
-        """The next hook's time begins where this one's ended."""
+        """Start the next hook's time where this hook's time ended."""
         self.mark = now
         self.marked = None
         self.attend = self.wait is not None
@@ -283,30 +283,31 @@ class Run(msgspec.Struct, eq=False):
     def _modify(self, hook: Hook, result: HookResult) -> None:
         """Merge the answer's data over the payload.
 
-        Raises `InvalidResult` where it changes what is not for hooks to change.
+        Raises `InvalidResult` if the data changes a field that hooks may not change.
         """
         changes, view, keeps = result.data or {}, self.view, self.picked.keeps
         changed = DataView(view | changes)
         for name in () if keeps.isdisjoint(changes) else keeps.intersection(changes):
             if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
-            dict.__setitem__(changed, name, view[name])  # what calls itself equal need not be the same
+            dict.__setitem__(changed, name, view[name])  # a value that compares equal need not be identical
         self.view, self.modifier = changed, hook
 
     def allowance(self, hook: Hook) -> float:
-        """Seconds this hook may take: its own time, or what is left of what it shares with others."""
+        """Return the seconds this hook may take: its own timeout, or the rest of the time it shares."""
         budget = hook.budget
         if budget is None:
             return hook.timeout
         return min(hook.timeout, budget.definitions - self.shared, budget.chain - self.total)
 
-    # -- who was late --------------------------------------------------------------------------------------------
+    # -- late hooks ----------------------------------------------------------------------------------------------
 
     def _is_alone(self, hook: Hook, duration: float) -> bool:
-        """Whether all the time since the clock was last read is this hook's.
+        """Return True if this hook alone used the time since the clock was last read.
 
-        Hooks that gate have the clock read on both sides. The others are not worth two readings each until a chain
-        has once run over a deadline without suspending; from then on those that may have done it are, too.
+        The clock is read before and after each hook that gates. Other hooks are not worth two readings each until a
+        chain has once passed a deadline without suspending; from then on the hooks that may have caused that are timed,
+        too.
         """
         if self.marked is hook or len(self.picked.hooks) == 1:
             return True
@@ -323,9 +324,9 @@ class Run(msgspec.Struct, eq=False):
             log.warning("hooks_blocked_the_loop", event=self.event, hooks=names, seconds=elapsed)
 
 
-@coroutine  # a generator can be asked for its next step; a coroutine would need an iterator around it
+@coroutine  # `next` works on a generator; a coroutine would need an iterator around it
 def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any, None]:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
-    """Call the hooks in turn. Ends early after a denial, an interruption, or a change of context variables."""
+    """Call the hooks in turn. End early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
     event, view = run.event, run.view
     clean = context.copy()
@@ -345,7 +346,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 return
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # a hook may raise anything, and harm nobody with it
+        except BaseException as error:  # noqa: BLE001  # a hook may raise anything without harming others
             over = run.record_error(hook, error)
             same = not contexts_differ(context, clean)
         else:
@@ -353,14 +354,14 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 same = context == clean
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # noqa: BLE001  # as in `differ`
+            except BaseException:  # noqa: BLE001  # as in `contexts_differ`
                 same = False
             silent = answer is CONTINUE or answer is None
             if silent and same and not run.attend:
                 continue
             over = run.record_answer(hook, answer)
             if same and not silent and type(answer) is not HookResult:
-                same = not contexts_differ(context, clean)  # reading it was the hook's doing, too
+                same = not contexts_differ(context, clean)  # reading the answer ran the hook's code, too
         if not same:
             run.torn = over = True
         if over:
@@ -369,7 +370,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
 
 
 def contexts_differ(one: Context, other: Context) -> bool:
-    """Whether a context variable was set. To a value equal to the one before does not count."""
+    """Return True if a context variable was set. Setting a variable to an equal value does not count."""
     try:
         return one != other
     except KeyboardInterrupt:
@@ -379,21 +380,21 @@ def contexts_differ(one: Context, other: Context) -> bool:
 
 
 def with_risk(answer: Answer, risk: Risk, reason: str) -> Answer:
-    """The answer with the risk that its hook was registered with, if it asks."""
+    """Return the answer of a hook that asks, with the risk that the hook was registered with."""
     if answer.result.action != "ask_user":
         return answer
     return msgspec.structs.replace(answer, registered=Assessment(by=answer.hook_name, risk=risk, reason=reason))
 
 
 def timeout_text(limit: float) -> str:
-    """The sentence for a hook whose time is up."""
+    """Return the sentence for a hook that timed out."""
     return f"no answer within {round(limit, 3):g} s"
 
 
 def describe(error: BaseException, room: int = 500) -> str:
-    """A bounded text about an error; never raises, whatever the error's own `__str__` does.
+    """Return a bounded text about an error. Never raises, even if the error's own `__str__` does.
 
-    Of a group its members are named, and not theirs: groups may hold each other many times over.
+    An exception group lists its members, but not the members of those: groups may contain each other many times over.
     """
     try:
         if isinstance(error, BaseExceptionGroup):
@@ -402,6 +403,6 @@ def describe(error: BaseException, room: int = 500) -> str:
                 text += ": " + ", ".join(describe(one, MEMBER_ROOM) for one in error.exceptions[:5])
         else:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    except BaseException:  # noqa: BLE001  # the error's text is the hook's code, too
+    except BaseException:  # noqa: BLE001  # `__str__` is the hook's code, too
         text = type(error).__name__
     return text if len(text) <= room else f"{text[: room - 1]}…"

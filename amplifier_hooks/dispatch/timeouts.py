@@ -1,11 +1,11 @@
-"""A chain that waits: driven step by step in its caller's task, and interrupted when a deadline passes.
+"""Drives a chain that waits, step by step in its caller's task, and interrupts it when a deadline passes.
 
-An interrupted walk always ends at the hook it is in: the hooks still to come are taken out of its hands first, so
-whatever that hook then does (raise, return, swallow the cancellation and go on) nothing follows in this walk.
+An interrupted walk always ends at the current hook: the wait first removes the remaining hooks from the walk, so
+whatever the hook does next (raise, return, swallow the cancellation and continue), no hook follows in this walk.
 
-Two things are deliberately not done. No hook runs in a task of its own, because a task costs more than the whole
-chain. And no running coroutine is handed to another task, because an `asyncio.timeout` it has entered would cancel
-the wrong one.
+Two things are avoided on purpose. No hook runs in a task of its own, because a task costs more than the whole chain.
+And no running coroutine moves to another task, because an `asyncio.timeout` that it has entered would cancel the wrong
+task.
 """
 
 from __future__ import annotations
@@ -35,72 +35,72 @@ if TYPE_CHECKING:
 THROUGH: Final = object()
 
 CURRENT_TASKS: Final[dict[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = getattr(asyncio.tasks, "_current_tasks", {})
-"""What asyncio runs, by loop."""
+"""Task that each event loop runs now, as asyncio keeps it."""
 
 _latest: Callable[[], asyncio.AbstractEventLoop | None] = type(None)
-"""The loop that ran last, if it is still there."""
+"""The most recently used loop, if it still exists."""
 
 log = get_logger(__name__)
 
 
 class ChainRun(Protocol):
-    """What waiting needs of the chain that waits."""
+    """The parts of a run that waiting needs."""
 
     outer: Any
-    """The chain around this one, in whose hook it was started."""
+    """Chain around this one, in whose hook this one was started."""
     picked: Any
 
     @property
     def tenant(self) -> str:
-        """Whose turn it is."""
+        """Tenant ID of the payload."""
         ...
 
     @property
     def event(self) -> str:
-        """What its hooks are told."""
+        """Event that the hooks are called with."""
         ...
 
     @property
     def hook(self) -> Hook:
-        """The hook whose turn it is."""
+        """The current hook."""
         ...
 
     todo: Iterator[Hook]
-    """Those after it."""
+    """The hooks after the current one."""
     context: Any
     walking: Any
-    """The walk that calls them, and the context it runs in."""
+    """The walk that calls the hooks, and the context it runs in (`context`)."""
     waiting: Any
-    """What it waits for."""
+    """Future, or None, that the walk waits for."""
     mark: float
-    """When the time of the hook began."""
+    """Time when the hook's time began."""
     marked: Hook | None
     attend: bool
     paused: bool
-    """An around hook called on: the time is the operation's."""
+    """True while an around hook's operation runs: the hook's clock is stopped."""
     wait: Wait | None
 
     def outcome(self) -> Outcome:
-        """What its hooks said."""
+        """Return the merged answers of the hooks."""
         ...
 
     def walk_again(self) -> bool:
-        """A walk has ended: begin another where hooks are left. True when none is."""
+        """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
         ...
 
     def allowance(self, hook: Hook) -> float:
-        """Seconds this hook may take."""
+        """Return the seconds this hook may take."""
         ...
 
     def record_timeout(self, hook: Hook) -> None:
-        """Put on record that this hook's time was up."""
+        """Record that this hook timed out."""
         ...
 
 
 class Wait:
     """One chain that waits, from its first suspension to its end.
 
-    From here on the chain reads the clock after every hook, so that `mark` is when the time of the current one began.
+    During a wait the chain reads the clock after every hook, so that `mark` is the time when the current hook began.
     """
 
     __slots__ = (
@@ -115,14 +115,14 @@ class Wait:
         self.run = run
         self.task = task
         self.watchdog = Watchdog.of(task.get_loop())
-        # A cancellation requested but not yet delivered when we came counts as one that comes while we wait.
+        # A cancellation requested but not yet delivered before the wait counts as one that arrives during it.
         self.cancels = task.cancelling() - has_pending_cancellation(task)
         self.ours = 0  # cancellations the watchdog sent, for this chain or for one inside it
-        self.own = 0  # those of them that are for this one
-        self.interrupted = False  # the time of `hook` was up
-        self.grace = inf  # how long a cancelled hook has to clean up
-        self.hook: Hook | None = None  # the one that is interrupted
-        self.rest: tuple[Hook, ...] = ()  # those that come after it
+        self.own = 0  # cancellations the watchdog sent for this chain only
+        self.interrupted = False  # `hook` has timed out
+        self.grace = inf  # time until which a cancelled hook may clean up
+        self.hook: Hook | None = None  # the interrupted hook
+        self.rest: tuple[Hook, ...] = ()  # the hooks after it
         self.closing = False
         run.attend = True
         if run.marked is not run.hook and not run.paused:
@@ -130,9 +130,9 @@ class Wait:
 
     @coroutine
     def run_to_end(self) -> Generator[Any, Any, Outcome]:
-        """Go on until the chain is through: what its hooks said.
+        """Run the chain to its end and return the outcome.
 
-        Cancelling the caller cancels the hook that is running, gives it `GRACE` to clean up, and raises
+        Cancelling the caller cancels the running hook, gives that hook `GRACE` to clean up, and raises
         `CancelledError`; no further hook runs.
         """
         run, task = self.run, self.task
@@ -142,8 +142,8 @@ class Wait:
                 thrown: BaseException | None = None
                 try:
                     yield run.waiting
-                    # Every further step of the walk, without a line of Python in between: `iter` calls `next` on it,
-                    # in its context, until it is through.
+                    # Every further step of the walk, without a line of Python in between: `iter` calls `next` on the
+                    # walk, in the walk's context, until the walk ends.
                     yield from iter(partial(run.context.run, next, run.walking, THROUGH), THROUGH)
                 except KeyboardInterrupt:
                     raise
@@ -151,9 +151,9 @@ class Wait:
                     self._interrupt()
                     self._close()
                     raise
-                except BaseException as error:  # noqa: BLE001  # it belongs to the hook that waits, whatever it is
+                except BaseException as error:  # noqa: BLE001  # every error belongs to the hook that waits
                     thrown = error
-                # Outside of the `except`: what later hooks raise does not come of this error.
+                # Outside of the `except`: errors of later hooks must not have this error as their context.
                 if thrown is not None and self._throw(thrown):
                     continue
                 del thrown
@@ -161,23 +161,23 @@ class Wait:
                     break
             if self.is_caller_cancelled():
                 if has_pending_cancellation(task):
-                    yield  # it is delivered here, and not at the caller's next await
+                    yield  # delivers the cancellation here, not at the caller's next await
                 raise asyncio.CancelledError
             return run.outcome()
         finally:
             self.watchdog.live.discard(self)
             if self.own:
                 self._uncancel()
-            run.wait = run.waiting = None  # contexts that hooks' tasks have copied keep the run; not the loop with it
+            run.wait = run.waiting = None  # contexts copied by hooks' tasks keep the run, but not the loop
 
     def _throw(self, error: BaseException) -> bool:
-        """Hand on to the hook what was thrown at it. True while it still waits."""
+        """Pass an error on to the current hook. Return True while the hook still waits."""
         run = self.run
         if self.closing:
             self._close()
             return False
-        # Who cancelled is known only when the hook has ended: an `asyncio.timeout` of its own takes its cancellation
-        # back until then, the caller's stays.
+        # The origin of a cancellation is known only when the hook has ended: an `asyncio.timeout` of the hook takes its
+        # own cancellation back until then; the caller's stays.
         if self.grace == inf and self.is_caller_cancelled():
             self.grace = clock() + GRACE
             self.watchdog.guard(self)
@@ -188,7 +188,7 @@ class Wait:
         return True
 
     def take_remaining(self) -> tuple[Hook, ...]:
-        """The hooks still to run when a walk has ended, by itself or because it was interrupted."""
+        """Return the hooks still to run after a walk has ended, by itself or by an interruption."""
         self.grace = inf
         if not self.interrupted:
             return () if self.is_caller_cancelled() else tuple(self.run.todo)
@@ -203,14 +203,14 @@ class Wait:
 
     @property
     def over(self) -> bool:
-        """Whether whatever the hook answers now comes too late: its time was up, or nobody waits for it any more."""
+        """True if any answer of the hook is too late: the hook has timed out, or its caller was cancelled."""
         return self.interrupted or self.is_caller_cancelled()
 
-    # -- the time ------------------------------------------------------------------------------------------------
+    # -- deadlines -----------------------------------------------------------------------------------------------
 
     @property
     def deadline(self) -> float:
-        """When the hook whose turn it is, or its grace, has had its time."""
+        """Time at which the current hook, or its grace, ends."""
         run = self.run
         if run.paused:
             return inf
@@ -220,7 +220,7 @@ class Wait:
         return run.mark + run.allowance(run.hook)
 
     def expire(self) -> None:
-        """That time has come."""
+        """Interrupt the hook whose deadline has passed."""
         cleaning_up = self.grace < inf
         self._interrupt()
         if cleaning_up:
@@ -231,7 +231,10 @@ class Wait:
         self.task.cancel()
 
     def resume(self) -> None:
-        """The operation inside an around hook came back: a cancelled hook's grace begins only now."""
+        """Guard the chain again: the operation inside an around hook has returned.
+
+        The grace of a cancelled hook begins now.
+        """
         if self.grace < inf:
             self.grace = clock() + GRACE
         self.watchdog.guard(self)
@@ -239,11 +242,11 @@ class Wait:
     # -- interrupting --------------------------------------------------------------------------------------------
 
     def is_caller_cancelled(self) -> bool:
-        """Whether the task was cancelled by somebody else than the watchdog, since we began."""
+        """Return True if the task was cancelled since the wait began, other than by the watchdog."""
         return self.task.cancelling() > self.cancels + self.ours
 
     def _interrupt(self) -> None:
-        """Take the hooks still to come out of the walk's hands; it ends where it is."""
+        """Remove the remaining hooks from the walk, so that the walk ends at the current hook."""
         if not self.interrupted:
             self.interrupted = True
             self.hook = self.run.hook
@@ -251,7 +254,7 @@ class Wait:
             self.grace = clock() + GRACE
 
     def _close(self) -> None:
-        """Close the hook, whatever it makes of that. One that had its grace, or will not end, is left behind."""
+        """Close the hook. Abandon a hook that had its grace or does not end."""
         hook, inside = self.hook or self.run.hook, self.run.walking.gi_yieldfrom
         with suppress(BaseException):
             self.run.walking.close()
@@ -264,7 +267,7 @@ class Wait:
         log.warning("hook_left_behind", hook=hook.name, event=self.run.event, times=hook.leaks)
 
     def _uncancel(self) -> None:
-        """Take back the cancellations the watchdog sent for us."""
+        """Take back the cancellations that the watchdog sent for this chain."""
         for _ in range(self.own):
             self.task.uncancel()
         for wait in self._lineage():
@@ -272,7 +275,7 @@ class Wait:
         self.own = 0
 
     def _lineage(self) -> Iterator[Wait]:
-        """This chain and those around it in the same task: they all see a cancellation sent for this one."""
+        """Yield this chain and the chains around it in the same task: each sees a cancellation sent for this one."""
         run: Any = self.run
         while run is not None:
             if run.wait is not None and run.wait.task is self.task:
@@ -281,10 +284,10 @@ class Wait:
 
 
 class Watchdog:
-    """One timer for an event loop, which looks at the chains that wait there.
+    """One timer for an event loop. It looks at the chains that wait there.
 
-    Often while one may soon be due, and not at all when none waits. A deadline is never early, and late by one tick
-    at most.
+    The timer runs often while a deadline may be near, and not at all when no chain waits. A deadline never fires early,
+    and at most one tick late.
     """
 
     _of_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Watchdog]] = WeakKeyDictionary()
@@ -298,7 +301,7 @@ class Watchdog:
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Watchdog:
-        """The watchdog of this loop."""
+        """Return the watchdog of this loop."""
         latest = cls._latest
         if latest is not None and latest.loop() is loop:
             return latest
@@ -309,20 +312,20 @@ class Watchdog:
         return watchdog
 
     def guard(self, wait: Wait) -> None:
-        """Look after this chain until it leaves."""
+        """Watch this chain until its wait ends."""
         self.live.add(wait)
         due = clock() + wait.run.picked.tick
         if due < self.next:
             self._wake(due)
 
     def check_deadlines(self) -> None:
-        """Interrupt every chain that is past its deadline; come back when the next may be."""
+        """Interrupt every chain that is past its deadline, and set the timer for the next deadline."""
         self.timer, self.next = None, inf
         now = clock()
         for wait in tuple(self.live):
             if now >= wait.deadline:
                 wait.expire()
-        # One that is paused says when it goes on (`Wait.resume`).
+        # A paused chain comes back by `Wait.resume`.
         waiting = (wait for wait in self.live if not wait.run.paused)
         soon = min((min(wait.deadline, now + wait.run.picked.tick) for wait in waiting), default=inf)
         if soon < inf:
@@ -337,13 +340,13 @@ class Watchdog:
 
 
 def has_cancelled_itself() -> bool:
-    """Whether the running task was cancelled by what it runs, and has not met it yet; its next await will."""
+    """Return True if the code of the running task cancelled that task; the next await raises `CancelledError`."""
     task = running_task()
-    return task is not None and getattr(task, "_must_cancel", False) is True  # `pending`, written out
+    return task is not None and getattr(task, "_must_cancel", False) is True  # `has_pending_cancellation`, inlined
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """The task that runs. None where there is none: hooks that never wait need no task, and no loop."""
+    """Return the running task, or None: hooks that never wait need no task, and no loop."""
     global _latest  # noqa: PLW0603  # a cache of one
     try:
         loop = asyncio.get_running_loop()
@@ -354,9 +357,10 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 def running_task() -> asyncio.Task[Any] | None:
-    """The same, asking the loop that ran last first whether it runs in this thread.
+    """Like `current_task`, but tries the most recently used loop first.
 
-    Before 3.12 asyncio asks the operating system each time which process this is, which takes longer than a hook.
+    Before Python 3.12, asyncio asks the operating system for the process ID at each call, which takes longer than a
+    hook.
     """
     latest = _latest()
     if latest is not None and getattr(latest, "_thread_id", None) == get_ident():
@@ -369,9 +373,9 @@ if sys.version_info >= (3, 12):
 
 
 def has_pending_cancellation(task: asyncio.Task[Any]) -> bool:
-    """Whether a cancellation was requested that the task has not met yet.
+    """Return True if a cancellation was requested that the task has not received yet.
 
-    asyncio keeps this to itself, in every version; without it, a hook that awaits something cancelled could not be
-    told from a caller that is.
+    asyncio keeps this fact private in every version; without it, a hook that awaits a cancelled future could not be
+    distinguished from a cancelled caller.
     """
     return bool(getattr(task, "_must_cancel", False))

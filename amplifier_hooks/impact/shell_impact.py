@@ -1,4 +1,4 @@
-"""What a shell command would do to files, as far as it can be read: a table of programs, and a walk over it."""
+"""A shell command comes in; its likely effects on files go out, from a table of programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST: Final = 4
-"""Commands within the arguments of others."""
+"""Deepest nesting of commands in the arguments of others."""
 MOST_UNSEEN: Final = 12
 LONGEST_NAME: Final = 120
 DEVICE: Final = "/dev/null"
@@ -28,7 +28,7 @@ IMPACT_KINDS: Final[tuple[ImpactKind, ...]] = ("creates", "changes", "deletes")
 
 @frozen
 class PathImpact:
-    """One thing that happens to a file. `known` is false where only running the command tells which one."""
+    """One effect on a file. `known` is False if only running the command tells which file it is."""
 
     what: ImpactKind
     path: str
@@ -37,31 +37,31 @@ class PathImpact:
 
 @define
 class ShellImpact:
-    """What a command would do, as far as it can be read."""
+    """The effects of a command on files, as far as the reader understands the command."""
 
     impacts: list[PathImpact] = field(factory=list)
     unseen: list[str] = field(factory=list)
-    """Programs that may do anything, and parts that could not be read."""
+    """Programs of unknown effect, and parts of the command that could not be read."""
     moves: bool = False
-    """Whether it goes to another folder, so that its paths are not those they seem."""
+    """True if the command changes its folder, so that its relative paths are uncertain."""
 
     def add(self, what: ImpactKind, *words: Word) -> None:
-        """Note an effect on each of these."""
+        """Add an effect on each of these words."""
         self.impacts += [
             PathImpact(what, word.text or word.shown, word.text is not None) for word in words if word.text != DEVICE
         ]
 
     def paths_of(self, what: ImpactKind) -> list[str]:
-        """The paths of one kind of effect, each once."""
+        """Return the paths of one kind of effect, each once."""
         return list(dict.fromkeys(effect.path for effect in self.impacts if effect.what == what))
 
 
 Reads = Callable[[ShellImpact, Sequence[Word]], None]
-"""Notes the effects of a program with these arguments."""
+"""A function that adds the effects of a program with these arguments."""
 
 
 def predict_impact(reader: ShellReader, command: str, depth: int = 0) -> ShellImpact:
-    """What a command would do to files, as far as it can be read."""
+    """Return the effects of a command on files, as far as the reader understands the command."""
     foreseen = ShellImpact()
     _follow(foreseen, reader.read(command), reader, depth)
     return foreseen
@@ -77,7 +77,7 @@ def _follow(foreseen: ShellImpact, reading: ShellReading, reader: ShellReader, d
 
 
 def _note_program(foreseen: ShellImpact, words: Sequence[Word], reader: ShellReader, depth: int) -> None:
-    """Note what one simple command does."""
+    """Add the effects of one simple command."""
     name = words[0].text
     if name is None:
         _note_unseen(foreseen, f"what {words[0].shown} does")
@@ -109,7 +109,7 @@ def _note_unseen(foreseen: ShellImpact, what: str) -> None:
 
 
 def _operands(words: Sequence[Word], valued: Iterable[str] = ()) -> list[Word]:
-    """Words that are no options, nor the values of these options."""
+    """Return the words that are neither options nor values of the `valued` options."""
     found: list[Word] = []
     rest = iter(words)
     for word in rest:
@@ -124,7 +124,7 @@ def _operands(words: Sequence[Word], valued: Iterable[str] = ()) -> list[Word]:
 
 
 def _option(words: Sequence[Word], *names: str) -> Word | None:
-    """The value of an option, whether it stands behind it (`-o a`, `-so a`) or in it (`--output=a`, `-oa`)."""
+    """Return the value of an option, either after it (`-o a`, `-so a`) or in it (`--output=a`, `-oa`)."""
     letters = tuple(name[1] for name in names if not name.startswith("--"))
     for place, word in enumerate(words):
         text = word.text or ""
@@ -139,7 +139,7 @@ def _option(words: Sequence[Word], *names: str) -> Word | None:
 
 
 def _has(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Whether an option is given, alone or among other letters."""
+    """Return True if an option is given, alone or among other letters."""
     texts = [word.text or "" for word in words]
     return any(
         text in long or (text.startswith("-") and not text.startswith("--") and short in text[1:]) for text in texts
@@ -147,7 +147,7 @@ def _has(words: Sequence[Word], short: str, *long: str) -> bool:
 
 
 def _all_operands(what: ImpactKind, *valued: str, skip: int = 0) -> Reads:
-    """Every operand, but for the first few."""
+    """Return a function that adds an effect on every operand but the first `skip`."""
 
     def reads(foreseen: ShellImpact, words: Sequence[Word]) -> None:
         foreseen.add(what, *_operands(words, valued)[skip:])
@@ -309,7 +309,7 @@ TABLE: Final[dict[str, Reads]] = {
     "find": _note_search,
     "git": _note_git,
 }
-"""Programs whose effects on files their arguments tell."""
+"""Functions by program, for programs whose arguments determine their effects on files."""
 
 HARMLESS: Final = frozenset((
     "[", ":", "basename", "cat", "cmp", "column", "comm", "cut", "date", "df", "diff", "dirname", "du", "echo",
@@ -319,7 +319,7 @@ HARMLESS: Final = frozenset((
     "strings", "tac", "tail", "test", "tr", "tree", "true", "type", "uname", "uniq", "unset", "wait", "wc", "which",
     "whoami",
 ))  # fmt: skip
-"""Programs that do nothing to files, but for where their output is sent."""
+"""Programs without effects on files, except through redirects."""
 
 SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 
@@ -338,11 +338,11 @@ WRAPPERS: Final[dict[str, tuple[str, ...]]] = {
     "exec": ("-a",),
     "xargs": ("-I", "-n", "-P", "-d", "-L", "-s"),
 }
-"""Programs that run another one, and those of their options that take a value."""
+"""Programs that run another program, with their options that take a value."""
 
 
 def _inner_command(name: str, words: Sequence[Word]) -> list[Word]:
-    """The command within a command; nothing where there is none."""
+    """Return the command that another program runs, or no words if there is none."""
     if name not in WRAPPERS:
         return []
     rest = list(words[1:])
@@ -356,7 +356,7 @@ def _inner_command(name: str, words: Sequence[Word]) -> list[Word]:
 
 
 def _script(words: Sequence[Word]) -> str | None:
-    """What `sh -c` would run."""
+    """Return the script that `sh -c` would run, or None."""
     for place, word in enumerate(words[1:-1], 1):
         if (word.text or "").startswith("-") and (word.text or "").endswith("c"):
             return words[place + 1].text
@@ -364,7 +364,7 @@ def _script(words: Sequence[Word]) -> str | None:
 
 
 def _executed_commands(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """The commands that `find` would run."""
+    """Yield the commands that `find` would run."""
     one: list[Word] | None = None
     for word in words:
         if one is None:

@@ -1,7 +1,7 @@
-"""A shell command, read and not run: its simple commands with their words, and where its output is sent.
+"""A shell command comes in; its simple commands and its redirects go out, and nothing runs.
 
-The only door to tree-sitter, whose grammar of bash reads what is broken as well. A word is known where nothing has to
-be expanded in it; of the others there is only how they are written.
+No other module uses tree-sitter, whose grammar of bash also reads broken commands. The text of a word is known if the
+shell expands nothing in it; for every other word there is only its spelling.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 LONGEST: Final = 16_384
-"""Characters of a command that is read, besides the documents in it (`<<EOF`)."""
+"""Most characters of a command that is read, without its here-documents (`<<EOF`)."""
 MOST_SIGNS: Final = 1_000
-"""Signs with a meaning in a command that is read: nesting without end would take the parser's stack, and much time."""
+"""Most special characters of a command that is read: endless nesting would take the parser's stack, and much time."""
 
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
 DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*(['\"]?)(\w+)\2")
@@ -34,7 +34,7 @@ BRACES: Final = re.compile(r"(?<!\\)[{}]")
 
 @frozen
 class Word:
-    """One word of a command. `text` is what the program would see; None where only running it could tell."""
+    """One word of a command. `text` is the word that the program would see, or None if only a run could tell."""
 
     shown: str
     text: str | None
@@ -49,7 +49,7 @@ class SimpleCommand:
 
 @frozen
 class Redirect:
-    """Where output goes, and how: `>`, `>>`, …."""
+    """A redirect of output: its operator (`>`, `>>`, …) and its target."""
 
     operator: str
     target: Word
@@ -57,16 +57,16 @@ class Redirect:
 
 @frozen
 class ShellReading:
-    """What was found in a command, in the order it is written."""
+    """The parts of a command, in the order of its text."""
 
     commands: tuple[SimpleCommand, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     whole: bool = field(default=True)
-    """Whether all of it was understood."""
+    """True if the reader understood the whole command."""
 
 
 class ShellReader:
-    """Reads commands. Raises `MissingExtra` where the grammar is not installed."""
+    """A reader of commands. Its constructor raises `MissingExtra` if the grammar is not installed."""
 
     def __init__(self) -> None:
         try:
@@ -77,7 +77,7 @@ class ShellReader:
         self._parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
     def read(self, command: str) -> ShellReading:
-        """The simple commands of a text, those within others included. What is too long is not read."""
+        """Return the simple commands of a text, nested ones included. A text that is too long is not read."""
         command, whole = _without_documents(command)
         if len(command) > LONGEST or sum(1 for _ in SIGNS.finditer(command)) > MOST_SIGNS:
             return ShellReading(whole=False)
@@ -98,9 +98,10 @@ class ShellReader:
 
 
 def _without_documents(command: str) -> tuple[str, bool]:
-    """The command without the bodies of its documents, which are data and may be long; and whether that loses nothing.
+    """Return the command without the bodies of its here-documents, and True if that loses no command.
 
-    A body in which commands would be expanded stays, and is not read to the end: not every such command is found in it.
+    The bodies are data and may be long. A body in which the shell would run commands stays, but the parser may miss
+    commands in it.
     """
     if "<<" not in command:
         return command, True
@@ -125,7 +126,7 @@ def _without_documents(command: str) -> tuple[str, bool]:
 
 
 def _arguments(command: Node) -> list[Node]:
-    """The nodes of a command's words, its program first."""
+    """Return the nodes of a command's words, its program first."""
     name = command.child_by_field_name("name")
     if name is None:
         return []

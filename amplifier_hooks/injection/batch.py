@@ -1,11 +1,11 @@
-"""Several texts as one message, and as much of it as fits into a number of tokens.
+"""Joins several texts into one message, and cuts the message to a number of tokens.
 
 One text stands under the name of its hook:
 
     ⟦hook lint⟧
     app.py, line 2: missing colon
 
-Several stand under a heading, each with its size as the hook wrote it; one that was cut says so:
+Several texts stand under a heading, each with its size as the hook wrote it; a cut text is marked:
 
     ⟦2 texts of hooks · tool:post⟧
 
@@ -16,9 +16,10 @@ Several stand under a heading, each with its size as the hook wrote it; one that
     app.py, line 7: incompatible types
     ⟦trimmed · kept 12 of 900 tokens⟧
 
-A hook that speaks for somebody outside says for whom: `⟦hook review · external · https://hooks.example/review⟧`.
+The heading of a hook that speaks for an outside party names it: `⟦hook review · external ·
+https://hooks.example/review⟧`.
 
-What is counted is always the finished message: the tokens of its parts do not add up to those of the whole.
+Tokens are always counted in the finished message: the tokens of its parts do not add up to those of the whole.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ if TYPE_CHECKING:
 HOST: Final = SourceTrust()
 
 TRIES: Final = 4
-"""How often a text is cut shorter because the finished message came out longer than its parts."""
+"""Number of attempts to cut a text shorter when the finished message is longer than its parts."""
 
 
 class Counting(Protocol):
-    """What is asked of a counter: `tokens.Counter`, or somebody's own under `tokens.guarded`."""
+    """The interface of a counter: `Counter`, or a host's counter that `guard_counter` has wrapped."""
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
-        """How many tokens; with a limit, counting may stop once it is over."""
+        """Return the number of tokens; with a limit, counting may stop once the limit is passed."""
         ...
 
     async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
-        """How many characters from the start fit, and their count."""
+        """Return the number of characters from the start that fit, and their count."""
         ...
 
 
 @frozen
 class Cut:
-    """How much of a text was kept: tokens of its own, without headings."""
+    """The kept part of a text: tokens of the text alone, without headings."""
 
     kept: int
     total: int
@@ -70,18 +71,18 @@ class Block:
     item: ContextInjection
     role: Role
     text: str
-    """Escaped."""
+    """The escaped text."""
     size: int
-    """Bytes of UTF-8, as the hook wrote it."""
+    """Bytes of UTF-8, as the hook wrote the text."""
     digest: str
-    """SHA-256 of those."""
+    """SHA-256 of those bytes."""
     escaped: bool = False
-    """Whether characters had to be made visible."""
+    """True if characters had to be made visible."""
     cut: Cut | None = None
     source: SourceTrust = HOST
 
     def render(self, size: str = "") -> str:
-        """Whose text it is, the text, and how much is missing."""
+        """Return the heading with the hook's name, the text, and a mark if the text was cut."""
         whose = (
             f"hook {self.item.hook_name}",
             *((self.source.trust_level, self.source.origin) if self.source.origin else ()),
@@ -107,7 +108,7 @@ Layout: TypeAlias = Callable[[Sequence[Block]], str]
 
 
 def join_blocks(blocks: Sequence[Block]) -> str:
-    """One message for the context."""
+    """Return the blocks as one message for the context."""
     if len(blocks) == 1:
         return blocks[0].render()
     heading = marker(f"{len(blocks)} texts of hooks", blocks[0].item.event)
@@ -115,12 +116,12 @@ def join_blocks(blocks: Sequence[Block]) -> str:
 
 
 def quote_blocks(blocks: Sequence[Block]) -> str:
-    """Inside a denial, which is the heading."""
+    """Return the blocks as text inside a denial, which is the heading."""
     return "\n\n".join(one.render() for one in blocks)
 
 
 async def count_blocks(blocks: Sequence[Block], whole: TokenCount, counter: Counting) -> list[TokenCount]:
-    """The count of every block for itself; of a single one, that of its message."""
+    """Return the count of each block; for a single block, the count of its message."""
     if len(blocks) == 1:
         return [whole]
     return list(await asyncio.gather(*(counter.count_async(one.render()) for one in blocks)))
@@ -129,10 +130,10 @@ async def count_blocks(blocks: Sequence[Block], whole: TokenCount, counter: Coun
 async def fit_blocks(
     blocks: Sequence[Block], room: int, counter: Counting, layout: Layout, *, trim: bool
 ) -> FittedBlocks | None:
-    """As many of the blocks, in order, as `room` holds.
+    """Return as many of the blocks, in order, as fit into `room`; None if nothing fits.
 
-    With `trim` the first one that does not fit is cut, and those after it are left out; else it is left out itself.
-    None where nothing fits.
+    With `trim` the first block that does not fit is cut, and the blocks after it are left out; otherwise only the
+    blocks that do not fit are left out.
     """
     chosen, over = await _choose(blocks, room, counter, trim=trim)
     fitted: FittedBlocks | None = None
@@ -151,7 +152,7 @@ async def fit_blocks(
 async def _choose(
     blocks: Sequence[Block], room: int, counter: Counting, *, trim: bool
 ) -> tuple[list[Block], Block | None]:
-    """The blocks that fit by their own counts, and the first that does not."""
+    """Return the blocks that fit by their own counts, and the first block that does not."""
     chosen: list[Block] = []
     over: Block | None = None
     left = room
@@ -167,10 +168,10 @@ async def _choose(
     return chosen, over
 
 
-async def _cut_block(  # noqa: PLR0917  # one step of `fit`, with all it has
+async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its arguments
     blocks: Sequence[Block], before: list[Block], one: Block, room: int, counter: Counting, layout: Layout
 ) -> FittedBlocks | None:
-    """The blocks before, and as much of this one as fits behind them."""
+    """Return the blocks before, and as much of this block as fits behind them."""
     total = (await counter.count_async(one.text)).tokens
     empty = evolve(one, text="", cut=Cut(total, total))  # no marker is longer than this one
     frame = await counter.count_async(layout([*before, empty]), room)
@@ -191,6 +192,6 @@ async def _cut_block(  # noqa: PLR0917  # one step of `fit`, with all it has
 
 
 def remove_blocks(blocks: Sequence[Block], those: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks that are none of those. Two may say the same and are still two."""
+    """Return the blocks without `those`, compared by identity: two blocks may have equal texts."""
     known = {id(one) for one in those}
     return tuple(one for one in blocks if id(one) not in known)

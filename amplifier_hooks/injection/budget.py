@@ -1,10 +1,10 @@
-"""How much hooks may say: limits, and the arithmetic of what is left. Pure.
+"""Limits for the texts of hooks, and the arithmetic of the remaining budget. Pure.
 
-Tokens are reserved before anything is awaited and given back where fewer were used, so hooks that run side by side
-cannot together spend more than there is.
+Tokens are reserved before the first await and returned if fewer were used, so hooks that run side by side cannot
+together spend more than the budget.
 
-    grant = budget.reserve(120)     taken; grant.over says how many of the 120 were not there
-    budget.settle(grant, 90)        90 are spent, the others are there again
+    grant = budget.reserve(120)     120 are taken; grant.over is the number that was not available
+    budget.settle(grant, 90)        90 are spent, the others are available again
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ MAX_INJECTION_SIZE: Final = 10_240
 INJECTION_BUDGET_PER_TURN: Final = 1_000
 """Tokens all injections of one turn may have together."""
 MAX_INJECTIONS_PER_TURN: Final = 64
-"""How many there may be."""
+"""Number of injections one turn may have."""
 
 
 @frozen(kw_only=True)
 class InjectionLimits:
-    """What a session allows its hooks. `None` is no limit.
+    """Limits of a session for the injections of its hooks. `None` is no limit.
 
-    `overflow` says what becomes of a text that no longer fits into the tokens of the turn or the session: it is cut
-    where that leaves something to read (`trim`), left out (`reject`), or put in all the same (`warn`). None of the
-    three is silent.
+    `overflow` decides about a text that no longer fits into the tokens of the turn or the session: it is cut if a
+    readable part remains (`trim`), left out (`reject`), or injected in spite of the limit (`warn`). Each of the three
+    is reported.
 
     Raises `InvalidLimit` for a limit that is no whole number, or below 0.
     """
@@ -60,20 +60,23 @@ class InjectionLimits:
 
 @frozen(kw_only=True, eq=False)
 class Reservation:
-    """Tokens taken out of a budget for one purpose. `over` is how many of those wanted were not there."""
+    """Tokens taken out of a budget for one purpose. `over` is the number of wanted tokens that were not available."""
 
     tokens: int
     over: int
 
     @property
     def full(self) -> bool:
-        """Whether everything that was wanted was there."""
+        """True if all wanted tokens were available."""
         return self.over == 0
 
 
 @define(eq=False)
 class Budget:
-    """What the hooks of one session have used, this turn and altogether. Reserved tokens count as used."""
+    """Tokens and texts that the hooks of one session have used, this turn and altogether.
+
+    Reserved tokens count as used.
+    """
 
     limits: InjectionLimits = field(factory=InjectionLimits)
     turn_tokens: int = field(default=0, init=False)
@@ -83,7 +86,7 @@ class Budget:
 
     @property
     def room(self) -> int | None:
-        """Tokens left, now; `None` where there is no limit."""
+        """Number of tokens left now; `None` without a limit."""
         limits = self.limits
         lefts = [
             limit - used
@@ -93,9 +96,9 @@ class Budget:
         return max(0, min(lefts)) if lefts else None  # below 0 after `warn`
 
     def reserve(self, wanted: int) -> Reservation:
-        """Take so many tokens, or what is left of them; under `warn`, all of them whatever is left.
+        """Take this number of tokens, or the rest if fewer are left; under `warn`, all of them in any case.
 
-        Every grant is to be settled, once. Raises `ValueError` for fewer than 0.
+        Every reservation must be settled, once. Raises `ValueError` for a number below 0.
         """
         if wanted < 0:
             raise ValueError(f"{wanted} tokens cannot be reserved")
@@ -104,16 +107,16 @@ class Budget:
         return self._add_reservation(wanted if self.limits.overflow == "warn" else there, wanted - there)
 
     def reserve_rest(self) -> Reservation:
-        """Take what is left, for more than that: what is wanted is over the limit, and nobody counted by how much.
+        """Take the rest of the tokens, for a text that is over the limit and was not counted to its end.
 
-        The session has a limit where this is called, so something is left, or nothing.
+        The session has a limit where this is called, so there is a rest, which may be 0.
         """
         return self._add_reservation(self.room or 0, 1)
 
     def settle(self, grant: Reservation, used: int) -> None:
-        """Say how many of the tokens taken were used; the others are there again.
+        """Release the tokens of a reservation that were not used.
 
-        Raises `ValueError` for more than were taken, and for a grant that is settled or of another budget.
+        Raises `ValueError` for more tokens than were taken, and for a reservation that is settled or of another budget.
         """
         if grant not in self._open or not 0 <= used <= grant.tokens:
             raise ValueError(f"{used} of {grant.tokens} tokens cannot be settled")
@@ -121,14 +124,14 @@ class Budget:
         self._use(used - grant.tokens)
 
     def take_items(self, wanted: int) -> int:
-        """How many of so many texts may come in; those count."""
+        """Take up to this number of texts from the turn's limit. Return the number taken."""
         limit = self.limits.items_per_turn
         taken = wanted if limit is None else min(wanted, limit - self.turn_items)
         self.turn_items += taken
         return taken
 
     def reset_turn(self) -> None:
-        """A new turn begins. What the session has used stays, and what is reserved now counts in both turns."""
+        """Start a new turn. The session's use stays, and open reservations count in both turns."""
         self.turn_tokens = sum(grant.tokens for grant in self._open)
         self.turn_items = 0
 

@@ -1,13 +1,13 @@
 """Injection: a hook's text becomes a message in the agent's context, within limits, with its provenance.
 
-The way of one emit's texts: made readable → size → whether its hook is heard there → how many → one message for each
-role and place → its tokens, counted as it will be read → taken out of the budget before anything else happens →
-trimmed, left out, or in spite of it → written with its provenance → put on record. Whatever is cut, refused or fails is
-told to the user.
+The texts of one emit pass these steps: escape → size limit → right to inject at this event → number of texts → one
+message for each role and target → count of its tokens in the final form → reservation in the budget → trimmed, left
+out, or injected in spite of the limit → written with its provenance → recorded. The user gets a message about every
+text that is cut, refused or fails.
 
-A context needs `add_message`. It may also have `append_to_last_tool_result(content, metadata)` and
-`add_ephemeral(role, content, metadata)` with `take_ephemeral()`; the first two, plain or async, return True when they
-have taken the text, and otherwise it gets a message of its own, or waits here for the next model call.
+A context needs `add_message`. It may also have `append_to_last_tool_result(content, metadata)` and `add_ephemeral(role,
+content, metadata)` with `take_ephemeral()`; the first two, plain or async, return True if they have taken the text.
+Otherwise the text gets a message of its own, or waits here for the next model call.
 """
 
 from __future__ import annotations
@@ -44,59 +44,59 @@ InjectionTarget = Literal["context", "tool result", "next call", "denial", "nowh
 SkipReason = Literal["size", "standing", "items", "budget"]
 
 CONTEXT_TIMEOUT: Final = 5.0
-"""Seconds a context has to take one message."""
+"""Timeout, in seconds, for a context to take one message."""
 
 INJECTIONS_KEPT: Final = 1_000
-"""Injections a session keeps for review; older ones are in the record."""
+"""Number of injections that a session keeps for review; older ones are in the record."""
 
 WAITING: Final = 64
-"""Texts that may wait for a model call."""
+"""Number of texts that may wait for a model call."""
 
 log = get_logger(__name__)
 
 
 @frozen(kw_only=True)
 class Injection:
-    """One text that a hook injected: who said it, where it went, and what the model reads."""
+    """One text that a hook injected: its hook, its target, and the text that the model reads."""
 
     provenance: Provenance
     role: Role
     text: str
-    """Escaped, and cut where it was too long; without the heading."""
+    """The escaped text, cut if it was too long; without the heading."""
     size: int
-    """Bytes of UTF-8, as the hook wrote it."""
+    """Bytes of UTF-8, as the hook wrote the text."""
     target: InjectionTarget
 
     @property
     def hook(self) -> str:
-        """Whose text it is."""
+        """Name of the hook that injected the text."""
         return self.provenance.hook
 
     @property
     def event(self) -> str:
-        """What the hook was told."""
+        """Event that the hook was called with."""
         return self.provenance.event
 
     @property
     def tokens(self) -> int:
-        """What it took out of the budget."""
+        """Number of tokens taken out of the budget."""
         return self.provenance.tokens
 
     @property
     def trimmed(self) -> bool:
-        """Whether the model reads only its beginning."""
+        """True if the model reads only the beginning of the text."""
         return self.provenance.trimmed
 
     @property
     def delivered(self) -> bool:
-        """Whether the model reads it at all."""
+        """True if the model reads the text."""
         return self.target != "nowhere"
 
 
 class Injector:
     """Puts injections where one session's model reads them: into the context, the next call, or a denial."""
 
-    def __init__(  # noqa: PLR0917  # the collaborators, in the order in which a text meets them from its end
+    def __init__(  # noqa: PLR0917  # the collaborators, the last one a text meets first
         self,
         context: ContextManager,
         recorder: Recorder,
@@ -118,30 +118,30 @@ class Injector:
         self._injected: list[Injection] = []
         self._waiting: list[dict[str, Any]] = []
         self._context_has_ephemeral = False
-        """Whether the context has texts for the next call."""
+        """True if the context has texts for the next call."""
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """What was injected, for review: the last 1,000 texts, in order."""
+        """The last 1,000 injected texts, in order, for review."""
         return tuple(self._injected)
 
     @property
     def tokens_this_turn(self) -> int:
-        """What this turn's injections took out of the budget."""
+        """Number of tokens that this turn's injections took out of the budget."""
         return self._budget.turn_tokens
 
     def check(self, injections: Iterable[ContextInjection]) -> None:
-        """Raise `InjectionTooLarge` for the first text that is over the limit for one; nothing is written."""
+        """Raise `InjectionTooLarge` for the first text that exceeds the size limit; write nothing."""
         for item in injections:
             if problem := self._too_large(item, len(utf8(item.content))):
                 raise problem
 
     def new_turn(self) -> None:
-        """A new turn begins, with all of its budget. Texts for the next model call still wait for it."""
+        """Start a new turn with a full budget. Texts for the next model call keep waiting."""
         self._budget.reset_turn()
 
     def take_ephemeral(self) -> list[dict[str, Any]]:
-        """The messages that only the next model call gets. Taken once, they are gone."""
+        """Remove and return the messages that only the next model call gets."""
         taken: list[dict[str, Any]] = []
         if self._context_has_ephemeral:
             self._context_has_ephemeral = False
@@ -154,23 +154,23 @@ class Injector:
         return taken
 
     def give_back(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Nobody has read these after all; they wait for the model call after this one."""
+        """Return messages that no model has read; they wait for the next model call."""
         self._waiting[:0] = messages
 
     async def deliver(self, injections: Sequence[ContextInjection]) -> None:
-        """Inject what one emit's hooks said. What cannot be delivered is told to the user, and the rest goes on.
+        """Inject the texts of one emit's hooks. Report a text that cannot be delivered to the user, and continue.
 
-        Cancelling it leaves out what is not written yet.
+        Cancelling it leaves out the texts that are not written yet.
         """
         batches: dict[tuple[Role, InjectionTarget], list[Block]] = {}
         for one in await self._admit(injections):
             batches.setdefault((one.role, target_of(one.item)), []).append(one)
         for (_, place), blocks in batches.items():
-            with suppress(Exception):  # it is told already
+            with suppress(Exception):  # the failure is reported already
                 await self._deliver_blocks(blocks, join_blocks, place)
 
     async def quote(self, injections: Sequence[ContextInjection]) -> list[str]:
-        """The texts as they stand inside a denial, one after another; the context does not get them."""
+        """Return the texts for a denial, one after another; the context does not get them."""
         blocks = await self._admit(injections)
         if not blocks:
             return []
@@ -179,7 +179,7 @@ class Injector:
         return []
 
     async def inject_one(self, item: ContextInjection) -> Injection:
-        """Inject one text, and say what became of it: it may have been cut, or left out.
+        """Inject one text. The returned `Injection` shows if the text was cut or left out.
 
         Raises `InjectionTooLarge` before anything is written, and what the context raises.
         """
@@ -198,7 +198,7 @@ class Injector:
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     async def _admit(self, injections: Iterable[ContextInjection]) -> list[Block]:
-        """The texts that are not too large and not too many, made readable."""
+        """Return the texts, escaped, that are within the limits of size and number."""
         blocks: list[Block] = []
         for one in map(self._block, injections):
             if problem := self._too_large(one.item, one.size):
@@ -213,7 +213,7 @@ class Injector:
         return blocks[:admitted]
 
     def _block(self, item: ContextInjection) -> Block:
-        """The text made readable, unless it is too large for anybody to read."""
+        """Return a text as a block: escaped, or empty if the text exceeds the size limit."""
         data = utf8(item.content)
         voice = self._source_trust(item.hook_name, item.event)
         role = "user" if item.role == "system" and not voice.instructs else item.role
@@ -235,9 +235,9 @@ class Injector:
     async def _deliver_blocks(
         self, blocks: list[Block], layout: Layout, place: InjectionTarget
     ) -> list[tuple[Block, Injection]]:
-        """One message, as far as it fits, put in its place; and what became of the texts in it.
+        """Write one message, as far as it fits, to its target. Return the delivered texts with their injections.
 
-        Raises what the context raises, once it is recorded and told.
+        Raises what the context raises, after the failure is recorded and reported.
         """
         try:
             fitted, over = await self._fit_to_budget(blocks, layout)
@@ -260,14 +260,14 @@ class Injector:
         return carried
 
     async def _fit_to_budget(self, blocks: list[Block], layout: Layout) -> tuple[FittedBlocks | None, int]:
-        """As much of the message as there are tokens for, and paid; and how many it goes over what there was.
+        """Return as much of the message as the budget pays for, and the tokens over the budget.
 
-        They stay paid if it then cannot be written: a context that fails may have kept it all the same.
+        The tokens stay spent if the message then cannot be written: a failing context may have kept it all the same.
         """
         budget, text = self._budget, layout(blocks)
         anyway = budget.limits.overflow == "warn"
         count = await self._counter.count_async(text, None if anyway else budget.room)
-        # Nothing is awaited from the count to the reservation: another delivery would be promised the same room.
+        # No await between the count and the reservation: another delivery could reserve the same room.
         grant = budget.reserve_rest() if count.over_limit else budget.reserve(count.tokens)
         used = 0
         try:
@@ -282,7 +282,7 @@ class Injector:
         return fitted, grant.over if anyway else 0
 
     async def _write(self, fitted: FittedBlocks, metadata: dict[str, Any], place: InjectionTarget) -> InjectionTarget:
-        """Put the message in its place, or the nearest there is; and which that was."""
+        """Write the message to its target, or the nearest available one. Return the actual target."""
         context: Any = self._context
         role = fitted.blocks[0].role
         try:
@@ -301,15 +301,15 @@ class Injector:
         return place
 
     async def _keep(self, role: Role, text: str, metadata: dict[str, Any]) -> None:
-        """For the next model call only: in the context if it can, else here."""
+        """Keep a message for the next model call only: in the context if it has `add_ephemeral`, otherwise here."""
         if len(self._waiting) >= WAITING:
-            raise RuntimeError(f"{WAITING} messages wait for a model call already, and nobody takes them")
+            raise RuntimeError(f"{WAITING} messages wait for a model call already, and no model call takes them")
         if await try_context_call(self._context, "add_ephemeral", role, text, metadata):
             self._context_has_ephemeral = True
         else:
             self._waiting.append({"role": role, "content": text, "metadata": metadata})
 
-    # -- saying so -----------------------------------------------------------------------------------------------------
+    # -- reporting -----------------------------------------------------------------------------------------------------
 
     def _provenance(self, one: Block, count: TokenCount | None) -> Provenance:
         return Provenance(
@@ -330,7 +330,7 @@ class Injector:
         return Injection(provenance=provenance, role=one.role, text=text, size=one.size, target=place)
 
     async def _report(self, carried: list[tuple[Block, Injection]], over: int) -> None:
-        """Put on record what was injected; tell what was cut, or went over the budget."""
+        """Record the injected texts; report cut texts, and texts over the budget, to the user."""
         for one, injected in carried:
             facts = {
                 **injected.provenance.facts(),
@@ -360,28 +360,28 @@ class Injector:
             await self._tell_user([one for one, _ in carried], said)
 
     async def _refuse(self, blocks: Sequence[Block], why: SkipReason, problem: str) -> None:
-        """Texts that are not injected, because the session's limits say so."""
+        """Record and report texts that are left out because of the session's limits."""
         await self._note("injection.refused", blocks, {"why": why, "problem": problem})
         await self._tell_user(blocks, f"did not reach the model: {problem}")
 
     async def _fail(self, blocks: Sequence[Block], problem: str) -> None:
-        """Texts that are not injected, because something failed."""
+        """Record and report texts that are left out because of an error."""
         await self._note("injection.failed", blocks, {"problem": problem})
         await self._tell_user(blocks, f"did not reach the model: {problem}")
 
     async def _note(self, kind: str, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:
-        """On record and into the log, one for each text."""
+        """Write a record and a log line for each text."""
         for one in blocks:
             who = {"hook": one.item.hook_name, "event": one.item.event, "size": one.size, "role": one.role}
             log.warning(kind.replace(".", "_"), **who, **facts)
             await self._recorder.note(kind, {**who, "digest": one.digest, **facts})
 
     async def _tell_user(self, blocks: Sequence[Block], what: str) -> None:
-        """One message about all of them."""
+        """Send the user one message about all these texts."""
         hooks = list(dict.fromkeys(one.item.hook_name for one in blocks))
         names = ", ".join(map(repr, hooks))
         text = f"a text of hook {names} {what}" if len(blocks) == 1 else f"{len(blocks)} texts of {names}: each {what}"
-        with suppress(Exception):  # a screen must not decide what is injected; it is on record
+        with suppress(Exception):  # a failing screen must not decide about injections; the record has it
             await self._tell(UserMessage(text=text, level="warning", hook_name=hooks[0], source="session"))
 
     def _items_limit_text(self) -> str:
@@ -398,30 +398,30 @@ class Injector:
 
 
 def forbidden_reason(one: Block) -> str:
-    """Why a text may not come in, however short it is."""
+    """Return the reason why a text of this hook may not come in, whatever its size."""
     return f"no text of a {one.source.trust_level} hook comes in at {one.item.event}"
 
 
 def utf8(text: str) -> bytes:
-    """The text's bytes; a lone surrogate has some, too."""
+    """Return the text's bytes in UTF-8, with bytes for lone surrogates, too."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def target_of(item: ContextInjection) -> InjectionTarget:
-    """Where its hook wants it."""
+    """Return the target that the hook wants."""
     if item.ephemeral:
         return "next call"
     return "tool result" if item.append_to_last_tool_result else "context"
 
 
 async def try_context_call(context: Any, name: str, *arguments: Any) -> bool:
-    """Whether the context can do this, and says that it has."""
+    """Call an optional method of the context. Return True if the method exists and returned True."""
     method = getattr(context, name, None)
     return callable(method) and await await_answer(method(*arguments)) is True
 
 
 async def await_answer(answer: Any) -> Any:
-    """What a plain or an async method answers, in time.
+    """Return the answer of a plain or an async method, within the timeout.
 
     Raises `TooLate`.
     """

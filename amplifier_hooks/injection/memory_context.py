@@ -1,13 +1,13 @@
-"""The messages an agent's model reads, kept in memory; the context of a session that was given none.
+"""The messages an agent's model reads, kept in memory; the default context of a session.
 
     context.add_message("user", "Mend the build")
     context.add_tool_calls([{"id": "c1", "name": "Bash", "input": {"command": "make"}}])
     context.add_tool_result("c1", "error: …", is_error=True)
     client.messages.create(**context.to_anthropic(), …)
 
-While tool calls are open, what hooks inject is held back and follows once all results are in. Whatever else is added
-meanwhile means that the host goes on without them: calls without a result get one that says so, and a result that comes
-after all takes its place.
+While tool calls are open, the context holds back texts that hooks inject; they follow once all results are in. Any
+other message added meanwhile means that the host continues without the results: each call without a result gets one
+that says so, and a result that arrives later replaces it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 WAITING: Final = 64
-"""Messages that may wait for a model call."""
+"""Number of messages that may wait for a model call."""
 
 
 class InMemoryContext:
     """Messages in a list: dicts with `id`, `role`, `content` and `metadata`.
 
-    One of the assistant may have `tool_calls`; one with the role `tool` has `tool_call_id` and `is_error`. An `id` is
-    never used again, also when messages are taken out. A message that was given out is never changed; where a text
-    joins it, another takes its place.
+    A message of the assistant may have `tool_calls`; one with the role `tool` has `tool_call_id` and `is_error`. An
+    `id` is never used again, even after messages are removed. A message that was given out is never changed; if a text
+    joins it, a new message replaces it.
     """
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class InMemoryContext:
         self._number = 0
         self._open: set[str] = set()
         self._missing: dict[str, str] = {}
-        """Calls that were given up, with the id of the message that stands for their result."""
+        """Calls without a result that were closed, with the id of the message that substitutes the result."""
         self._held: list[tuple[Role | None, str, dict[str, Any]]] = []
-        """What is injected when all results are in; without a role, at the last of them."""
+        """Texts to inject when all results are in; a text without a role joins the last result."""
         self._ephemeral: list[Message] = []
 
     @property
@@ -54,9 +54,9 @@ class InMemoryContext:
         return frozenset(self._open)
 
     def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:
-        """Append one message; one that is injected while tool calls are open, once their results are in.
+        """Append one message. An injected message is held back while tool calls are open.
 
-        Raises `HookUsageError` for a role or a content that is none.
+        Raises `HookUsageError` for an invalid role or content.
         """
         if role not in ("system", "user", "assistant"):
             raise HookUsageError(f"no message has the role {role!r}; pass system, user or assistant")
@@ -70,10 +70,10 @@ class InMemoryContext:
     def add_tool_calls(
         self, calls: Sequence[Mapping[str, Any]], content: str = "", metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Append what the model said and the tools it calls, each with `id`, `name` and `input`.
+        """Append the model's text and the tools it calls, each with `id`, `name` and `input`.
 
-        Raises `HookUsageError` for calls without these or with the same id, `InputNotFreezable` for an input that JSON
-        cannot hold.
+        Raises `HookUsageError` for calls without these fields or with equal ids, `InputNotFreezable` for an input that
+        JSON cannot represent.
         """
         _check_text(content)
         own = [_copy_call(call) for call in calls]
@@ -93,7 +93,7 @@ class InMemoryContext:
         is_error: bool = False,  # noqa: FBT001, FBT002  # as providers have it
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append the result of an open call; with the last one, what hooks injected meanwhile.
+        """Append the result of an open call; after the last one, append the texts held back meanwhile.
 
         Raises `HookUsageError` for a call that is unknown or has its result.
         """
@@ -102,7 +102,7 @@ class InMemoryContext:
             place = self._index_of(self._missing.pop(call_id))
             if place is not None:
                 given_up = self.messages[place]
-                behind = given_up["content"].removeprefix(NO_RESULT)  # what a hook has put there meanwhile
+                behind = given_up["content"].removeprefix(NO_RESULT)  # text that a hook has added meanwhile
                 about = {name: value for name, value in given_up["metadata"].items() if name == "injections"}
                 replaced = {
                     "content": f"{content}{behind}" if content else behind.lstrip("\n"),
@@ -119,9 +119,9 @@ class InMemoryContext:
             self._append_held_back()
 
     def append_to_last_tool_result(self, content: str, metadata: Mapping[str, Any] | None = None) -> bool:
-        """Put the text behind the result of the last tool call; while calls are open, of the last of these.
+        """Append the text to the result of the last tool call; with open calls, to the last of their results.
 
-        False, and nothing is changed, where there is none, or the model has answered to it already.
+        Returns False and changes nothing if there is no result, or if the model has already answered it.
         """
         _check_text(content)
         if self._open:
@@ -133,7 +133,7 @@ class InMemoryContext:
         return place is not None
 
     def add_ephemeral(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> bool:
-        """Keep a message for the next model call only. False, and it is not kept, where 64 wait already."""
+        """Keep a message for the next model call only. Return False and drop it if 64 messages wait already."""
         _check_text(content)
         if len(self._ephemeral) >= WAITING:
             return False
@@ -141,18 +141,18 @@ class InMemoryContext:
         return True
 
     def take_ephemeral(self) -> list[Message]:
-        """The messages for the next model call. They are gone then."""
+        """Remove and return the messages for the next model call."""
         taken, self._ephemeral = self._ephemeral, []
         return taken
 
     def get_messages(self) -> list[Message]:
-        """Every message, in order. The list is a copy, the messages are not."""
+        """Return every message, in order. The list is a copy, the messages are not."""
         return list(self.messages)
 
     def compact(self, keep: int, summary: str) -> int:
-        """Let a summary stand for all but the last messages, and say how many went.
+        """Replace all but the last messages by a summary. Return the number of replaced messages.
 
-        At least `keep` stay; more, where a call would be parted from its results. The system messages at the
+        At least `keep` messages stay; more, if a call would be separated from its results. The system messages at the
         beginning stay as well.
         """
         _check_text(summary)
@@ -169,17 +169,20 @@ class InMemoryContext:
         return last - first
 
     def to_openai(self, *, ephemeral: bool = False) -> list[Message]:
-        """The history for OpenAI's chat completions; with what is for the next call only, if wanted."""
+        """Return the history for OpenAI's chat completions; with `ephemeral`, also the next call's messages."""
         return to_openai(self._history(ephemeral=ephemeral))
 
     def to_anthropic(self, *, ephemeral: bool = False) -> dict[str, Any]:
-        """The same for Anthropic's messages: `messages`, and `system` if there is one."""
+        """Return the arguments `messages`, and `system` if there is one, for Anthropic's messages.
+
+        With `ephemeral`, the history includes the messages for the next call.
+        """
         return to_anthropic(self._history(ephemeral=ephemeral))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _history(self, *, ephemeral: bool) -> list[Message]:
-        """What there is now; what is held back comes last, after the results that are still to come."""
+        """Return the history; texts held back come last, after the results that are still to come."""
         held = [{"role": role or "user", "content": text, "metadata": about} for role, text, about in self._held]
         return [*self.messages, *held, *(self._ephemeral if ephemeral else ())]
 
@@ -191,7 +194,7 @@ class InMemoryContext:
         self.messages.append(self._make_message(role, content, metadata, **fields))
 
     def _give_up(self) -> None:
-        """The host goes on without the results that are missing."""
+        """Close the open calls: the host continues without the missing results."""
         if not self._open:
             return
         calls = self.messages[self._open_calls_index()]["tool_calls"]
@@ -202,7 +205,7 @@ class InMemoryContext:
         self._append_held_back()
 
     def _append_held_back(self) -> None:
-        """What was held back, behind the results."""
+        """Append the texts held back, after the results."""
         held, self._held = self._held, []
         place = len(self.messages) - 1
         for role, content, metadata in held:
@@ -212,7 +215,7 @@ class InMemoryContext:
                 self._append(role, content, metadata)
 
     def _join(self, place: int, content: str, metadata: dict[str, Any]) -> None:
-        """Put the text behind the one at this place; its provenance goes with it."""
+        """Append the text, with its provenance, to the message at this index."""
         message = self.messages[place]
         about = message["metadata"]
         text = f"{message['content']}\n\n{content}" if message["content"] else content
@@ -220,7 +223,7 @@ class InMemoryContext:
         self.messages[place] = {**message, "content": text, "metadata": about}
 
     def _last_result_index(self) -> int | None:
-        """Where the last result is, unless the model has said something since."""
+        """Return the index of the last result, or None if the model has answered it."""
         for place in range(len(self.messages) - 1, -1, -1):
             role = self.messages[place]["role"]
             if role in ("assistant", "tool"):
@@ -228,7 +231,7 @@ class InMemoryContext:
         return None
 
     def _open_calls_index(self) -> int:
-        """Where the open calls are. The assistant has said nothing since."""
+        """Return the index of the message with the open calls, the assistant's last one."""
         return max(place for place, message in enumerate(self.messages) if message["role"] == "assistant")
 
     def _index_of(self, message_id: str) -> int | None:
@@ -241,7 +244,7 @@ def _check_text(content: object) -> None:
 
 
 def _copy_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call that nobody else can change."""
+    """Return a copy of a tool call that the caller cannot change."""
     one, name, given = call.get("id"), call.get("name"), call.get("input")
     if not (isinstance(one, str) and one and isinstance(name, str) and name and isinstance(given, dict)):
         raise HookUsageError(f"a tool call {one!r} of {name!r}; pass its id and name as a str, its input as a dict")

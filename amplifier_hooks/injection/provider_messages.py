@@ -1,4 +1,4 @@
-"""A history in the shapes of two providers' APIs, valid for them whatever happened in it. Pure.
+"""Converts a history to the shapes of two providers' APIs, valid for them whatever the history contains. Pure.
 
     messages = to_openai(history)            client.chat.completions.create(messages=messages, …)
     arguments = to_anthropic(history)        client.messages.create(**arguments, …)
@@ -6,22 +6,22 @@
 A message is a mapping with `role`, `content` (a text), and `metadata`; one of the assistant may have `tool_calls`, each
 with `id`, `name` and `input`, and one with the role `tool` has `tool_call_id` and may have `is_error`.
 
-| the history                          | OpenAI                 | Anthropic                           |
-|--------------------------------------|------------------------|-------------------------------------|
-| results apart from their calls       | right behind, in order | the same                            |
-| a call without a result              | gets `⟦no result⟧`     | the same, as an error               |
-| a result without a call              | text of the user       | the same                            |
-| system messages before all others    | as they are            | `system`                            |
-| later ones                           | as they are            | text of the user, marked `⟦system⟧` |
-| several of one role in a row         | as they are            | one message                         |
-| begins with the assistant            | as it is               | a user's `⟦begin⟧` before it        |
-| ends with the assistant              | as it is               | a user's `⟦go on⟧` after it         |
-| blank messages                       | left out               | left out                            |
-| an id used again, or one they refuse | another                | another                             |
-| lone surrogates                      | escaped                | escaped                             |
+| the history                          | OpenAI                   | Anthropic                           |
+|--------------------------------------|--------------------------|-------------------------------------|
+| results apart from their calls       | after the call, in order | after the call, in order            |
+| a call without a result              | gets `⟦no result⟧`       | gets `⟦no result⟧`, as an error     |
+| a result without a call              | text of the user         | text of the user                    |
+| system messages before all others    | as they are              | `system`                            |
+| later ones                           | as they are              | text of the user, marked `⟦system⟧` |
+| several of one role in a row         | as they are              | one message                         |
+| begins with the assistant            | as it is                 | a user's `⟦begin⟧` before it        |
+| ends with the assistant              | as it is                 | a user's `⟦go on⟧` after it         |
+| blank messages                       | left out                 | left out                            |
+| an id used again, or one they refuse | another                  | another                             |
+| lone surrogates                      | escaped                  | escaped                             |
 
-No model of Anthropic takes a conversation that begins with the assistant, and newer ones none that ends with it.
-What a hook injected into it as the system has its own heading, and is not marked again.
+No model of Anthropic takes a conversation that begins with the assistant, and newer models take none that ends with it.
+A text that a hook injected as the system has its own heading, and is not marked again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def to_openai(history: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """The messages of a chat completion. Raises `HookUsageError` for what is no message."""
+    """Return the messages of a chat completion. Raises `HookUsageError` for an invalid message."""
     messages: list[Message] = []
     for step in _steps(history):
         if not step.calls:
@@ -72,7 +72,7 @@ def to_openai(history: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 
 def to_anthropic(history: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The arguments `messages`, and `system` if there is one. Raises `HookUsageError` for what is no message."""
+    """Return the arguments `messages`, and `system` if there is one. Raises `HookUsageError` for an invalid message."""
     steps = list(_steps(history))
     first = next((number for number, step in enumerate(steps) if step.role != "system"), len(steps))
     messages: list[Message] = []
@@ -112,7 +112,7 @@ def _result(call: _ToolUse) -> Message:
     return {"type": "tool_result", "tool_use_id": call.id, "content": call.result, **failed}
 
 
-# -- what both have in common ------------------------------------------------------------------------------------------
+# -- shared by both providers ------------------------------------------------------------------------------------------
 
 
 @define
@@ -128,7 +128,7 @@ class _ToolUse:
 
 @define
 class _Step:
-    """A message that says something; the results of its calls are with it."""
+    """A message that is not blank, with the results of its calls."""
 
     role: str
     text: str
@@ -137,7 +137,7 @@ class _Step:
 
 
 def _steps(history: Iterable[Mapping[str, Any]]) -> Iterator[_Step]:
-    """The history with results where their calls are, and nothing blank."""
+    """Return the history with results at their calls, and without blank messages."""
     steps: list[_Step] = []
     unanswered: dict[str, _ToolUse] = {}
     for message in history:
@@ -176,7 +176,7 @@ def _tool_calls_of(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _name_calls(calls: Sequence[_ToolUse]) -> None:
-    """Ids that both providers take and that are there once; names likewise taken."""
+    """Set unique ids that both providers accept, and names that both providers accept."""
     wanted = {call.id for call in calls}
     used: set[str] = set()
     number = 0
@@ -194,7 +194,7 @@ def _escape_surrogates(text: str) -> str:
 
 
 def _escape_surrogates_in(value: Any) -> Any:
-    """The same for every text in a tool's input."""
+    """Return a tool's input with the lone surrogates of every text escaped."""
     if isinstance(value, str):
         return _escape_surrogates(value)
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
 """Ready-made hooks, one file each: settings come in, a registered hook goes out.
 
-Each is a class with pydantic settings; switch one on with `RateLimit().register(registry)`, with settings from a file
-`RateLimit.from_config({…}).register(registry)`, or by name with `registry.discover(["rate_limit"])`. The table of all
-of them is in specs/library.md; `parts` holds what several of them share. Each loads on first use.
+Each hook is a class with pydantic settings. Switch one on with `RateLimit().register(registry)`, with settings from a
+file `RateLimit.from_config({…}).register(registry)`, or by name with `registry.discover(["rate_limit"])`. The table of
+all hooks is in specs/library.md; `parts` holds the code that several hooks share. Each hook loads on first use.
 """
 
 from typing import TYPE_CHECKING

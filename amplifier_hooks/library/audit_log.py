@@ -1,9 +1,9 @@
-"""The record, switched on as a hook: for loops of your own, which have a registry and no session of ours.
+"""The record, switched on as a hook: for loops of your own, which have a registry and no session.
 
-A session has a record of its own (`SessionCoordinator(audit=…)`), which knows more: approvals, grants, what became of
-injections. This one has what a registry sees: before every tool call a line that is on disk before the tool runs, with
-the digest of its input, and for every event what the hooks came to. Arguments and results never stand in it, and
-secrets are taken out. A call that cannot be recorded is denied; everything else fails open.
+A session has a record of its own (`SessionCoordinator(audit=…)`), which holds more: approvals, grants, and the outcome
+of injections. The hook records the view of a registry: before every tool call a line with the digest of its input,
+which is on disk before the tool runs, and for every event the outcome of its hooks. The record never holds arguments or
+results, and secrets are taken out. A call that cannot be recorded is denied; everything else fails open.
 
 ```python
 import json
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 
 
 LAST: Final = 499
-"""The last of all that have a say: it sees the input as the others left it."""
+"""Priority of the last hook that takes part: it sees the input as the others left it."""
 
 WATCHING: Final = 510
 
 TOLD: Final = ("session_id", "tenant_id", "turn", "agent", "event_id", "tool_name", "tool_call_id")
-"""What of a payload is on record."""
+"""Fields of a payload that are recorded."""
 
 
 class AuditLogSettings(HookSettings):
-    """Where the record is."""
+    """Settings of the record: its file, and its signature."""
 
     path: str = Field(
         default="audit/record.jsonl", min_length=1, description="its file; its folder is made for its owner alone"
@@ -83,28 +83,30 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         self._closing: asyncio.Future[None] | None = None
 
     def points(self) -> tuple[Point, ...]:
-        """A gate before tools, after all others, and every event."""
+        """Return a gate before tools, after all others, and an observer of every event."""
         gate = Point(event=TOOL_PRE, call=self.before, intent="gate", priority=LAST)
         watch = Point(event="*", call=self.watch, intent="observe", priority=WATCHING)
         return (gate, watch) if self.settings.required else (watch,)
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Put on record that this is being decided, before it can happen."""
+        """Record that the call is being decided, before it can run."""
         sink = await self._open()
         await sink.write("tool.deciding", {**self._facts(event, data), **_digest(event, data)}, durable=True)
         return CONTINUE
 
     async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
-        """Put on record what the hooks came to."""
+        """Record the outcome of the hooks."""
         sink = await self._open()
         facts = {**self._facts(event, data), **outcome_facts(outcome)}
         await sink.write("outcome", facts, durable=event == SESSION_END or outcome.action == "deny")
 
     async def close(self) -> None:
-        """Finish the record, also one that is just being opened. Twice is harmless; the next event opens it again.
+        """Finish the record, also one that is just being opened.
 
-        A record that was handed in as `sink` stays open. Raises `LogUnavailable` when the end cannot be written.
-        Cancelling it does not stop it.
+        A second call does nothing; the next event opens it again.
+
+        A record that was passed as `sink` stays open. Raise `LogUnavailable` if the end cannot be written. Cancelling
+        the call does not stop it.
         """
         if self._closing is None or self._closing.done():
             found, opening = self._log, self._opening
@@ -114,13 +116,13 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
 
     async def _close_sink(self, found: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
         if found is None and opening is not None:
-            await asyncio.wait({opening})  # a thread opens it, which nobody can stop
+            await asyncio.wait({opening})  # the thread that opens it cannot be stopped
             found = opening.result() if opening.exception() is None else None
         if found is not None:
             await found.close()
 
     async def _open(self) -> AuditSink:
-        """The record, opened when it is first needed. Raises `HookUnavailable`; the next event tries again."""
+        """Return the record, opened on first use. Raise `HookUnavailable`; the next event tries again."""
         if self._lent is not None:
             return self._lent
         if self._log is not None:
@@ -148,7 +150,7 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
 
 
 def _digest(event: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The digest that a session of ours would have for the call."""
+    """Return the digest that a session would have for the call."""
     tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
     try:
         action = Action(tenant, session, event, tool, freeze(data.get("tool_input")))

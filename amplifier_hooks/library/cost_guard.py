@@ -1,4 +1,4 @@
-"""Tokens and money: no further model call once a turn, a session or a day has used what it may.
+"""Tokens and money: no further model call once a turn, a session or a day has used up its limit.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -45,13 +45,13 @@ AFTER: Final = 500
 MILLION: Final = 1_000_000
 
 MODELS_KEPT: Final = 16
-"""Models of one session that may be the one an answer does not name."""
+"""Models of one session that are considered if an answer does not name its model."""
 
 Money = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=20)]
 
 
 class Price(HookSettings):
-    """What a million tokens of a model cost."""
+    """Prices of a million tokens of a model."""
 
     input: Money = Field(default=Decimal(0), description="for a million tokens that the model reads")
     output: Money = Field(default=Decimal(0), description="for a million tokens that it writes")
@@ -60,7 +60,7 @@ class Price(HookSettings):
 
 
 class CostGuardSettings(HookSettings):
-    """How much may be used."""
+    """Limits of tokens and money."""
 
     tokens_per_turn: int | None = Field(default=None, ge=1, description="tokens in one turn")
     tokens_per_session: int | None = Field(default=2_000_000, ge=1, description="tokens in one session")
@@ -82,17 +82,17 @@ class CostGuardSettings(HookSettings):
 
 @define
 class _Spending:
-    """What one session has used."""
+    """Tokens and money that one session has used."""
 
     session: Usage = field(factory=Usage)
     turn: Usage = field(factory=Usage)
     number: object = None
-    """Which turn that is."""
+    """The turn that `turn` counts."""
     models: dict[str, None] = field(factory=dict)
-    """Those it was about to call, the last one last."""
+    """Models that the session was about to call, the latest one last."""
 
     def in_turn(self, turn: object) -> _Spending:
-        """The same in this turn, which may be a new one."""
+        """Return this value with `turn` counting the given turn, which may be a new one."""
         if turn != self.number:
             self.number, self.turn = turn, Usage()
         return self
@@ -101,11 +101,11 @@ class _Spending:
 class CostGuard(ReadyMade[CostGuardSettings]):
     """Asks, or denies, before a model call once tokens or money of the turn, the session or the day are used up.
 
-    What was used is what the provider says in its answer. The call that reaches a limit is over by then, so a limit can
-    be passed by the calls that are under way. Where money is limited, a model without a price counts as a limit that is
-    reached. An answer whose model has no name, or none with a price, costs what the dearest does of the models that its
-    session has called; of those without any, the dearest of all prices. Days are those of this process, which starts
-    from nothing, unless there is a `store`; a day that is limited and cannot be read there is a limit that is reached.
+    The provider states in its answer how much was used. The call that reaches a limit is over by then, so calls that
+    are under way can exceed a limit. If money is limited, a model without a price counts as a limit that is reached. An
+    answer whose model has no name or no price is charged at the highest price among the models that its session has
+    called; if none of those has a price, at the highest of all prices. Days are those of this process, which starts at
+    zero, unless there is a `store`; if a day is limited and cannot be read from the store, the limit counts as reached.
     """
 
     name = "cost_guard"
@@ -134,7 +134,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         )
 
     def points(self) -> tuple[Point, ...]:
-        """A gate before a model is called, the count after it answered; and the end of a session, to forget it."""
+        """Return a gate before a model call, a hook that counts its answer, and an observer of the session's end."""
         return (
             Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE, recheck=False),
             Point(event=LLM_POST, call=self.on_answer, intent="on", priority=AFTER),
@@ -142,17 +142,17 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         )
 
     def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:
-        """What the session of this payload has used: in its `turn`, in the `session`, and its tenant in the `day`."""
+        """Return the usage of the payload's `turn` and `session`, and of its tenant in the `day`."""
         spent = self._sessions.of(data).in_turn(data.get("turn"))
         return {"turn": spent.turn, "session": spent.session, "day": self._days.known_usage(_tenant(data))}
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._database is not None:
             await self._database.close()
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Let a model be called while nothing is used up."""
+        """Let a model be called while no limit is reached."""
         self._note_model(data)
         reached = await self._unreadable_day(data) or next(self._reached_limits(data), None)
         if reached is None:
@@ -167,7 +167,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         )
 
     async def on_answer(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Count what an answer says it used."""
+        """Count the usage that an answer states."""
         parts = tokens_of(data)
         if parts is None:
             return self._tell_user(data, "The model's answer does not say what it used, so cost_guard cannot count it.")
@@ -188,22 +188,22 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         self._once.forget(data)
 
     def _tell_user(self, data: Mapping[str, Any], problem: str) -> HookResult:
-        """Tell the user, once a session."""
+        """Tell the user, once in a session."""
         if not self._once.is_first(data, problem):
             return CONTINUE
         return HookResult.proceed(user_message=problem, user_message_level="warning")
 
     async def _unreadable_day(self, data: Mapping[str, Any]) -> tuple[str, str] | None:
-        """A day that is limited and cannot be read, and how to say so."""
+        """Return a limited day that cannot be read, with a message, or None."""
         if self._daily:
             try:
                 await self._days.refresh(_tenant(data))
             except StoreUnavailable as error:
-                return "day", f"nobody can say what this day has used: {error}"
+                return "day", f"the usage of this day cannot be read: {error}"
         return None
 
     def _reached_limits(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Every limit that is reached, and how to say so."""
+        """Yield every limit that is reached, with a message."""
         limits, currency = self.settings, self.settings.currency
         for span, usage in self.usage_of(data).items():
             tokens, money = getattr(limits, f"tokens_per_{span}"), getattr(limits, f"money_per_{span}")
@@ -219,7 +219,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"
 
     def _note_model(self, data: Mapping[str, Any]) -> None:
-        """Remember which model a session is about to call."""
+        """Remember the model that a session is about to call."""
         model, models = _model(data), self._sessions.of(data).models
         if model:
             models.pop(model, None)
@@ -228,7 +228,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             del models[next(iter(models))]
 
     def _price_of(self, parts: Mapping[str, int], data: Mapping[str, Any]) -> tuple[Price | None, str]:
-        """The price of an answer; and what the user should know of it, if it is not that of the model it names."""
+        """Return the price of an answer, and a message for the user if the price is not that of the model it names."""
         model = _model(data)
         price = self._price(model)
         if price is not None or not self.settings.prices:
@@ -250,12 +250,12 @@ def _tenant(data: Mapping[str, Any]) -> str:
 
 
 def _model(data: Mapping[str, Any]) -> str:
-    """The model of a call; empty where it is not named."""
+    """Return the model of a call, or an empty text if the call names none."""
     return str(data.get("model") or "")
 
 
 def _cost(parts: Mapping[str, int], price: Price) -> Decimal:
-    """What these tokens cost, exactly."""
+    """Return the exact cost of these tokens."""
     per_million = {
         "input": price.input,
         "output": price.output,

@@ -1,6 +1,6 @@
-"""The date and the time at every prompt, for a model knows neither.
+"""The date and the time at every prompt, because a model knows neither.
 
-What it says is for the next model call only, so old times do not pile up in the context. It fails open.
+The text is for the next model call only, so old times do not pile up in the context. The hook fails open.
 
 ```python
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ MONTHS: Final = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-"""Not by `strftime`: what that says depends on the locale of the process."""
+"""English names. `strftime` would use the locale of the process."""
 
 
 def _check_zone(name: str) -> str:
@@ -55,7 +55,7 @@ def _check_zone(name: str) -> str:
 
 
 class DateTimeSettings(HookSettings):
-    """Where it is this late."""
+    """The time zone."""
 
     zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="UTC", description="the time zone, by its IANA name, such as Europe/Berlin"
@@ -73,11 +73,11 @@ class DateTime(ReadyMade[DateTimeSettings]):
         self._clock = SystemClock() if clock is None else clock
 
     def points(self) -> tuple[Point, ...]:
-        """At every prompt."""
+        """Return a hook at every prompt."""
         return (Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),)
 
     async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Say what time it is."""
+        """Inject the date and the time."""
         now = self._clock.now().astimezone(ZoneInfo(self.settings.zone))
         day = f"{DAYS[now.weekday()]}, {now.day} {MONTHS[now.month - 1]} {now.year}"
         return HookResult.inject(f"It is {day}, {now:%H:%M} ({self.settings.zone}).", ephemeral=True)

@@ -1,9 +1,9 @@
-"""What state the repository is in, told when a session starts.
+"""The state of the repository, injected when a session starts.
 
-A repository may be hostile: its own configuration can name programs that git would run. None of them is: monitors and
+A repository may be hostile: its own configuration can name programs that git would run. None of them runs: monitors and
 hooks are off, filters that a repository names are emptied before the question, submodules are left alone, nothing is
-fetched, and nothing is written. What git answers is labelled as its words, for names of files are somebody else's.
-It fails open.
+fetched, and nothing is written. The output of git is labelled as git's, because others choose the names of files. The
+hook fails open.
 
 ```python
 from subprocess import run
@@ -43,7 +43,7 @@ PRIORITY: Final = 410
 GRACE: Final = 5.0
 
 NO_REPOSITORY: Final = 128
-"""The exit status of git where there is none, or none it would touch."""
+"""Exit status of git if there is no repository, or none that git would read."""
 
 HARMLESS: Final = (
     "core.fsmonitor=false",
@@ -57,7 +57,7 @@ HARMLESS: Final = (
     "status.showUntrackedFiles=normal",
     "submodule.recurse=false",
 )
-"""Configuration that wins over that of the repository."""
+"""Configuration that overrides that of the repository."""
 
 ENVIRONMENT: Final = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -69,11 +69,11 @@ ENVIRONMENT: Final = {
 }
 
 RUNS: Final = (".clean", ".smudge", ".process")
-"""How names of configuration end that say what git would run over the content of files."""
+"""Endings of the configuration names whose values git would run on the content of files."""
 
 
 class GitStatusSettings(HookSettings):
-    """Where, and how much of it."""
+    """The folder, the number of files, and the timeout."""
 
     cwd: str = Field(default="", description="the folder to look at; the session's")
     lines: int = Field(default=40, ge=1, le=1_000, description="changed files that are told; of others, how many")
@@ -92,7 +92,7 @@ class GitStatus(ReadyMade[GitStatusSettings]):
         self._commands = CommandRunner() if commands is None else commands
 
     def points(self) -> tuple[Point, ...]:
-        """When a session starts, and when it goes on."""
+        """Return hooks at the start and the resumption of a session."""
         call = ExternalHandler("git", self.on_session_start)
         seconds = 2 * self.settings.seconds + GRACE
         return tuple(
@@ -101,7 +101,7 @@ class GitStatus(ReadyMade[GitStatusSettings]):
         )
 
     async def on_session_start(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Ask git, and tell what it says; where there is no repository, or no git, that is one line to the person."""
+        """Ask git, and inject its output. Without a repository or without git, show the user one line."""
         folder = folder_of(self.settings.cwd, data)
         untracked = "normal" if self.settings.untracked else "no"
         question = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all", f"--untracked-files={untracked}")
@@ -124,9 +124,10 @@ class GitStatus(ReadyMade[GitStatusSettings]):
         return HookResult.inject("\n".join(["git status of this folder when the session started:", branch, *told]))
 
     async def _filters(self, folder: str) -> dict[str, str]:
-        """What makes the filters harmless that the configuration names; reading it runs nothing.
+        """Return configuration that disables the filters of the repository. Reading the configuration runs nothing.
 
-        It goes by the environment, for a name may hold any sign: of `-c filter.a=b.clean=` git would read `filter.a`.
+        The configuration is passed through the environment, because a name may hold any character: git would read `-c
+        filter.a=b.clean=` as `filter.a`.
         """
         _, said = await self._git(folder, "config", "--list", "--name-only", "-z")
         names = dict.fromkeys(name for name in said.split("\0") if name.startswith("filter."))
@@ -141,5 +142,5 @@ class GitStatus(ReadyMade[GitStatusSettings]):
         options = [part for setting in HARMLESS for part in ("-c", setting)]
         argv = ["git", "--no-pager", *options, *question]
         ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds, **ENVIRONMENT, **settings)
-        # Bytes that are no text have to come back as they are: a filter's name can hold them.
+        # Bytes that are no text have to round-trip: the name of a filter can hold them.
         return ended.code, os.fsdecode(ended.output)

@@ -1,4 +1,4 @@
-"""An agent that wants to stop: save where it is, and make it go on until what was promised is there.
+"""An agent that wants to stop: save a checkpoint, and make the agent go on until its promise is met.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -13,7 +13,7 @@ print(outcome.action, "-", outcome.reason)
 ```output
 deny - round 1 of 3: nothing says that it is finished. Go on with what is left; when everything is done, write TASK COMPLETE on a line of its own
 ```
-"""  # noqa: E501  # what is printed is one line
+"""  # noqa: E501  # the output is one line
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 PRIORITY: Final = 410
 LONGEST_RESPONSE: Final = 4_000
 ORNAMENT: Final = " *_`#>.!\t"
-"""What may stand around a promise on its line."""
+"""Characters that may surround a promise on its line."""
 EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 TABLES: Final = Migrations(
@@ -82,7 +82,7 @@ def _one_line(promise: str) -> str:
 
 
 class KeepGoingSettings(HookSettings):
-    """What was promised, and how long to insist on it."""
+    """The promise, and the limit of rounds."""
 
     promise: Annotated[str, AfterValidator(_one_line)] = Field(
         default="TASK COMPLETE",
@@ -102,23 +102,24 @@ class KeepGoingSettings(HookSettings):
 
 @frozen(kw_only=True)
 class AgentCheckpoint:
-    """Where an agent was when it was made to go on."""
+    """The state of an agent when it was made to go on."""
 
     at: datetime
     turn: int
     round: int
     reason: str
     response: str
-    """What it said last, without secrets."""
+    """The agent's last response, without secrets."""
 
 
 class KeepGoing(ReadyMade[KeepGoingSettings]):
     """When an agent wants to stop, saves a checkpoint and makes it go on until its promise is met, so often at most.
 
-    The promise is met when the agent says so on a line of its own, all artifacts are there, and `kept` (if it is given)
-    agrees; it returns whether, or says what is missing. Before the agent goes on, a checkpoint is in the store: where
-    none can be written the agent stops, and the user is told. Rounds are counted in the store, so that a restart does
-    not begin them anew. Where a stop does not come with the agent's response, only artifacts and `kept` are looked at.
+    The promise is met when the agent says so on a line of its own, all artifacts exist, and `kept` (if it is given)
+    agrees; `kept` returns True, or False, or a text that names the missing part. The checkpoint is in the store before
+    the agent goes on: if none can be written, the agent stops, and the user is told. Rounds are counted in the store,
+    so that a restart does not begin them anew. If a stop comes without the agent's response, only artifacts and `kept`
+    are checked.
     """
 
     name = "keep_going"
@@ -142,7 +143,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         self._begun: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
-        """When an agent wants to stop; when a prompt begins its rounds anew; and when a session ends."""
+        """Return a gate for an agent that wants to stop, and observers of prompts and of the session's end."""
         return (
             Point(event=AGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="observe", priority=PRIORITY),
@@ -150,7 +151,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         )
 
     async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
-        """Let the agent stop, or save where it is and make it go on."""
+        """Let the agent stop, or save a checkpoint and make the agent go on."""
         lacking = await self._find_missing(data)
         if not lacking:
             return None
@@ -175,15 +176,15 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         self._begun.forget(data)
 
     async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
-        """Every checkpoint of a session, oldest first. Raises `StoreUnavailable`."""
+        """Return every checkpoint of a session, oldest first. Raise `StoreUnavailable`."""
         return [_checkpoint(row) for row in await self._database.fetch(READ, for_log(tenant), for_log(session))]
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self._database.close()
 
     async def _find_missing(self, data: Mapping[str, Any]) -> str:
-        """What is not there of what was promised; nothing when all is."""
+        """Return the missing part of the promise in words, or an empty text if all is met."""
         if self._kept is not None:
             verdict = self._kept(data)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
@@ -198,7 +199,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         return ""
 
     def _save_round(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
-        """Which round this is; it is saved unless there have been enough."""
+        """Return the number of this round, and save the round if the limit is not reached."""
         turn = data.get("turn")
         turn = turn if isinstance(turn, int) else 0
         whose = tuple(for_log(str(data.get(name) or "")) for name in ("tenant_id", "session_id"))

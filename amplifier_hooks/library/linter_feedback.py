@@ -1,7 +1,7 @@
-r"""A linter reads along, and the agent mends its findings in the same turn.
+r"""A linter checks every written file, and the agent mends its findings in the same turn.
 
-Whatever is configured in the project is what the linter does: leave it to one that runs no code of the project, as ruff
-does not, where the project is not trusted. It fails open.
+The project's configuration decides what the linter does. For a project that is not trusted, choose a linter that runs
+no code of the project; ruff is one. The hook fails open.
 
 ```python
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LinterFeedbackSettings(FeedbackSettings):
-    """Which linter, after which write."""
+    """Settings of the linter, and of the writes after which it runs."""
 
     command: tuple[str, ...] = Field(
         default=("ruff", "check", "--quiet", "--no-fix", "--no-cache", "--output-format=concise", "{file}"),
@@ -44,11 +44,11 @@ class LinterFeedbackSettings(FeedbackSettings):
 
 
 class LinterFeedback(Feedback[LinterFeedbackSettings]):
-    """Runs a linter, ruff unless told otherwise, over the files a tool has just written, and passes on its findings."""
+    """Runs a linter, ruff by default, over the files a tool has just written, and passes on its findings."""
 
     name = "linter_feedback"
     Settings = LinterFeedbackSettings
 
     def targets(self, written: Path, folder: Path) -> list[Path]:  # of all feedback
-        """That file, and no other."""
+        """Return the written file alone."""
         return [written]

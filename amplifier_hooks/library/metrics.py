@@ -1,9 +1,8 @@
 r"""Numbers about hooks, tools, approvals and tokens, for Prometheus and OpenTelemetry.
 
-Prometheus' client (extra `server`) collects them in its default registry, which whatever serves that already shows, or
-in a registry of yours; `Metrics.text()` is the exposition. OpenTelemetry (extra `otel`) gets them through the meter
-provider of the process, or through yours. What is measured stands in `parts/metric_table.py`. It watches, and fails
-open.
+Prometheus' client (extra `server`) collects the numbers in its default registry, which a server of metrics already
+shows, or in a registry of yours; `Metrics.text()` is the exposition. OpenTelemetry (extra `otel`) gets the numbers
+through the meter provider of the process, or through yours. The hook observes, and fails open.
 
 ```python
 from prometheus_client import CollectorRegistry
@@ -20,10 +19,9 @@ print(*(line for line in metrics.text().splitlines() if line.startswith("amplifi
 amplifier_events_total{action="continue",event="tool:pre"} 1.0
 ```
 
-What is measured, and how it is called by Prometheus and by OpenTelemetry: one table for both.
-
-Names under `gen_ai.` are those of OpenTelemetry's conventions, which are still being developed; the others are ours. No
-label is a name somebody else makes up: no tool, no hook, no session, no user.
+`MEASURES` lists all measures, with their names in Prometheus and in OpenTelemetry. Names under `gen_ai.` follow
+OpenTelemetry's conventions, which are still being developed; the other names are this package's own. A label never
+holds a name that others make up: no tool, no hook, no session, no user.
 """
 
 from __future__ import annotations
@@ -53,18 +51,18 @@ Reading = tuple[float, Mapping[str, str]]
 """A number, and its labels as Prometheus has them."""
 
 OTHER: Final = "other"
-"""The label of an event that is not in the catalogue."""
+"""Label of an event that is not in the catalogue."""
 
 SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 TOKENS: Final = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
 
 
 LONGEST: Final = 1e12
-"""Milliseconds; what is longer, or no number, is no duration of anything that happened here."""
+"""Longest duration in milliseconds. A longer one, or a value that is no number, is ignored."""
 
 
 class EventSample(NamedTuple):
-    """One event, as an observer is told of it."""
+    """One event, as an observer receives it."""
 
     event: str
     data: Mapping[str, Any]
@@ -77,7 +75,7 @@ class EventSample(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, where it says so."""
+        """Duration of the event in seconds, or None if the event does not state it."""
         spent = self.data.get("duration_ms")
         if isinstance(spent, bool) or not isinstance(spent, int | float) or not 0 <= spent <= LONGEST:
             return None
@@ -86,21 +84,21 @@ class EventSample(NamedTuple):
 
 @frozen
 class Measure:
-    """One thing that is measured."""
+    """One measure."""
 
     kind: Literal["counter", "histogram"]
     prometheus: str
     telemetry: str
     about: str
     unit: str
-    """As OpenTelemetry writes it: `s`, `{event}`."""
+    """Unit as OpenTelemetry writes it: `s`, `{event}`."""
     labels: Mapping[str, str]
-    """By Prometheus' name, OpenTelemetry's."""
+    """OpenTelemetry's names of the labels, by Prometheus' names."""
     read: Callable[[EventSample], Iterator[Reading]]
-    """What there is to measure in one event."""
+    """Function that yields the readings of one event."""
     buckets: tuple[float, ...] = ()
     fixed: Mapping[str, str] = field(factory=dict)
-    """What OpenTelemetry wants besides, and is always the same."""
+    """Attributes that OpenTelemetry requires in addition; they are constant."""
 
 
 def _events(seen: EventSample) -> Iterator[Reading]:
@@ -168,7 +166,7 @@ MEASURES: Final = (
     Measure("histogram", "amplifier_tool_duration_seconds", "gen_ai.execute_tool.duration",
             "Time that tools took.", "s", _TOOL, _tools, SECONDS, _RUN_TOOL),
     Measure("histogram", "amplifier_approval_wait_seconds", "amplifier.approval.wait",
-            "Time until somebody decided, or nobody did.", "s", _DECISION, _approvals, SECONDS),
+            "Time until an approval was decided, or expired.", "s", _DECISION, _approvals, SECONDS),
     Measure("histogram", "amplifier_model_tokens", "gen_ai.client.token.usage",
             "Tokens of model calls, as the provider counts them.", "{token}", _TOKEN, _tokens, TOKENS, _CHAT),
 )
@@ -181,7 +179,7 @@ SCOPE: Final = "amplifier_hooks"
 
 
 class MetricsSettings(HookSettings):
-    """Where the numbers go."""
+    """The receivers of the numbers."""
 
     prometheus: bool = Field(default=True, description="whether Prometheus' client collects them (extra 'server')")
     opentelemetry: bool = Field(default=False, description="whether OpenTelemetry gets them (extra 'otel')")
@@ -190,7 +188,7 @@ class MetricsSettings(HookSettings):
 class Metrics(ReadyMade[MetricsSettings]):
     """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry.
 
-    Raises `MissingExtra` when a library is missing that the settings ask for.
+    Raise `MissingExtra` if a library is missing that the settings ask for.
     """
 
     name = "metrics"
@@ -213,17 +211,20 @@ class Metrics(ReadyMade[MetricsSettings]):
             _meters()
 
     def points(self) -> tuple[Point, ...]:
-        """Every event. Raises `InvalidHookSettings` when Prometheus has other things under these names."""
+        """Return an observer of every event.
+
+        Raise `InvalidHookSettings` if Prometheus has other metrics under these names.
+        """
         self._instruments()
         return (Point(event="*", call=self.watch, intent="observe", priority=PRIORITY),)
 
     def text(self) -> str:
-        """The numbers in the text format of Prometheus. Raises `MissingExtra` without its client."""
+        """Return the numbers in the text format of Prometheus. Raise `MissingExtra` without its client."""
         client = _client()
         return str(client.generate_latest(self._registry(client)).decode("utf-8"))
 
     async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
-        """Measure what there is to measure."""
+        """Record all measures of an event."""
         seen = EventSample(event, data, outcome)
         for measure, takers in self._instruments():
             for number, labels in measure.read(seen):
@@ -231,7 +232,7 @@ class Metrics(ReadyMade[MetricsSettings]):
                     take(number, labels)
 
     def _instruments(self) -> list[tuple[Measure, list[Any]]]:
-        """What takes the numbers, made when it is first needed."""
+        """Return the measures with their instruments, created on first use."""
         if self._takers is None:
             self._takers = [(measure, self._make_takers(measure)) for measure in MEASURES]
         return self._takers
@@ -250,7 +251,7 @@ class Metrics(ReadyMade[MetricsSettings]):
 
 
 _COLLECTED: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
-"""By registry, its collectors: two hooks in one process count together."""
+"""The collectors of each registry: two hooks in one process count together."""
 
 
 def _client() -> Any:

@@ -1,8 +1,8 @@
-"""A notification on the desktop, or a call to a service, when somebody is needed.
+"""A notification on the desktop, or a call to a service, when the user is needed.
 
-On Linux the desktop is told by `notify-send`, or over the session's D-Bus where that is not there; on macOS by
-`osascript`. A service is sent one signed JSON object, with the event, the text and the session, and never what a tool
-was given. A notification that cannot be delivered is one warning in the log. It watches, and fails open.
+On Linux `notify-send` shows the notification, or the session's D-Bus if that program is missing; on macOS `osascript`
+does. A service receives one signed JSON object, with the event, the text and the session, and never a tool's input. A
+notification that cannot be delivered is one warning in the log. The hook observes, and fails open.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -55,7 +55,7 @@ PRIORITY: Final = 710
 TITLE: Final = "amplifier-hooks"
 
 NOTHING_MORE: Final = ("@as []", "@a{sv} {}", "int32 -1")
-"""No buttons, no hints, and shown as long as the desktop likes; with their types, as D-Bus wants them."""
+"""No buttons, no hints, and the desktop's own duration; with the types that D-Bus requires."""
 
 LONGEST: Final = 300
 """Bytes of a notification."""
@@ -63,21 +63,21 @@ LONGEST: Final = 300
 GRACE: Final = 2.0
 
 SEEN: Final = ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
-"""Variables without which a program does not find the desktop."""
+"""Variables that a program needs to find the desktop."""
 
 SENTENCES: Final = {
     events.APPROVAL_REQUIRED: "{tool_name} waits for an approval",
-    events.APPROVAL_EXPIRED: "nobody decided about {tool_name} in time",
+    events.APPROVAL_EXPIRED: "no approver decided about {tool_name} in time",
     events.USER_NOTIFICATION: "{message}",
     events.PROMPT_COMPLETE: "the agent is done",
     events.SESSION_END: "the session has ended",
     events.TOOL_ERROR: "{tool_name} failed",
 }
-"""What is said about an event; about all others, their name."""
+"""Texts of some events; the text of any other event is its name."""
 
 
 class NotifySettings(HookSettings):
-    """What is told, and to whom."""
+    """The events, and the receivers of their notifications."""
 
     events: tuple[str, ...] = Field(
         default=(events.APPROVAL_REQUIRED, events.USER_NOTIFICATION),
@@ -91,7 +91,7 @@ class NotifySettings(HookSettings):
 
 
 class Desktop:
-    """The desktop of whoever runs this, told by a program of the system."""
+    """The user's desktop, reached through a program of the system."""
 
     def __init__(
         self, seconds: float = 3.0, *, platform: str = sys.platform, commands: CommandRunner | None = None
@@ -101,7 +101,10 @@ class Desktop:
         self._commands = CommandRunner() if commands is None else commands
 
     async def __call__(self, text: str) -> None:
-        """Show a text. Raises `HookUnavailable` where there is no way to, `HookFailed` when it takes too long."""
+        """Show a text.
+
+        Raise `HookUnavailable` if no program can show it, `HookFailed` if the program takes too long.
+        """
         argv = self._argv(text)
         seen = {name: os.environ[name] for name in SEEN if name in os.environ}
         ended = await self._commands.run(argv, cwd=os.sep, seconds=self._seconds, **seen)
@@ -114,7 +117,7 @@ class Desktop:
             # The text is an argument of the script and no part of it.
             script = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
             return ["osascript", *(part for line in script for part in ("-e", line)), TITLE, text]
-        body = html.escape(text, quote=False)  # desktops read some HTML in it
+        body = html.escape(text, quote=False)  # desktops read some HTML in the text
         if shutil.which("notify-send") is not None:
             return ["notify-send", f"--app-name={TITLE}", "--", TITLE, body]
         if shutil.which("gdbus") is not None:
@@ -134,9 +137,9 @@ class Desktop:
 
 
 class _IgnoredReply(NativeCodec):
-    """Whatever a service answers to what it was told is no decision."""
+    """A codec that ignores the reply of a service, because the reply is no decision."""
 
-    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # not looked at
+    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # not read
         return CONTINUE
 
 
@@ -172,7 +175,7 @@ class Notify(ReadyMade[NotifySettings]):
                 raise InvalidHookSettings(self.name, (f"setting 'webhook': {problem}",)) from None
 
     def points(self) -> tuple[Point, ...]:
-        """The events that are told."""
+        """Return observers of the chosen events."""
         seconds = 2 * self.settings.seconds + GRACE
         return tuple(
             Point(event=event, call=self.watch, intent="observe", priority=PRIORITY, timeout=seconds)
@@ -180,7 +183,7 @@ class Notify(ReadyMade[NotifySettings]):
         )
 
     async def watch(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:  # an observer's
-        """Tell everybody who is to be told."""
+        """Notify all receivers."""
         text = _sentence(event, data)
         if self._desktop is not None:
             try:
@@ -194,7 +197,7 @@ class Notify(ReadyMade[NotifySettings]):
             try:
                 await self._webhook(event, told)
             except InvalidResult:
-                pass  # it was told, and what it says to that is no decision
+                pass  # delivered; the reply is no decision
             except HookError as problem:
                 self._log_trouble(data, "webhook", problem)
 
@@ -211,5 +214,5 @@ def _sentence(event: str, data: Mapping[str, Any]) -> str:
 
 
 def _gvariant_string(text: str) -> str:
-    """A string as GVariant's text format has it."""
+    """Return a string in GVariant's text format."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

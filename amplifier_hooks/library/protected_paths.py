@@ -1,9 +1,9 @@
 """Files that no tool touches without a person's yes, or at all.
 
-What a path leads to decides, not how it is spelt: `..`, links, the case of letters, accents, `~`, variables, percent
-signs and `file:` are seen through, in every argument, in the words of commands and in patches. It is a net and no wall:
-a command can build a path from parts, or remove the folder above. It fails closed, also where nobody can say where a
-path leads.
+The target of a path decides, not its spelling: the hook resolves `..`, links, the case of letters, accents, `~`,
+variables, percent signs and `file:`, in every argument, in the words of commands and in patches. The hook is a net and
+no wall: a command can build a path from parts, or remove the folder above. It fails closed, also for a path that cannot
+be resolved.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -37,7 +37,7 @@ from amplifier_hooks.text.paths import PATH_NAMES, CallPaths, TooManyParts, Unkn
 PRIORITY: Final = 10
 
 SHOWN: Final = 120
-"""Characters of a path in a sentence."""
+"""Characters of a path that a message shows."""
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def _patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ProtectedPathsSettings(HookSettings):
-    """Which files, and what happens to a call that touches one."""
+    """The protected files, and the effect on a call that touches one."""
 
     paths: Annotated[tuple[str, ...], AfterValidator(_patterns)] = Field(
         default=("**/.env", "**/.env.*", "**/.git/**", "~/.ssh/**", "~/.aws/**", "~/.config/**"),
@@ -69,12 +69,12 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         self._patterns = parse_patterns(list(self.settings.paths))
 
     def points(self) -> tuple[Point, ...]:
-        """A gate before tools; it looks again at input that was changed."""
+        """Return a gate before tools. It looks again at input that was changed."""
         match = self.settings.match
         return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match),)
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Let it pass, unless a path in it is protected or nobody can say where one leads."""
+        """Let a call pass unless a path in it is protected or cannot be resolved."""
         given = data.get("tool_input")
         arguments = given if isinstance(given, Mapping) else {"input": given}
         problem = self._problem(CallPaths(arguments, folder_of(self.settings.cwd, data)))
@@ -88,7 +88,7 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         try:
             lost = self._unresolved_path(where)
             if lost is not None:
-                return f"nobody can say where {_short_text(lost)} leads"
+                return f"the path {_short_text(lost)} cannot be resolved"
             caught = where.find_match(self._patterns)
         except TooManyParts:
             return "there is too much in the call to look for protected files"
@@ -99,7 +99,7 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         return None if caught is None else f"{_short_text(caught.text)} is protected ({caught.pattern.spec!r})"
 
     def _unresolved_path(self, where: CallPaths) -> str | None:
-        """A path, in an argument for paths, that comes to nothing."""
+        """Return a path, in an argument for paths, that cannot be resolved, or None."""
         texts = (text for value in where.arguments_named(PATH_NAMES).values() for text in texts_of(value))
         return next((text for text in texts if text and where.resolve(text) is None), None)
 

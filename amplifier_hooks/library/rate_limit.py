@@ -1,4 +1,4 @@
-"""No more calls in a window of time than were agreed on.
+"""A limit of tool calls within a sliding window of time.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 PRIORITY: Final = 90
 
 TOOLS_APART: Final = 256
-"""Tools of one session that are counted apart; the others share one count, so that made-up names fill no memory."""
+"""Tools of one session that are counted apart. The others share one count, so that made-up names fill no memory."""
 
 
 class RateLimitSettings(HookSettings):
-    """How many calls, in how much time."""
+    """The number of calls, and the window of time."""
 
     calls: int = Field(default=600, ge=1, le=100_000, description="how many calls may begin within the window")
     seconds: float = Field(default=60, gt=0, allow_inf_nan=False, description="the length of the window, which slides")
@@ -53,8 +53,8 @@ class RateLimitSettings(HookSettings):
 class RateLimit(ReadyMade[RateLimitSettings]):
     """Denies a tool call that would be one too many in a sliding window of time.
 
-    A call counts when it passes here, also if somebody else stops it later; one that is denied here does not. It fails
-    closed, and looks at each call once however often its input is changed.
+    A call counts when it passes this hook, also if another hook stops it later; a call that this hook denies does not
+    count. The hook fails closed, and looks at each call once, however often its input is changed.
     """
 
     name = "rate_limit"
@@ -66,7 +66,7 @@ class RateLimit(ReadyMade[RateLimitSettings]):
         self._begun: PerSession[dict[str, deque[float]]] = PerSession(dict)
 
     def points(self) -> tuple[Point, ...]:
-        """One gate before tools."""
+        """Return a gate before tools."""
         match = self.settings.match
         return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match, recheck=False),)
 

@@ -1,4 +1,4 @@
-"""A tool that failed: say what usually helps, and say it differently when the same call fails again.
+"""A tool that failed: hint at the usual remedy, and advise to stop when the call keeps failing.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -11,7 +11,7 @@ print((await registry.emit("tool:error", failed)).context_injection)
 ```
 
 ```output
-Read failed (FileNotFoundError). What it names is not there: list the folder it should be in, and use a name from it.
+Read failed (FileNotFoundError). That path does not exist: list the folder it should be in, and use a name from it.
 ```
 """
 
@@ -32,13 +32,13 @@ from amplifier_hooks.text.matching import compile_matcher
 PRIORITY: Final = 320
 
 FAILURES_KEPT: Final = 256
-"""Failures of one session that are told apart; of more, the oldest are forgotten."""
+"""Failures of one session that are counted apart. If there are more, the oldest are forgotten."""
 
 LONGEST_NAME: Final = 80
 
 
 class Hint(HookSettings):
-    """What to say about one kind of failure."""
+    """A hint for one kind of failure."""
 
     says: str = Field(default="", description="what the model is told; what it could do instead")
     tool: ToolMatch = Field(default="*", description="the tools it is about")
@@ -51,7 +51,7 @@ def _hint(error: str, says: str, contains: str = "") -> Hint:
 
 
 USUAL: Final = (
-    _hint("FileNotFoundError", "What it names is not there: list the folder it should be in, and use a name from it."),
+    _hint("FileNotFoundError", "That path does not exist: list the folder it should be in, and use a name from it."),
     _hint("IsADirectoryError", "That is a folder: name a file in it."),
     _hint("NotADirectoryError", "A part of that path is a file: look at the folder above it."),
     _hint("FileExistsError", "It is there already: read it before deciding whether to replace it."),
@@ -67,13 +67,13 @@ USUAL: Final = (
     _hint("", "There is no space left: free some, or write elsewhere; do not repeat it as it is.", "no space left"),
     _hint("", "There were too many requests: wait before the next one.", "rate limit"),
 )
-"""What helps with errors that every tool can have; the first that fits counts."""
+"""Hints for errors that every tool can have; the first match counts."""
 
 OTHERWISE: Final = "Read the error before the next step: the same call again will most likely fail again."
 
 
 class RecoveryHintSettings(HookSettings):
-    """What is said about failures."""
+    """Hints, and the number of failures after which the advice is to stop."""
 
     hints: tuple[Hint, ...] = Field(default=(), description="hints of your own; they are looked at first")
     usual: bool = Field(default=True, description="whether the hints that come with the hook follow them")
@@ -81,10 +81,10 @@ class RecoveryHintSettings(HookSettings):
 
 
 class RecoveryHint(ReadyMade[RecoveryHintSettings]):
-    """After a tool failed, tells the model what usually helps; of a call that keeps failing, to stop repeating it.
+    """After a tool failed, tells the model what usually helps; if a call keeps failing, to stop repeating it.
 
-    A failure is the same when tool, type and message are. It is hinted at the first time and then, once, when it has
-    happened `repeats` times; in between there is nothing new to say.
+    Two failures are equal if their tool, type and message are. The first failure gets a hint; once it has happened
+    `repeats` times, the model is told to stop repeating the call. Failures in between get no hint.
     """
 
     name = "recovery_hint"
@@ -97,14 +97,14 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
         self._failures: PerSession[OrderedDict[bytes, int]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
-        """After a tool failed; and at the end of a session, to forget it."""
+        """Return a hook after a tool failed, and an observer that forgets a session at its end."""
         return (
             Point(event=TOOL_ERROR, call=self.on_failure, intent="on", priority=PRIORITY),
             Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
         )
 
     async def on_failure(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
-        """Inject what helps, if there is something new to say."""
+        """Inject a hint, if there is a new one."""
         error = data.get("error")
         facts: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
         tool, kind, message = (

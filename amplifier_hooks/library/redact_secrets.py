@@ -1,8 +1,8 @@
-"""Secrets are taken out of prompts, of what tools are given, and of what they return.
+"""Secrets are taken out of prompts, tool inputs and tool results.
 
-What secrets look like is told in `amplifier_hooks.text.secrets`, and the record keeps them out by the same rules. It is
-a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be searched
-is withheld. Where the loop is not a session of ours, a result can only be replaced at `tool:post`, which fails open.
+`amplifier_hooks.text.secrets` defines the shapes of secrets, and the record keeps them out by the same rules. The hook
+is a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be
+searched is withheld. A loop without a session can replace a result only at `tool:post`, which fails open.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -49,19 +49,22 @@ MARK: Final = "[redacted: "
 
 DEEPEST: Final = 64
 MOST_PARTS: Final = 100_000
-"""Values inside one value that are looked at; what is deeper or wider is not searched, and so not let through."""
+"""Values inside one value that are searched.
+
+A value that is deeper or wider is not searched, and so not let through.
+"""
 
 
 ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)")
-"""What stands for one character in the `repr` of a text; left there, it would seem to be part of the next word."""
+"""Escapes that stand for one character in the `repr` of a text. They would seem to be part of the next word."""
 
 
 class Unsearchable(Exception):
-    """A value that is too deep, too wide, or holds itself; or one with a secret that cannot be taken out of it."""
+    """A value that is too deep, too wide or contains itself, or one with a secret that cannot be taken out."""
 
 
 class RedactSecretsSettings(HookSettings):
-    """Where secrets are looked for, and which are known."""
+    """The places that are searched, and the known secrets."""
 
     inputs: Literal["redact", "ask", "deny", "leave"] = Field(
         default="redact", description="what happens to secrets in what a tool is given"
@@ -92,7 +95,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         self._secrets = Secrets(known=known, environment=environment)
 
     def points(self) -> tuple[Point, ...]:
-        """A gate before tools and one at prompts; around and after tools, their results."""
+        """Return gates before tools and at prompts, and middleware and a hook for the results of tools."""
         match = self.settings.match
         wanted = (
             (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="gate", priority=PRIORITY)),
@@ -102,7 +105,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
             ),
             (
                 self.settings.results,
-                # Nobody waits for anybody here: the time is that of the search alone, and to end it would let pass.
+                # The timeout is None: the search is the only work here, and a timeout would let the result pass.
                 Point(
                     event="tool", call=self.around_tool, intent="around", priority=PRIORITY, match=match, timeout=None
                 ),
@@ -115,7 +118,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         return tuple(point for setting, point in wanted if setting != "leave")
 
     async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Take the secrets out of a prompt, or deny it."""
+        """Take the secrets out of a prompt, or deny the prompt."""
         prompt, found = self._redact(data.get("prompt"))
         if not found:
             return CONTINUE
@@ -124,23 +127,23 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         return HookResult.modify({"prompt": prompt}, user_message=f"{_counts_text(found)} taken out of the prompt")
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Take the secrets out of what a tool is given, or ask, or deny."""
+        """Take the secrets out of a tool's input, or ask, or deny."""
         given, found = self._redact(data.get("tool_input"))
         if not found:
             return CONTINUE
         tool, told = for_log(str(data.get("tool_name"))), _counts_text(found)
         if self.settings.inputs == "deny":
-            return HookResult.deny(f"what {tool} is given holds {told}; use a variable of the environment instead")
+            return HookResult.deny(f"the input of {tool} holds {told}; use a variable of the environment instead")
         if self.settings.inputs == "ask":
-            return HookResult.ask(f"What {tool} is given holds {told}. Pass it on?", scope="action")
+            return HookResult.ask(f"The input of {tool} holds {told}. Pass it on?", scope="action")
         return HookResult.modify(
             {"tool_input": given},
-            context_injection=f"{told} in what {tool} was given, taken out before it ran; use a variable instead.",
-            user_message=f"{told} taken out of what {tool} is given",
+            context_injection=f"{told} in the input of {tool}, taken out before it ran; use a variable instead.",
+            user_message=f"{told} taken out of the input of {tool}",
         )
 
     async def around_tool(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        """Take the secrets out of what a tool returns. Raises `HookAbortError` when it cannot be searched."""
+        """Take the secrets out of a tool's result. Raise `HookAbortError` if the result cannot be searched."""
         result = await call_next()
         try:
             searched, found = self._redact(result)
@@ -150,31 +153,31 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         return searched if found else None
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """The same, where no layer is around a tool."""
+        """Take the secrets out of a tool's result, in a loop without middleware around tools."""
         result, found = self._redact(data.get("result"))
         if not found:
             return CONTINUE
         tool = for_log(str(data.get("tool_name")))
         return HookResult.modify(
-            {"result": result}, user_message=f"{_counts_text(found)} taken out of what {tool} returned"
+            {"result": result}, user_message=f"{_counts_text(found)} taken out of the result of {tool}"
         )
 
     def _redact(self, value: object) -> tuple[Any, Counter[str]]:
-        """The value without its secrets, and what kinds of them there were. Raises `Unsearchable`."""
+        """Return the value without its secrets, and the number of secrets of each kind. Raise `Unsearchable`."""
         search = _Redaction(self._secrets)
         return search.redact(value, 0), search.found
 
 
 @define
 class _Redaction:
-    """One value on its way to being without secrets."""
+    """The redaction of one value."""
 
     secrets: Secrets
     found: Counter[str] = field(factory=Counter)
     parts: int = 0
 
     def redact(self, value: Any, depth: int) -> Any:
-        """The same value where there is nothing to take out, another one where there is."""
+        """Return the value itself if it holds no secret, otherwise a copy without its secrets."""
         self.parts += 1
         if self.parts > MOST_PARTS or depth > DEEPEST:
             raise Unsearchable
@@ -192,7 +195,10 @@ class _Redaction:
         return self._check_opaque(value)
 
     def _check_opaque(self, value: Any) -> Any:
-        """A value that cannot be put together anew: bytes, sets, objects. It is let through when it shows no secret."""
+        """Return a value that cannot be rebuilt (bytes, sets, objects) if it shows no secret.
+
+        Raise `Unsearchable` otherwise.
+        """
         if value is None or isinstance(value, bool | int | float | complex):
             return value
         shown = (
@@ -208,7 +214,7 @@ class _Redaction:
         return self.redact(item, depth)
 
     def _redact_named(self, item: Any, depth: int) -> Any:
-        """What stands under a secret's name, or in a list there: texts are secrets."""
+        """Redact the value under a secret's name, or a list under it: every text is a secret."""
         if isinstance(item, str):
             return item if not item or item.startswith(MARK) else self._replace_whole("value of a secret name")
         self.parts += 1
@@ -238,6 +244,6 @@ def _mark(kind: str) -> str:
 
 
 def _counts_text(found: Counter[str]) -> str:
-    """As in `2 secrets (token, password)`."""
+    """Return a count such as `2 secrets (token, password)`."""
     count = found.total()
     return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(found))})"

@@ -1,4 +1,4 @@
-"""A tool's input has to be what its schema says, before the tool runs.
+"""A check of a tool's input against its schema, before the tool runs.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -14,7 +14,7 @@ print(outcome.reason)
 ```output
 the input of Read is not what it takes: at /limit: this value is not of type "integer"; "path" is a required property. Correct is, for example: {"path": "text"}
 ```
-"""  # noqa: E501  # what is printed is one line
+"""  # noqa: E501  # the output is one line
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRIORITY: Final = 110
 
 
 class SchemaGuardSettings(HookSettings):
-    """What the tools take."""
+    """The shapes of the tools' inputs."""
 
     tools: dict[ToolMatch, ToolShape] = Field(
         default_factory=dict, description="what tools take, by name, list of names (`Write|Edit`) or glob"
@@ -45,10 +45,10 @@ class SchemaGuardSettings(HookSettings):
 class SchemaGuard(ReadyMade[SchemaGuardSettings]):
     """Denies a tool call whose input breaks its schema, saying what is wrong, where, and what would be right.
 
-    Where several shapes are for one tool, all have to fit. It fails closed: input that cannot be judged is denied, and
-    so is a call that names no tool once there are schemas. What a schema has wrong is said when the hook is made.
+    If several shapes match a tool, all have to fit. The hook fails closed: input that cannot be checked is denied, and
+    so is a call that names no tool once there are schemas. A mistake in a schema is reported when the hook is created.
 
-    Raises `InvalidHookSettings` for schemas that are broken, reach out of themselves, or would be slow to judge by.
+    Raise `InvalidHookSettings` for a schema that is broken, refers to another document, or would be slow to check.
     """
 
     name = "schema_guard"
@@ -59,7 +59,7 @@ class SchemaGuard(ReadyMade[SchemaGuardSettings]):
         self._shapes = Shapes(self.name, self.settings.tools)
 
     def points(self) -> tuple[Point, ...]:
-        """One gate before tools."""
+        """Return a gate before tools."""
         return (Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=self._shapes.match),)
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
@@ -67,7 +67,7 @@ class SchemaGuard(ReadyMade[SchemaGuardSettings]):
         tool = data.get("tool_name")
         if not isinstance(tool, str):
             return (
-                HookResult.deny("the call names no tool, so nobody can say what it takes") if self._shapes else CONTINUE
+                HookResult.deny("the call names no tool, so its input cannot be checked") if self._shapes else CONTINUE
             )
         value = data.get("tool_input")
         for shape in self._shapes.of(tool):

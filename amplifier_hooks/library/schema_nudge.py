@@ -1,4 +1,4 @@
-"""A tool that complains about its input: say what it takes, once for each mistake.
+"""A tool that refused its input: tell the model the right form, once for each mistake.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PRIORITY: Final = 310
 
 LOOKED_AT: Final = 2_000
-"""Characters of a result's beginning: an error says early that it is one."""
+"""Characters at the beginning of a result that are searched: an error shows early that it is one."""
 
 SIGNS: Final = re.compile(
     r"validation ?error|invalid (?:input|argument|parameter|params|type)|invalid_(?:type|request|params|arguments)"
@@ -45,11 +45,11 @@ SIGNS: Final = re.compile(
     r"|unexpected keyword argument|not of type|-32602",
     re.IGNORECASE,
 )
-"""How validation errors of common libraries read."""
+"""Patterns of the validation errors of common libraries."""
 
 
 class SchemaNudgeSettings(HookSettings):
-    """What the tools take."""
+    """The shapes of the tools' inputs."""
 
     tools: dict[ToolMatch, ToolShape] = Field(
         default_factory=dict, description="what tools take, by name, list of names (`Write|Edit`) or glob"
@@ -60,10 +60,10 @@ class SchemaNudgeSettings(HookSettings):
 class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
     """After a validation error, tells the model what the tool takes; once for each mistake of a session.
 
-    It looks at results that say they are errors (`is_error`, `isError`, `error`), at text that begins like one, and at
-    what a tool raised. Of tools without a shape it says nothing.
+    The hook reads results that are marked as errors (`is_error`, `isError`, `error`), text that begins like an error,
+    and errors that a tool raised. It ignores tools without a shape.
 
-    Raises `InvalidHookSettings` for schemas that are broken, reach out of themselves, or would be slow to judge by.
+    Raise `InvalidHookSettings` for a schema that is broken, refers to another document, or would be slow to check.
     """
 
     name = "schema_nudge"
@@ -75,7 +75,7 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
-        """After a tool, whether it returned or raised; and at the end of a session, to forget it."""
+        """Return hooks after a tool returned or raised, and an observer that forgets a session at its end."""
         return (
             Point(event=TOOL_POST, call=self.after, intent="on", priority=PRIORITY, match=self._shapes.match),
             Point(event=TOOL_ERROR, call=self.after, intent="on", priority=PRIORITY, match=self._shapes.match),
@@ -83,7 +83,7 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
         )
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Inject what the tool takes, if this was a validation error that is new."""
+        """Inject the right form of the input, if this is a new validation error."""
         shapes = self._shapes.of(str(data.get("tool_name")))
         if not shapes:
             return CONTINUE
@@ -105,7 +105,7 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
 
 
 def _advice(shape: Shape, value: object, complaint: str) -> tuple[str, object]:
-    """What there is to say by this shape, and which mistake that is about."""
+    """Return the advice of this shape, and a key of the mistake that it is about."""
     try:
         wrong: tuple[SchemaMistake, ...] = shape.wrong(value)
     except ValueError:
@@ -117,7 +117,7 @@ def _advice(shape: Shape, value: object, complaint: str) -> tuple[str, object]:
 
 
 def _complaint(value: object, *, raised: bool) -> str:
-    """The beginning of what a tool has to say about an error; nothing where it does not seem to be one."""
+    """Return the beginning of a tool's error, or an empty text if the value does not look like one."""
     if isinstance(value, str):
         return value[:LOOKED_AT]
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a shell command would do to files, noted before it runs. The command is read; nothing of it is run.
+"""The effects of a shell command on files, noted before it runs. The hook reads the command, and runs nothing of it.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -13,7 +13,7 @@ print((await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": comma
 ```output
 As far as it can be read, this command creates out, out/log.txt; deletes old. Not seen is what python does. None of the files it creates is there yet.
 ```
-"""  # noqa: E501  # what is printed is one line
+"""  # noqa: E501  # the output is one line
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LONGEST_NAME: Final = 120
 
 
 class SideEffectsSettings(HookSettings):
-    """Which calls are shell commands."""
+    """The calls that are shell commands."""
 
     match: ToolMatch = Field(
         default="Bash|Shell|shell|run_command|execute_command", description="tools that run commands"
@@ -58,10 +58,10 @@ class SideEffectsSettings(HookSettings):
 class SideEffects(ReadyMade[SideEffectsSettings]):
     """Before a shell command that creates, moves, changes or deletes files, says which, and which are there already.
 
-    For the model it is a note; for hooks behind it, it stands in the payload as `side_effects`. What programs it does
-    not know and scripts do, and what a variable holds, cannot be seen, and the note says so. It guards nothing.
+    The model reads a note; later hooks find the effects in the payload as `side_effects`. The hook cannot see the
+    effects of scripts and unknown programs, nor the values of variables, and the note says so. The hook guards nothing.
 
-    Raises `MissingExtra` where the grammar of the shell is not installed.
+    Raise `MissingExtra` if the grammar of the shell is not installed.
     """
 
     name = "side_effects"
@@ -72,11 +72,11 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
         self._reader = ShellReader()
 
     def points(self) -> tuple[Point, ...]:
-        """Before tools that run commands."""
+        """Return a hook before tools that run commands."""
         return (Point(event=TOOL_PRE, call=self.before, intent="on", priority=PRIORITY, match=self.settings.match),)
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Note what the command would do."""
+        """Note the effects of the command."""
         given = data.get("tool_input")
         inputs = given if isinstance(given, Mapping) else {}
         command = next((inputs[name] for name in self.settings.arguments if isinstance(inputs.get(name), str)), None)
@@ -90,7 +90,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
 
 
 def _existing_files(foreseen: ShellImpact, folder: str) -> list[str] | None:
-    """Which of the files it creates are there; None where that cannot be told."""
+    """Return the created files that exist already, or None if that cannot be determined."""
     created = [effect for effect in foreseen.impacts if effect.what == "creates"]
     if foreseen.moves or not all(effect.known for effect in created):
         return None

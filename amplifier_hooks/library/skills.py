@@ -1,4 +1,4 @@
-r"""Skills: short files of know-how, put in front of the model when a prompt is about them.
+r"""Skills: short files of know-how, injected when a prompt is about them.
 
 ```python
 from pathlib import Path
@@ -44,23 +44,23 @@ PRIORITY: Final = 150
 
 WORDS: Final = re.compile(r"[^\W_]+")
 NAME_COUNTS: Final = 3
-"""How many keywords the name of a skill is worth."""
+"""Number of keywords that the name of a skill is worth."""
 
 MOST_FILES: Final = 5_000
 LARGEST: Final = 262_144
-"""Bytes of a skill's file."""
+"""Largest size of a skill's file, in bytes."""
 LONGEST_FRONT: Final = 8_192
-"""Characters of its front matter."""
+"""Longest front matter of a skill, in characters."""
 LONGEST_LINE: Final = 200
 MOST_NAMED: Final = 3
-"""Files that a message names; of more there is their number."""
+"""Files that a message names; of the others it gives the number."""
 
 Stamp = tuple[int, int, int]
-"""What tells one state of a file from another: when it was written, its size, which file it is."""
+"""Identity of one state of a file: its modification time, its size, its inode."""
 
 
 class SkillsSettings(HookSettings):
-    """Where skills are, and how much of them is shown."""
+    """The folders of skills, and the amount of text that is shown."""
 
     folders: tuple[str, ...] = Field(
         default=("~/.amplifier-hooks/skills",),
@@ -82,7 +82,7 @@ class Skill:
     name: str
     description: str
     phrases: tuple[tuple[tuple[str, ...], int], ...]
-    """The words that bring it up, and how much each phrase counts."""
+    """Phrases that match the skill, each with its weight."""
     text: str
     path: Path
     stamp: Stamp
@@ -90,14 +90,14 @@ class Skill:
 
 @define
 class _Index:
-    """Every skill, and which first words lead to which."""
+    """All skills, and the skills that each first word leads to."""
 
     files: dict[Path, Skill | tuple[Stamp, str]] = field(factory=dict)
-    """What every file was found to be: a skill, or the state it was in and what is wrong with it."""
+    """Each file as a skill, or as its state and the problem with it."""
     first: dict[str, list[tuple[tuple[str, ...], int, Skill]]] = field(factory=dict)
 
     def match(self, prompt: str) -> list[Skill]:
-        """Skills that a prompt is about, those it says most of first. One pass over its words."""
+        """Return the skills that a prompt is about, best match first. One pass over its words."""
         words = WORDS.findall(prompt.lower())
         first = self.first
         if first.keys().isdisjoint(words):
@@ -116,16 +116,16 @@ class _Index:
 
     @property
     def broken_files(self) -> list[tuple[Path, Stamp, str]]:
-        """Files that are no skills, and why."""
+        """Files that are no skills, and the reasons."""
         return [(path, *one) for path, one in self.files.items() if not isinstance(one, Skill)]
 
 
 class Skills(ReadyMade[SkillsSettings]):
     """At a prompt, injects the skills it is about: matched by their names and keywords, within a length.
 
-    Files are read once; at the start of a session those that changed are read again. A skill is shown once a session,
-    and again when its file has changed since. What does not fit is named with its path. A file with bad front matter is
-    left out, and the user is told so once; the others are used.
+    Files are read once; at the start of a session changed files are read again. A skill is shown once in a session, and
+    again when its file has changed since. If the text of a skill does not fit, its path is named instead. A file with
+    bad front matter is left out, and the user is told so once; the others are used.
     """
 
     name = "skills"
@@ -139,7 +139,7 @@ class Skills(ReadyMade[SkillsSettings]):
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
-        """When a prompt is submitted; when a session starts, to look for changes, and when it ends, to forget it."""
+        """Return a hook at every prompt, and observers of a session's start and end."""
         return (
             Point(event=SESSION_START, call=self.on_session_start, intent="observe", priority=PRIORITY),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),
@@ -147,7 +147,7 @@ class Skills(ReadyMade[SkillsSettings]):
         )
 
     async def on_session_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Read what changed."""
+        """Read the changed files."""
         await self._read(again=True)
 
     async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
@@ -167,7 +167,7 @@ class Skills(ReadyMade[SkillsSettings]):
         self._once.forget(data)
 
     def _skill_texts(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
-        """The skills' texts, as far as there is room for them."""
+        """Return the skills' texts, as far as there is room for them."""
         if not skills:
             return ""
         shown, room, texts = self._shown.of(data), self.settings.characters, []
@@ -186,7 +186,7 @@ class Skills(ReadyMade[SkillsSettings]):
         return "\n\n".join(texts)
 
     def _complaint(self, data: Mapping[str, Any], index: _Index) -> str | None:
-        """What to tell the user about files that are no skills; once for each state of them."""
+        """Return a message for the user about files that are no skills, once for each state of a file."""
         new = [(path, why) for path, stamp, why in index.broken_files if self._once.is_first(data, path, stamp)]
         if not new:
             return None
@@ -195,7 +195,7 @@ class Skills(ReadyMade[SkillsSettings]):
         return f"These skills are left out, the others are used. {named}{more}"
 
     async def _read(self, *, again: bool = False) -> _Index:
-        """The index, in which everything is as it is now if it was read `again`."""
+        """Return the index; with `again`, read the changed files first."""
         async with self._reading:
             if self._index is None or again:
                 self._index = await asyncio.to_thread(_build_index, self.settings.folders, self._index or _Index())
@@ -203,7 +203,7 @@ class Skills(ReadyMade[SkillsSettings]):
 
 
 def _build_index(folders: tuple[str, ...], before: _Index) -> _Index:
-    """The index of these folders; files that have not changed are taken from the one before."""
+    """Return the index of these folders. Unchanged files are taken from the index before."""
     index = _Index()
     for path, stamp in _files([Path(folder).expanduser() for folder in folders]):
         known = before.files.get(path)
@@ -216,7 +216,7 @@ def _build_index(folders: tuple[str, ...], before: _Index) -> _Index:
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[Path, Stamp]]:
-    """The files of skills, in order; a folder that cannot be read has none."""
+    """Yield the files of skills, in order. A folder that cannot be read has none."""
     count = 0
     for folder in folders:
         try:
@@ -241,7 +241,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 def _current(skill: Skill) -> Skill | None:
-    """The skill as its file is now; None where that is no skill any more."""
+    """Return the skill as its file is now, or None if the file is no skill any more."""
     stamp = _stamp(skill.path)
     if stamp == skill.stamp:
         return skill
@@ -250,7 +250,7 @@ def _current(skill: Skill) -> Skill | None:
 
 
 def _skill(path: Path, stamp: Stamp) -> Skill | tuple[Stamp, str]:
-    """What a file is: a skill, or what is wrong with it."""
+    """Return the skill in a file, or the file's state and the problem with it."""
     if stamp[1] > LARGEST:
         return stamp, f"it is larger than {LARGEST:,} bytes"
     try:
@@ -265,7 +265,7 @@ def _skill(path: Path, stamp: Stamp) -> Skill | tuple[Stamp, str]:
 
 
 def _split_front(text: str) -> tuple[Mapping[str, Any], str]:
-    """Front matter and text. Raises `ValueError`."""
+    """Return front matter and text. Raise `ValueError`."""
     import yaml
 
     lines = text.split("\n")

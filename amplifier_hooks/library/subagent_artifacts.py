@@ -1,4 +1,4 @@
-"""A sub-agent that wants to stop: are the files there that it was to leave behind?
+"""A sub-agent that wants to stop: check that the files it has to leave behind exist.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 PRIORITY: Final = 420
 AGENTS_KEPT: Final = 1_000
 SLACK: Final = 2.0
-"""Seconds by which the clock of a file system may be behind ours."""
+"""Seconds by which the clock of a file system may be behind the process's."""
 MOST_NAMED: Final = 10
 
 
 class SubagentArtifactsSettings(HookSettings):
-    """What sub-agents are to leave behind."""
+    """The files that sub-agents have to leave behind, and the number of retries."""
 
     expected: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
@@ -66,8 +66,9 @@ class _Agent:
 class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
     """When a sub-agent wants to stop, looks for the files it was to leave, and says "found" or sends it back.
 
-    A file that is empty counts as missing, and so does one from before the sub-agent's start, where that was told. It
-    is sent back so often at most; then it stops, and the agent and the user are told what is missing.
+    An empty file counts as missing, and so does one from before the sub-agent's start, if that start was reported. The
+    sub-agent is sent back a limited number of times; then it stops, and the agent and the user are told which files are
+    missing.
     """
 
     name = "subagent_artifacts"
@@ -82,7 +83,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         self._agents: PerSession[OrderedDict[str, _Agent]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
-        """When a sub-agent starts and when it wants to stop; and when a session ends, to forget it."""
+        """Return observers of a sub-agent's start and of a session's end, and a gate at a sub-agent's stop."""
         return (
             Point(event=SUBAGENT_START, call=self.on_subagent_start, intent="observe", priority=PRIORITY),
             Point(event=SUBAGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
@@ -90,7 +91,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         )
 
     async def on_subagent_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Remember when."""
+        """Remember the time of the start."""
         self._agent(data, anew=True).began = self._now() - SLACK
 
     async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:

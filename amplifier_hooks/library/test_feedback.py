@@ -1,6 +1,6 @@
-r"""The tests of what was written run at once, and the agent reads what fails.
+r"""The tests of written files run at once, and the agent reads the failures.
 
-A test runner runs what the agent wrote: switch this on where the agent may run it anyway. It fails open.
+A test runner runs the agent's code: switch this hook on only where the agent may run its code anyway. It fails open.
 
 ```python
 from pathlib import Path
@@ -31,11 +31,11 @@ from pydantic import Field, field_validator
 from amplifier_hooks.library.parts.feedback import Feedback, FeedbackSettings
 
 MOST_TESTS: Final = 20
-"""Test files that are run for one file that was written."""
+"""Test files that are run for one written file."""
 
 
 class TestFeedbackSettings(FeedbackSettings):
-    """Which test runner, for which tests."""
+    """Settings of the test runner, and the places of tests."""
 
     command: tuple[str, ...] = Field(
         default=("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "{file}"),
@@ -62,14 +62,14 @@ class TestFeedbackSettings(FeedbackSettings):
 
 
 class TestFeedback(Feedback[TestFeedbackSettings]):
-    """Runs the tests of the files a tool has just written, with pytest unless told otherwise; passes on what fails."""
+    """Runs the tests of the files a tool has just written, with pytest by default; passes on what fails."""
 
     __test__ = False  # pytest would take it for tests
     name = "test_feedback"
     Settings = TestFeedbackSettings
 
     def targets(self, written: Path, folder: Path) -> list[Path]:
-        """The tests of this file: itself, if it is one, or those that are named after it."""
+        """Return the file itself if it is a test, otherwise the tests that are named after it."""
         name = written.stem
         if any(
             fnmatchcase(written.name, glob.rpartition("/")[2].replace("{name}", "*")) for glob in self.settings.tests

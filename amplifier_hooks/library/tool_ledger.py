@@ -1,4 +1,4 @@
-"""A ledger of every tool call: what went in, without secrets, and its digest; what came out, how long it took.
+"""A ledger of every tool call: its input without secrets and its digest, its output, and its duration.
 
 ```python
 from amplifier_hooks import HookRegistry, SessionCoordinator
@@ -53,11 +53,14 @@ if TYPE_CHECKING:
 
 
 CallStatus = Literal["ok", "failed", "denied", "pending", "begun", "repeated"]
-"""What became of a call. `begun`: it was on its way, and nobody has seen its end. `repeated`: it did not run, and was
-answered with what the same call had returned before."""
+"""The end of a call.
+
+`begun`: the call was under way, and its end was not seen. `repeated`: the call did not run, and was answered with the
+result of the equal call before it.
+"""
 
 LEDGER_FILE: Final = "ledger.db"
-"""The ledger's name in the folder of this user's state."""
+"""Name of the ledger's file in the user's state folder."""
 
 BEFORE: Final = 260
 AFTER: Final = 390
@@ -67,7 +70,7 @@ WATCHING: Final = 610
 EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 NODES: Final = 20_000
 DAY: Final = 86_400_000_000
-"""Microseconds."""
+"""One day in microseconds."""
 LONGEST_NAME: Final = 200
 ANSWERS_KEPT: Final = 1_000
 
@@ -116,7 +119,7 @@ LIST: Final = (
 
 
 class ToolLedgerSettings(HookSettings):
-    """What is kept, and what happens when a call comes again."""
+    """The calls that are kept, and the effect of a repeated call."""
 
     match: ToolMatch = Field(default="*", description="the tools whose calls are kept")
     effects: ToolMatch = Field(
@@ -141,29 +144,29 @@ class ToolLedgerSettings(HookSettings):
 
 @frozen(kw_only=True)
 class LedgerEntry:
-    """One call. Input and output are without their secrets, and what was too long in them is a digest."""
+    """One call. Input and output are without their secrets, and a part that was too long is a digest."""
 
     tenant: str
     session: str
     call: str
     tool: str
     digest: str
-    """Of the action, as the record and approvals have it; empty where the input could not be frozen."""
+    """Digest of the action, as in the record and in approvals; empty if the input could not be frozen."""
     input: Any
     output: Any
     exact: bool
-    """Whether the output is kept as it was."""
+    """True if the output is kept unchanged."""
     status: CallStatus
     reason: str
     effects: Any
-    """What another hook noted of its side effects before it ran."""
+    """Side effects that another hook noted before the call ran."""
     began: datetime
     duration_ms: float | None
 
 
 @define
 class _Trouble:
-    """Why the ledger cannot be written, since when, and how many calls it misses."""
+    """The reason and the number of a store failure, and the number of calls that the ledger misses."""
 
     number: int = 0
     error: str = ""
@@ -173,11 +176,12 @@ class _Trouble:
 class ToolLedger(ReadyMade[ToolLedgerSettings]):
     """Keeps every tool call in a database, and notices when one that changes something comes again.
 
-    A call of a session is the same when tool and input are, exactly, and it succeeded before. With `answer` it does not
-    run again where that result was kept as it was; where hooks cannot stand around tools, it is noted.
+    A call repeats another one of its session if tool and input are exactly equal, and the earlier one succeeded. With
+    `answer`, the call does not run again if the earlier result was kept unchanged; in a loop without middleware around
+    tools, the model gets a note instead.
 
-    When the store is locked, full or gone the session goes on without the ledger. The user is told once, and once more
-    when it works again, with how much is missing.
+    If the store is locked, full or gone, the session goes on without the ledger. The user is told once, and once more
+    when the store works again, with the number of missing calls.
     """
 
     name = "tool_ledger"
@@ -201,7 +205,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         self._purged: int | None = None
 
     def points(self) -> tuple[Point, ...]:
-        """Before, around and after tools; and where the user can be told that the store is in trouble."""
+        """Return hooks and observers before and after tools, middleware around them, and hooks that report trouble."""
         match = self.settings.match
         points = [
             Point(event=TOOL_PRE, call=self.before, intent="on", priority=BEFORE, match=match),
@@ -234,32 +238,32 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         status: CallStatus | Literal[""] = "",
         limit: int = 100,
     ) -> list[LedgerEntry]:
-        """Calls of a tenant, the latest first; of one session, tool or status where that is given.
+        """Return calls of a tenant, latest first; of one session, tool or status if that is given.
 
-        Raises `StoreUnavailable`.
+        Raise `StoreUnavailable`.
         """
         names = (for_log(tenant), for_log(session), for_log(tool), status)
         return [_entry(row) for row in await self._database.fetch(LIST, *names, limit)]
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self._database.close()
 
     # -- when a call comes again -----------------------------------------------------------------------------------
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
-        """Keep a call that changes something; note that it succeeded before; tell the user of trouble."""
+        """Keep a call that changes something, note an earlier equal call, and tell the user of trouble."""
         note = ""
         if self._is_change(data):
             note = await self._repeat_note(data) if self.settings.repeats == "note" else ""
-            await self._keep(data, "begun", effects=data.get("side_effects"))  # observers are told beside the tool
+            await self._keep(data, "begun", effects=data.get("side_effects"))  # observers run beside the tool
         message = self._trouble_text(data)
         if note:
             return HookResult.inject(note, ephemeral=True, user_message=message, user_message_level="warning")
         return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
 
     async def answer_repeat(self, context: ToolContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        """Answer with what the same call returned before, if that was kept as it was."""
+        """Answer with the result of the equal earlier call, if it was kept unchanged."""
         whose = context.tool_context if isinstance(context.tool_context, Mapping) else {}
         call = whose.get("tool_call_id")
         if call is None or not self._effects.matches(context.tool_name):
@@ -288,7 +292,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
     # -- keeping it ------------------------------------------------------------------------------------------------
 
     async def on_decision(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
-        """Keep a call that was denied or waits, and what hooks made of one that is kept already."""
+        """Keep a call that was denied or waits, and update one that the hooks changed."""
         effects = data.get("side_effects")
         if outcome.denied:
             await self._keep(data, "denied", reason=f"{outcome.denied_by}: {outcome.reason}", effects=effects)
@@ -322,21 +326,21 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _is_change(self, data: Mapping[str, Any]) -> bool:
-        """Whether a call changes something, as far as anybody says."""
+        """Return True if the call changes something, by the settings or by the note of a hook."""
         return bool(data.get("side_effects")) or self._effects.matches(str(data.get("tool_name")))
 
     async def _repeat_note(self, data: Mapping[str, Any]) -> str:
         earlier = await self._earlier(data)
         if earlier is None:
             return ""
-        # What it returned is not said again: in the name of a hook it would have more weight than a tool's word has.
+        # The earlier result is not repeated here: in the name of a hook it would have more weight than a tool's result.
         return (
-            f"The same call of {earlier.tool} succeeded in this session at {earlier.began:%H:%M:%S}. "
+            f"An equal call of {earlier.tool} succeeded in this session at {earlier.began:%H:%M:%S}. "
             "Repeat it only if that is meant."
         )
 
     async def _earlier(self, data: Mapping[str, Any]) -> LedgerEntry | None:
-        """The last time this very call succeeded in its session; None also where nobody can tell."""
+        """Return the last success of an equal call in its session; None also if the store or the digest is missing."""
         digest = _digest(data)
         if not digest:
             return None
@@ -357,7 +361,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         effects: object = None,
         over: bool = False,
     ) -> None:
-        """Write one call, as it stands now."""
+        """Write one call, as it is now."""
         spent = data.get("duration_ms")
         micros = round(spent * 1e3) if isinstance(spent, int | float) and 0 <= spent < NODES * 1e6 else None
         now = self._micros()
@@ -392,11 +396,11 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             yield Statement(PURGE, (now - self.settings.days * DAY,))
 
     def _is_due(self, now: int) -> bool:
-        """Whether old calls are to go: once a day."""
+        """Return True if old calls have to be removed, which happens once a day."""
         return self._purged is None or now - self._purged >= DAY
 
     def _limit_value(self, value: object) -> tuple[str, bool]:
-        """A value as the ledger has it, as JSON; and whether that is exactly the value."""
+        """Return a value as the ledger keeps it, as JSON, and True if that is exactly the value."""
         longest = self.settings.longest
         try:
             tamed = ValueSimplifier(self._redactor, longest, 4 * longest, NODES).simplify(value)
@@ -415,7 +419,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         trouble.missed += calls
 
     def _trouble_text(self, data: Mapping[str, Any]) -> str | None:
-        """What the user has to know about the store and was not told in this session."""
+        """Return a message about the store that the user has not seen in this session, or None."""
         trouble = self._trouble
         if not trouble.number or not self._once.is_first(data, trouble.number):
             return None
@@ -433,7 +437,7 @@ def _whose(data: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _digest(data: Mapping[str, Any]) -> str:
-    """The digest of a call, as the record has it; empty where its input cannot be frozen."""
+    """Return the digest of a call, as in the record, or an empty text if its input cannot be frozen."""
     tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
     try:
         return Action(tenant, session, TOOL_PRE, tool, freeze(data.get("tool_input"))).digest

@@ -1,7 +1,7 @@
-r"""A type checker reads along, and the agent mends its findings in the same turn.
+r"""A type checker checks every written file, and the agent mends its findings in the same turn.
 
-The checker does what the project configures, which for mypy includes running plugins: switch this on in projects that
-are trusted. It fails open.
+The project's configuration decides what the checker does, and mypy runs the plugins that it names: switch this hook on
+only in projects that are trusted. It fails open.
 
 ```python
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TypeFeedbackSettings(FeedbackSettings):
-    """Which type checker, after which write."""
+    """Settings of the type checker, and of the writes after which it runs."""
 
     command: tuple[str, ...] = Field(
         default=("mypy", "--no-error-summary", "--no-pretty", "--follow-imports=silent", "{file}"),
@@ -46,11 +46,11 @@ class TypeFeedbackSettings(FeedbackSettings):
 
 
 class TypeFeedback(Feedback[TypeFeedbackSettings]):
-    """Runs a type checker, mypy unless told otherwise, over the files a tool has just written."""
+    """Runs a type checker, mypy by default, over the files a tool has just written."""
 
     name = "type_feedback"
     Settings = TypeFeedbackSettings
 
     def targets(self, written: Path, folder: Path) -> list[Path]:  # of all feedback
-        """That file, and no other."""
+        """Return the written file alone."""
         return [written]

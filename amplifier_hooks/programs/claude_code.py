@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def error_text(error: Any) -> str:
-    """An error of ours in their one line."""
+    """Return an error of this package as Claude Code's one line."""
     return str(error.get("message", "")) if isinstance(error, dict) else to_text(error)
 
 
 def error_of(text: Any) -> dict[str, str]:
-    """Their line as an error of ours."""
+    """Return Claude Code's error line as an error of this package."""
     return {"type": "ToolError", "message": to_text(text)}
 
 
@@ -39,7 +39,7 @@ STOP_ERRORS: Final = frozenset(
 
 
 def stop_error(error: Any) -> str:
-    """What ended a turn, in one of their words."""
+    """Return Claude Code's word for the error that ended a turn."""
     kind = error.get("type") if isinstance(error, dict) else error
     return kind if kind in STOP_ERRORS else "unknown"
 
@@ -164,14 +164,17 @@ SPELLINGS: Final = (
         fields=(Field("trigger", default="auto"), Field("compact_summary", default="")),
     ),
 )
-"""Those that are events of ours, too. The others arrive, over the bridge, under the program's own name."""
+"""Claude Code's events that are also events here. Its others arrive, over the bridge, under the program's name."""
 
 DECISIONS: Final = frozenset({"allow", "deny", "ask", "defer"})
 OLD_DECISIONS: Final = {"": "none", "approve": "allow", "block": "deny"}
 
 
 def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
-    """One JSON object, as that program reads it: what it does not know is left alone, and reported."""
+    """Return the verdict of an answer, as Claude Code reads it: unknown keys change nothing and are reported.
+
+    Raises `InvalidResult` for an unknown decision or a value of the wrong type.
+    """
     parts = split(spelling, answer)
     own = parts.own
     decision, reason = OLD_DECISIONS.get(parts.decision), parts.reason
@@ -183,7 +186,7 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     if permission is not None:
         decision, reason = (permission if permission in DECISIONS else None), reason if parts.stop else why or ""
     if decision is None:
-        raise InvalidResult(f"an answer with the decision {permission or parts.decision!r:.40}: nobody knows it")
+        raise InvalidResult(f"an answer with the decision {permission or parts.decision!r:.40}, which is not known")
     updates = [own.pop(key) for key in ("updatedInput", "updatedToolOutput") if own.get(key) is not None]
     context = take(own, "additionalContext", str) or ""
     return parts.verdict(decision=decision, reason=reason, context=context, update=updates[0] if updates else ABSENT)
@@ -193,11 +196,11 @@ TAKES_BLOCK: Final = frozenset(
     {"UserPromptSubmit", "UserPromptExpansion", "PostToolUse", "PostToolBatch", "Stop", "SubagentStop", "PreCompact",
      "ConfigChange"}
 )  # fmt: skip
-"""Where it reads `decision: block`."""
+"""Events at which Claude Code reads `decision: block`."""
 
 
 def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
-    """The answer as one JSON object; nothing at all when there is nothing to say."""
+    """Return the answer as one JSON object, or empty output if there is nothing to answer."""
     name, decision = spelling.theirs, verdict.decision
     reason = verdict.reason or "refused, without a reason"
     top: dict[str, Any] = {}
@@ -214,7 +217,7 @@ def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
 
 
 def permission(verdict: Verdict) -> dict[str, Any]:
-    """The decision about a tool call. An update alone is no permit: a person of theirs sees what it has become."""
+    """Return the decision about a tool call. A changed input alone is no permit: Claude Code asks its user about it."""
     changed = verdict.update is not ABSENT
     decision = "ask" if verdict.decision == "none" and changed else verdict.decision
     if decision == "none":

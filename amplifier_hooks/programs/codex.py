@@ -1,4 +1,4 @@
-"""Codex CLI's hooks: Claude Code's shape, read strictly. What it does not support makes the whole answer void."""
+"""Codex CLI's hooks: Claude Code's shape, read strictly. A part that Codex does not support voids the whole answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES: Final = frozenset(
 NOT_SENT: Final = frozenset(
     {"duration_ms", "custom_instructions", "compact_summary", "is_interrupt", "permission_mode"}
 )
-"""Fields of the other program that this one does not have."""
+"""Fields of Claude Code that Codex does not have."""
 
 TURN: Final = Field("turn_id", default="")
 
@@ -46,23 +46,26 @@ UNSUPPORTED: Final[dict[str, tuple[str, ...]]] = {
     "PostToolUse": ("suppressOutput",),
     "SubagentStart": ("continue", "stopReason", "suppressOutput"),
 }
-"""Keys of the common part that void an answer at these events."""
+"""Keys of the common part that void an answer, by event."""
 
 
 VOIDS: Final[tuple[tuple[Callable[[Spelling, Verdict], bool], str], ...]] = (
     (lambda _, said: bool(said.unknown), "has a key that Codex does not know: leave it out"),
-    (lambda _, said: said.decision in ("ask", "defer"), "leaves the decision to somebody: deny, or say nothing"),
+    (lambda _, said: said.decision in ("ask", "defer"), "leaves the decision to a person: deny, or say nothing"),
     (lambda _, said: said.decision == "deny" and not said.reason, "refuses without a reason: say why"),
     (
         lambda at, said: at.ours == events.TOOL_PRE and (said.decision == "allow") != (said.update is not ABSENT),
         "has allow or updatedInput, one without the other: say both, or neither",
     ),
 )
-"""What voids an answer, and how to put it right."""
+"""Conditions that void an answer, each with its remedy."""
 
 
 def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
-    """As the other program reads it, but nothing unknown, and nothing this one does not support."""
+    """Return the verdict of an answer, as Claude Code reads it.
+
+    Raises `InvalidResult` also for unknown keys, and for everything that Codex does not support.
+    """
     for key in UNSUPPORTED.get(spelling.theirs, ()):
         if answer.get(key) is not None:
             raise InvalidResult(
@@ -76,9 +79,9 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
 
 
 def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
-    """The answer in the part of the shape that this program supports; what it cannot be told is a refusal.
+    """Return the answer in the part of the shape that Codex supports. A verdict that it cannot express is a refusal.
 
-    It asks nobody for us, so a question that is still open is a refusal which says so.
+    Codex cannot ask a person for a hook, so an open question is a refusal that says so.
     """
     ended = claude_code.write(spelling, nearest_supported(spelling, verdict))
     said = json.loads(ended.output or "{}")
@@ -88,22 +91,22 @@ def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
 
 
 def nearest_supported(spelling: Spelling, verdict: Verdict) -> Verdict:
-    """The nearest verdict this program understands, never a more lenient one."""
+    """Return the nearest verdict that Codex understands, never a more lenient one."""
     if verdict.decision in ("ask", "defer"):
         verdict = evolve(verdict, decision="deny", reason=verdict.reason or "a person has to decide", update=ABSENT)
     if spelling.ours == events.CONTEXT_PRE_COMPACT and verdict.decision == "deny":
-        return evolve(verdict, decision="none", stop=True, update=ABSENT)  # the only refusal it knows there
+        return evolve(verdict, decision="none", stop=True, update=ABSENT)  # the only refusal that Codex knows there
     if spelling.ours != events.TOOL_PRE:
         return evolve(verdict, update=ABSENT)
     changed = verdict.update is not ABSENT
     if changed and verdict.decision == "none":
-        return evolve(verdict, decision="deny", reason=verdict.reason or NOBODY_APPROVED, update=ABSENT)
+        return evolve(verdict, decision="deny", reason=verdict.reason or NOT_APPROVED, update=ABSENT)
     if verdict.decision == "allow" and not changed:
         return evolve(verdict, decision="none", reason="")
     return verdict
 
 
-NOBODY_APPROVED: Final = "a hook changed the input, and nobody has approved what it has become"
+NOT_APPROVED: Final = "a hook changed the input, and no person has approved the changed input"
 
 
 CODEX: Final = Dialect(

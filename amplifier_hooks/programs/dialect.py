@@ -1,9 +1,8 @@
-"""What a dialect is: how another program spells events and answers, as tables.
+"""A dialect: another program's spelling of events and answers, as tables.
 
-A `Verdict` is an answer in nobody's spelling. Dialects read one out of what a hook of theirs has printed, and write one
-down so that their program understands it.
-
-The JSON shape the programs share: what stands at the top of an answer, and what in `hookSpecificOutput`.
+A `Verdict` is an answer without any program's spelling. A dialect reads a verdict from the output of a hook that was
+written for its program, and writes a verdict so that its program understands it. `split` and `write_answer` handle the
+JSON shape that the programs share: the top of an answer, and its `hookSpecificOutput`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 ABSENT: Final = object()
-"""The value of something that was not said."""
+"""Value of a part that an answer does not have."""
 
 Block = Literal["deny", "inject", "nothing"]
 
@@ -44,19 +43,19 @@ DECISION: Final = re.compile(
     rb'"(?:hookSpecificOutput|permissionDecision|stopReason)"\s*:|"continue"\s*:\s*false'
     rb'|"(?:decision|behavior)"\s*:\s*"(?:allow|approve|ask|block|defer|deny)"'
 )
-"""The part by which a decision of those programs is recognised inside of other text."""
+"""Pattern of a program's decision within other text."""
 
 
 def identity(value: Any) -> Any:
-    """What both sides spell alike."""
+    """Return a value that both sides spell alike."""
     return value
 
 
 @frozen
 class Field:
-    """One field of an event: their name, ours, and how the value is told either way.
+    """One field of an event: its name in the program and here, and the conversions of its value.
 
-    `default` is what we send where our payload has none; without one the field is left out.
+    The program receives `default` if the payload has no value; without a default the field is left out.
     """
 
     theirs: str
@@ -67,16 +66,17 @@ class Field:
 
     @property
     def name(self) -> str:
-        """Our name of it."""
+        """Name of the field in payloads here."""
         return self.ours or self.theirs
 
 
 @frozen(kw_only=True)
 class Spelling:
-    """One event of theirs.
+    """One event of a program.
 
-    `blocks` says what refusing means there: the operation is denied, or it is over and the refusal is read by the
-    model. `tested` is the field that matchers look at. Where `text_counts`, plain text on standard output is context.
+    `blocks` is the effect of a refusal there: it denies the act, or the act is over and the model reads the refusal, or
+    it does nothing. `tested` is the field at which matchers look. If `text_counts`, plain text on standard output is
+    context.
     """
 
     theirs: str
@@ -86,14 +86,14 @@ class Spelling:
     tested: str = ""
     text_counts: bool = False
     takes_context: bool = False
-    """Whether their program reads text for its model in an answer here."""
+    """True if the program reads text for its model in an answer to this event."""
     changes: str = ""
-    """The field of our payload that an update replaces."""
+    """Field of the payload here that an update replaces."""
 
 
 @frozen(kw_only=True)
 class Verdict:
-    """What was answered, in nobody's spelling. `stop` ends more than this operation: the agent is to come to rest."""
+    """An answer without any program's spelling. `stop` ends more than this act: the agent must stop."""
 
     decision: Literal["none", "allow", "deny", "ask", "defer"] = "none"
     reason: str = ""
@@ -103,32 +103,32 @@ class Verdict:
     message: str = ""
     quiet: bool = False
     unknown: tuple[str, ...] = ()
-    """Keys nobody knows. They are reported and change nothing."""
+    """Unknown keys. They are reported and change nothing."""
 
 
 class AnswerReader(Protocol):
-    """Reads an answer of theirs. Raises `InvalidResult` for one their program rejects."""
+    """A reader of answers for one program. It raises `InvalidResult` for an answer that the program rejects."""
 
     def __call__(self, spelling: Spelling, answer: dict[str, Any]) -> Verdict:
-        """Return the verdict that the answer stands for."""
+        """Return the verdict that the answer states."""
         ...
 
 
 class AnswerWriter(Protocol):
-    """Writes an answer down for their program."""
+    """A writer of answers for one program."""
 
     def __call__(self, spelling: Spelling, verdict: Verdict) -> ProgramExit:
-        """Return the ending that tells the program the verdict."""
+        """Return the output and exit status that tell the program the verdict."""
         ...
 
 
 @frozen(kw_only=True)
 class Dialect:
-    """A program's way of speaking to hooks.
+    """A program's protocol for hooks.
 
-    `warns` are the exit statuses after which that program only warns; every other one than 0 and those, and than 2,
-    is a failure if `failures` says "open", and a refusal if it says "closed". `silent_block` says whether exit status
-    2 with nothing on standard error blocks.
+    `warns` are the exit statuses after which the program only warns. Every other status except 0 and 2 is a failure if
+    `failures` is "open", and a refusal if it is "closed". `silent_block` is True if exit status 2 blocks even with
+    nothing on standard error.
     """
 
     name: str
@@ -138,33 +138,33 @@ class Dialect:
     read: AnswerReader
     write: AnswerWriter
     settings: tuple[str, ...]
-    """Where its settings are in a project: the file that a team commits, and its user's own file where there is one.
+    """Paths of the program's settings in a project: the file that a team commits, and the user's own file, if any.
 
-    In a home it is the first.
+    In a home folder the first path applies.
     """
     second: float = 1.0
-    """How many of its units of time make a second."""
+    """Number of the program's units of time in a second."""
     timeout: float = 600.0
-    """Seconds a hook has if its settings do not say."""
+    """Timeout, in seconds, of a hook without one in its settings."""
     timeouts: Mapping[str, float] = field(factory=dict)
-    """The same for single events."""
+    """Timeouts, in seconds, of events that have another default than `timeout`."""
     failures: Literal["open", "closed"] = "open"
     warns: frozenset[int] = frozenset()
     silent_block: bool = True
     merges: bool = False
-    """Whether a changed input is merged over the one there was."""
+    """True if the program merges a changed input over the original one."""
     variables: Mapping[str, str] = field(factory=dict)
-    """What it tells commands in their environment: name, and `project` or `root`."""
+    """Variables in the environment of commands: name, and `project` or `root`."""
     differs: tuple[tuple[str, str], ...] = ()
-    """What is not the same here as there, a row each: what, and how it is here."""
+    """Differences from the program, a row each: the subject, and the behaviour here."""
 
     def spelling(self, event: str) -> Spelling | None:
-        """Its spelling of an event, found by either name."""
+        """Return the program's spelling of an event, found by either name, or None."""
         name = events.canonical(event)
         return next((row for row in self.spellings if event == row.theirs or name == row.ours), None)
 
     def describe(self, spelling: Spelling, data: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-        """A payload of ours as that program would send it."""
+        """Return a payload as the program would send it."""
         said: dict[str, Any] = {}
         for one in (*self.common, *spelling.fields):
             value = data.get(one.name, ABSENT)
@@ -175,9 +175,9 @@ class Dialect:
         return {**said, "cwd": said.get("cwd") or cwd, "hook_event_name": spelling.theirs}
 
     def understand(self, question: Mapping[str, Any]) -> tuple[Spelling, dict[str, Any]]:
-        """What that program tells a hook, as one of our events; fields without a name of ours keep theirs.
+        """Return the spelling and the payload of a program's question. Fields without a name here keep the program's.
 
-        Raises `InvalidPayload` when it names no event.
+        Raises `InvalidPayload` if the question names no event.
         """
         name = question.get("hook_event_name")
         if not isinstance(name, str) or not name:
@@ -200,15 +200,15 @@ def _snake(name: str) -> str:
 
 @frozen(kw_only=True)
 class DialectCodec:
-    """Speaks a dialect to commands and services, as that program would."""
+    """A codec that speaks a dialect to commands and services, as the program would."""
 
     dialect: Dialect
     cwd: str = field(factory=os.getcwd)
     tools: Mapping[str, str] = field(factory=dict)
-    """What that program calls tools of ours: our name, and its."""
+    """The program's names of tools, by their names here."""
 
-    def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:  # noqa: ARG002  # they have none
-        """The payload in their spelling. Raises `HookUnavailable` for an event that program does not have."""
+    def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:  # noqa: ARG002  # dialects have no request ids
+        """Return the payload in the program's spelling. Raises `HookUnavailable` for an event that it does not have."""
         spelling = self._spelling(event)
         said = self.dialect.describe(spelling, data, self.cwd)
         if "tool_name" in said:
@@ -216,10 +216,10 @@ class DialectCodec:
         return encode_message(said)
 
     def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
-        """What that program would make of a command's ending.
+        """Return the result that the program would read from a command's output and exit status.
 
-        Raises `InvalidResult` or `HookFailed` where it counts the hook as failed; what that means is its policy, and
-        was said when the hook was registered.
+        Raises `InvalidResult` or `HookFailed` if the program counts the hook as failed. The registration fixed the
+        consequence of a failure, by the program's policy.
         """
         dialect, spelling = self.dialect, self._spelling(event)
         said = as_reason(ended.errors)
@@ -243,8 +243,8 @@ class DialectCodec:
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
 
-    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # they have no ids
-        """What that program would make of a service's answer; an empty one says nothing."""
+    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # dialects have no request ids
+        """Return the result that the program would read from a service's answer. An empty body changes nothing."""
         return self._read(self._spelling(event), data, decode_answer(body)) if body.strip() else CONTINUE
 
     def _spelling(self, event: str) -> Spelling:
@@ -264,9 +264,9 @@ class DialectCodec:
 
 
 def as_hook_result(spelling: Spelling, verdict: Verdict) -> HookResult:
-    """An answer of theirs as one of ours.
+    """Return a program's verdict as a `HookResult`.
 
-    A hook can refuse and ask, never grant: what would be a permit there is "nothing against it" here.
+    A hook can refuse and ask, never grant: a program's permit is no objection here.
     """
     extra: dict[str, Any] = {}
     if verdict.message:
@@ -295,13 +295,13 @@ def as_hook_result(spelling: Spelling, verdict: Verdict) -> HookResult:
 
 
 def to_text(value: Any) -> str:
-    """A value where they want text."""
+    """Return a value as text, for fields where a program expects text."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 @frozen(kw_only=True)
 class AnswerParts:
-    """An answer taken apart. `rest` and `own` hold what nobody has taken yet."""
+    """The parts of an answer. `rest` and `own` hold the keys that no reader has taken yet."""
 
     decision: str
     reason: str
@@ -312,14 +312,14 @@ class AnswerParts:
     rest: dict[str, Any]
 
     def verdict(self, **decided: Any) -> Verdict:
-        """Together with what the event's own part says; what is left over nobody knows."""
+        """Return the verdict of these parts and of `decided`. Keys that no reader took are unknown."""
         unknown = (*self.rest, *(f"hookSpecificOutput.{key}" for key in self.own))
         common = {"reason": self.reason, "stop": self.stop, "message": self.message, "quiet": self.quiet}
         return Verdict(**{**common, **decided, "unknown": unknown})
 
 
 def split(spelling: Spelling, answer: Mapping[str, Any]) -> AnswerParts:
-    """Take an answer apart. Raises `InvalidResult` for a value of the wrong type, and for another event's answer."""
+    """Return the parts of an answer. Raises `InvalidResult` for a wrongly typed value, or another event's answer."""
     rest = dict(answer)
     stop = take(rest, "continue", bool) is False
     stop_reason = take(rest, "stopReason", str) or ""
@@ -343,7 +343,10 @@ WORDS: Final = {bool: "true or false", str: "a string", dict: "an object"}
 
 
 def take(answer: dict[str, Any], key: str, kind: type) -> Any:
-    """Take a value out of an answer; None if it is not there, or null. Raises `InvalidResult` for another type."""
+    """Remove a value from an answer and return it; None if it is missing or null.
+
+    Raises `InvalidResult` for a value of another type.
+    """
     value = answer.pop(key, None)
     if value is not None and type(value) is not kind:
         raise InvalidResult(f"an answer whose {key} is of type {type(value).__name__}: write {WORDS[kind]}")
@@ -351,7 +354,7 @@ def take(answer: dict[str, Any], key: str, kind: type) -> Any:
 
 
 def write_answer(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> ProgramExit:
-    """An answer put together; nothing at all when there is nothing to say."""
+    """Return an answer of the shared shape, or empty output if there is nothing to answer."""
     said, specific = dict(top), dict(own)
     if verdict.stop:
         said |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}

@@ -26,7 +26,7 @@ TOOL: Final = (Field("tool_name"), Field("tool_input", default={}))
 
 
 def as_response(result: Any) -> Any:
-    """A tool's result in the object they have for it."""
+    """Return a tool's result as the object that Gemini CLI expects."""
     return result if isinstance(result, dict) else {"llmContent": to_text(result), "returnDisplay": to_text(result)}
 
 
@@ -91,24 +91,24 @@ SPELLINGS: Final = (
         fields=(Field("trigger", default="auto"),),
     ),
 )
-"""Not among them: BeforeModel, AfterModel and BeforeToolSelection, whose requests have another shape than ours."""
+"""Supported events. BeforeModel, AfterModel and BeforeToolSelection are missing: their requests have another shape."""
 
 DECISIONS: Final = {"": "none", "allow": "allow", "approve": "allow", "deny": "deny", "block": "deny", "ask": "ask"}
 
 
 def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
-    """One JSON object, decided at its top."""
+    """Return the verdict of an answer: one JSON object with its decision at the top. Raises `InvalidResult`."""
     parts = split(spelling, answer)
     decision = DECISIONS.get(parts.decision)
     if decision is None:
-        raise InvalidResult(f"an answer with the decision {parts.decision!r:.40}: nobody knows it")
+        raise InvalidResult(f"an answer with the decision {parts.decision!r:.40}, which is not known")
     update = take(parts.own, "tool_input", dict) if spelling.ours == events.TOOL_PRE else None
     context = take(parts.own, "additionalContext", str) or ""
     return parts.verdict(decision=decision, context=context, update=ABSENT if update is None else update)
 
 
 def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
-    """The answer as one JSON object; nothing at all when there is nothing to say."""
+    """Return the answer as one JSON object, or empty output if there is nothing to answer."""
     changed = verdict.update is not ABSENT and spelling.theirs == "BeforeTool"
     decision = "ask" if verdict.decision == "defer" or (changed and verdict.decision == "none") else verdict.decision
     top: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Another program's settings, read into hooks that can be registered here.
+"""Another program's settings come in; hooks that can be registered here go out.
 
-Reading runs nothing. What is found, what each would run and when, what is not supported and what happens when one fails
-is all in the value returned; whoever imports it shows that, and asks. Registered hooks look, every time, whether
-what they are about to run is still what was trusted.
+Reading runs nothing. The returned `Settings` has every hook, its command and event, the policy for its failure, and all
+parts that are not supported; the importing command shows them to the operator, and asks. Before each run a registered
+hook checks that the operator trusts its current content.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ KNOWN: Final[Mapping[str, frozenset[str]]] = {
     "command": BOTH | {"command", "args", "shell", "async", "asyncRewake", "commandWindows", "name", "description"},
     "http": BOTH | {"url", "headers", "allowedEnvVars"},
 }
-"""Keys of a hook, by its type. Those that only decorate are known and change nothing."""
+"""Known keys of a hook, by its type. Keys that only decorate change nothing."""
 
 OVERREACHING: Final = ("permission", "approv", "trust", "audit", "record", "limit", "budget", "sandbox", "hook", "env")
-"""Words in the names of settings by which a project would decide about itself."""
+"""Words in the names of settings that a project must not decide for itself."""
 
 GROUP: Final = frozenset({"matcher", "hooks", "sequential", "description"})
 
 
 @frozen(kw_only=True)
 class ImportedHook:
-    """One hook of theirs. `runs` is what would be run, as they wrote it; `digest` is what has to be trusted."""
+    """One hook of another program. `runs` is its command, as its author wrote it; `digest` is the content to trust."""
 
     dialect: Dialect
     spelling: Spelling
@@ -68,12 +68,15 @@ class ImportedHook:
 
     @property
     def digest(self) -> str:
-        """What it is now, its files included. Raises `HookUnavailable`, `OSError` when they cannot be read."""
+        """Digest of the hook's current content, its files included.
+
+        Raises `HookUnavailable` and `OSError` if the files cannot be read.
+        """
         return digest_of(self.definition, self.words, self.project)
 
     @property
     def when_it_fails(self) -> str:
-        """Said where it is imported: this is that program's policy, and gates of ours are stricter."""
+        """Effect of a failure, shown at import: the other program's policy, which is milder than that of gates."""
         if self.on_error == "deny":
             return "blocks"
         return "blocks" if self.dialect.failures == "closed" else "goes on, and is recorded"
@@ -81,7 +84,7 @@ class ImportedHook:
 
 @frozen
 class Skipped:
-    """Something that was found and is not run, or not as it is written there."""
+    """A part of the settings that does not run here, or not as written."""
 
     where: str
     why: str
@@ -89,7 +92,7 @@ class Skipped:
 
 @frozen(kw_only=True)
 class Settings:
-    """What a file holds."""
+    """The hooks of one settings file, and the parts of it that do not run here."""
 
     path: Path
     dialect: Dialect
@@ -97,7 +100,7 @@ class Settings:
     skipped: tuple[Skipped, ...]
 
     def register(self, registry: Registrar, trust: TrustStore, **options: Any) -> Callable[[], None]:
-        """Register every hook of it; each runs only while its content is trusted. Returns the undo."""
+        """Register every hook of the file, and return the undo. Each runs only while its content is trusted."""
         undos = [register(registry, hook, trust, **options) for hook in self.hooks]
 
         def undo() -> None:
@@ -116,7 +119,7 @@ def read_settings(
     tools: Mapping[str, str] | None = None,
     programs: Programs | None = None,
 ) -> Settings:
-    """Read one settings file. Raises `SettingsError` when it cannot be read as such a file at all."""
+    """Read one settings file. Raises `SettingsError` if it is not a settings file at all."""
     codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
     reading = _Reading(dialect, project, codec, reach, programs or Programs(), [], [])
     whole = _load_object(path)
@@ -150,7 +153,7 @@ def _load_object(path: Path) -> dict[str, Any]:
 
 @frozen
 class _Reading:
-    """A file half read."""
+    """The reading of one file, with the hooks found so far."""
 
     dialect: Dialect
     project: Path
@@ -161,7 +164,7 @@ class _Reading:
     skipped: list[Skipped]
 
     def skip_others(self, keys: Iterable[str]) -> None:
-        """A file says which hooks there are, and nothing about approvals, trust, the record or limits."""
+        """Skip settings about approvals, trust, the record or limits: a file may only name hooks."""
         for key in sorted(keys):
             if any(word in key.casefold() for word in OVERREACHING):
                 self.skipped.append(Skipped(key, "is not for a project to settle, and changes nothing here"))
@@ -253,7 +256,7 @@ class _Reading:
 
 
 def _expand_variables(text: str, values: Mapping[str, str]) -> str:
-    """The variables we know, written out; others stay as they are."""
+    """Return a text with the known variables expanded; others stay unchanged."""
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: values.get(found[1] or found[2], found[0]), text)
 
 
@@ -261,9 +264,9 @@ LIST: Final = re.compile(r"[A-Za-z0-9_\- ,|]+")
 
 
 def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
-    """A matcher as those programs have them: everything, a list of exact names, or a regular expression found anywhere.
+    """Return the matcher for a program's spelling: everything, exact names, or a regular expression found anywhere.
 
-    Raises `InvalidRegistration` for one that is no text or no expression.
+    Raises `InvalidRegistration` for a matcher that is not a text, or not an expression.
     """
     if spec is None or spec in ("", "*"):
         return ANY
@@ -280,11 +283,11 @@ def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
 
 RULE: Final = re.compile(r"(?P<tool>[\w.*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 TESTED: Final = ("command", "file_path", "path", "url", "pattern")
-"""The field of an input that the pattern of a rule is about: the first of these it has."""
+"""Fields of an input to which the pattern of a rule applies; the first that the input has counts."""
 
 
 def _condition(rule: Any) -> Callable[[Mapping[str, Any]], bool]:
-    """What `if` says: `Bash(git push *)`. One that cannot be read is no reason not to run the hook."""
+    """Return the test for an `if` such as `Bash(git push *)`. The hook always runs if its `if` cannot be read."""
     parts = RULE.fullmatch(rule.strip()) if isinstance(rule, str) else None
     if parts is None:
         return lambda _: True
@@ -302,7 +305,7 @@ def _condition(rule: Any) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **options: Any) -> Callable[[], None]:
-    """Register one; it runs only while what it would run is what was trusted, and at a gate refuses when it is not."""
+    """Register one hook, and return the undo. It runs only while its content is trusted; a gate refuses otherwise."""
     spelling, asked = hook.spelling, set[str]()
 
     def applies(data: Mapping[str, Any]) -> bool:
@@ -337,7 +340,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
 
 
 def _untrusted_answer(hook: ImportedHook) -> HookResult:
-    """A guard that changed may have been changed by what it guards, so where it could refuse, it does."""
+    """Return the answer of an untrusted hook. A gate refuses, because the agent that it guards may have changed it."""
     said = f"the hook {hook.runs!r:.120} is not trusted, or has changed since; run: amplifier-hooks import"
     row = events.find(hook.spelling.ours)
     if hook.spelling.blocks == "deny" and row is not None and row.gate:

@@ -1,7 +1,7 @@
-"""Our hook in another program's settings: put in, recognised, taken out. Settings in, settings out; no file is touched.
+"""Another program's settings come in; settings with or without the bridge as a hook go out. No file is touched.
 
-An entry of ours is recognised by the file or the command it runs, or the address it posts to, so putting it in twice is
-the same as once, and taking it out leaves everything else as it was.
+The bridge's entry is recognised by the file or the command that it runs, or the address to which it posts. So a second
+installation changes nothing, and a removal leaves everything else unchanged.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 WhenDown = Literal["deny", "ask", "allow"]
 
 PATH: Final = "/v1/bridge/"
-"""Where the server takes questions; the name of the dialect follows."""
+"""Path at which the server takes questions; the name of the dialect follows."""
 
 COMMAND: Final = re.compile(r"amplifier_hooks/bridge\.py|\bamplifier-hooks(?:\.exe)?[\"']? bridge\b")
-"""The bridge in a command, by its file or by its name."""
+"""Pattern of the bridge in a command, by its file or by its name."""
 
 ROOM: Final = 15.0
-"""Seconds a program waits longer than a person has, so that it hears what became of it."""
+"""Seconds that a program waits beyond the approver's timeout, so that it receives the outcome."""
 
 
 @frozen(kw_only=True)
 class Bridge:
     """A program's way to the server: it runs the bridge, or posts to an address.
 
-    With `python`, `file` and `socket` the bridge is that of this machine, which starts fast. Without them it is the
-    command `amplifier-hooks` on the PATH of the machine where the program runs, and it finds that machine's socket
-    itself. `waits` is how many seconds a person has. `when_down` is what happens at a gate when no server answers;
-    elsewhere the program goes on.
+    With `python`, `file` and `socket` the program runs this machine's bridge, which starts fast. Without them it runs
+    the command `amplifier-hooks` from the PATH of its machine, which finds that machine's socket itself. `waits` is the
+    approver's timeout in seconds. `when_down` is the answer at a gate if no server answers; at every other event the
+    program continues.
     """
 
     python: str = ""
@@ -49,12 +49,12 @@ class Bridge:
     socket: str = ""
     url: str = ""
     token_variable: str = "AMPLIFIER_HOOKS_TOKEN"  # noqa: S105  # a name
-    """The variable of the environment that holds the token, for programs that post."""
+    """Environment variable with the token, for programs that post."""
     waits: float = 300.0
     when_down: WhenDown = "deny"
 
     def entry(self, dialect: Dialect, spelling: Spelling) -> dict[str, Any]:
-        """The hook for one event."""
+        """Return the hook for one event. Raises `InvalidRegistration` if the program cannot post to an address."""
         row = events.find(spelling.ours)
         gate = row is not None and row.gate and spelling.blocks == "deny"
         timeout = round((self.waits + ROOM) * dialect.second)
@@ -75,7 +75,7 @@ class Bridge:
         return entry
 
     def command(self, dialect: Dialect, policy: WhenDown) -> str:
-        """The line of shell that runs the bridge. A bridge that is gone, or crashes, is a server that is down."""
+        """Return the shell line that runs the bridge. A missing or crashed bridge counts as a server that is down."""
         if self.python:
             words = [self.python, "-I", "-S", self.file, self.socket, dialect.name, policy]
         else:
@@ -87,9 +87,9 @@ class Bridge:
 
 
 def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -> dict[str, Any]:
-    """The settings with our hook at every event of the dialect, once.
+    """Return the settings with the bridge at every event of the dialect, once.
 
-    Raises `InvalidRegistration` for settings whose hooks are no object of lists: somebody has to mend them first.
+    Raises `InvalidRegistration` for settings whose hooks are not an object of lists: the operator must correct them.
     """
     changed = without_bridge(settings)
     hooks = changed.setdefault("hooks", {})
@@ -100,7 +100,10 @@ def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -
 
 
 def has_bridge(settings: Mapping[str, Any]) -> bool:
-    """Whether a hook of ours is in there. Raises `InvalidRegistration` as below."""
+    """Return True if the settings have the bridge as a hook.
+
+    Raises `InvalidRegistration` for settings whose hooks are not an object of lists.
+    """
     groups = [group for groups in _table(settings).values() for group in groups if isinstance(group, dict)]
     return any(is_ours(hook) for group in groups for hook in _list(group.get("hooks")))
 
@@ -119,9 +122,9 @@ def _table(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def without_bridge(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without any hook of ours; groups and events that held nothing else go, too.
+    """Return the settings without the bridge, and without groups and events that held nothing else.
 
-    Raises `InvalidRegistration` for settings whose hooks are no object of lists.
+    Raises `InvalidRegistration` for settings whose hooks are not an object of lists.
     """
     changed = deepcopy(dict(settings))
     kept = {event: without for event, groups in _table(changed).items() if (without := _without(groups))}
@@ -141,7 +144,7 @@ def _without(groups: list[Any]) -> list[Any]:
 
 
 def is_ours(hook: Any) -> bool:
-    """Whether a hook in somebody's settings is the bridge."""
+    """Return True if a hook in a program's settings is the bridge."""
     if not isinstance(hook, dict):
         return False
     command, url = hook.get("command"), hook.get("url")

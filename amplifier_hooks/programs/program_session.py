@@ -1,9 +1,8 @@
-"""A session of another program, as one of ours.
+"""Questions of one session of another program come in; answers in its dialect go out.
 
-That program runs the tools; the way of a call is ours all the same (see `session/program_call.py`). Before the tool the
-program is told the verdict; after it, its report is what the tool came to. So nothing here decides anything.
-
-An approval backend that asks nobody: the program's own prompt does, and whoever sits there decides.
+The program runs the tools, but its calls take the path of all calls (see `session/program_call.py`). The program gets
+the verdict before the tool runs, and its report after the run is the tool's result. So this module decides nothing.
+`PendingApprovals` is a backend that asks no approver: the user at the program's own prompt decides.
 """
 
 from __future__ import annotations
@@ -44,87 +43,87 @@ if TYPE_CHECKING:
 
 
 Asking = Literal["inbox", "native", "both", "defer"]
-"""Where a person decides: in our inbox, at that program's own prompt, or there when nobody did in the inbox.
+"""The approver's screen: the inbox, the program's own prompt, or the prompt after the inbox gave no decision in time.
 
-With "defer" it is in our inbox, and a program that can do so ends its run when nobody has decided, to be resumed later.
+With "defer" it is the inbox, and without a decision in time a program that can do so ends its run, to resume later.
 """
 
 CARE: Final = 5.0
-"""Seconds that keeping something may take."""
+"""Timeout, in seconds, of storing a call for another try."""
 
 log = get_logger(__name__)
 
-EXPIRED: Final = "Not decided yet: no approver answered in time. The same call asks again."
+EXPIRED: Final = "Not decided yet: no approver answered in time. Another try of this call asks again."
 AGAIN: Final = "Not decided yet: {}. The question stays open. Once it is approved, make the same call again."
 
 
 class ProgramNews(Protocol):
-    """What a program is to be told with an answer. What is taken is gone."""
+    """Texts for a program that go with its next answer. Taking them removes them."""
 
     async def take_texts(self) -> list[str]:
-        """Texts for its model."""
+        """Return and remove the texts for the program's model."""
         ...
 
     async def take_lines(self) -> list[str]:
-        """Lines for the person at it."""
+        """Return and remove the lines for the program's user."""
         ...
 
 
 class Tries(Protocol):
-    """Calls that nobody has decided yet, by a hash of their content, for as long as somebody may try them again.
+    """Undecided calls, by a hash of their content, for as long as the program may try them again.
 
-    Every method may raise; then only this process knows.
+    Every method may raise; then only this process knows the calls.
     """
 
     async def load(self) -> Mapping[str, str]:
-        """What was kept before this process began."""
+        """Return the calls that an earlier process stored."""
         ...
 
     async def keep(self, content: str, call: str) -> None:
-        """Keep the id of a call whose question stays open."""
+        """Store the id of a call whose question stays open."""
         ...
 
     async def forget(self, content: str) -> None:
-        """The call was tried again, and decided."""
+        """Delete a call that was tried again and decided."""
         ...
 
 
 @define(eq=False)
 class ProgramOutbox:
-    """What the program is to be told with its next answer: its context, and its screen."""
+    """Texts for a program's context and lines for its screen, kept until its next answer."""
 
     texts: list[str] = field(factory=list)
     lines: list[str] = field(factory=list)
 
-    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002  # that program knows one kind
+    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002  # programs know one kind of text
         """Keep a text for the model."""
         self.texts.append(content)
 
     def add_ephemeral(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> bool:  # noqa: ARG002  # as above
-        """Keep a text for the model; what that program has read stays with it."""
+        """Keep a text for the model, and return True. The program cannot remove a text that its model has read."""
         self.texts.append(content)
         return True
 
     def take_ephemeral(self) -> tuple[()]:
-        """None: they go with the others."""
+        """Return nothing, because ephemeral texts go with the others."""
         return ()
 
     async def take_texts(self) -> list[str]:
-        """What was kept for the model."""
+        """Return and remove the texts for the model."""
         taken, self.texts = self.texts, []
         return taken
 
     async def take_lines(self) -> list[str]:
-        """What was kept for the person."""
+        """Return and remove the lines for the program's user."""
         taken, self.lines = self.lines, []
         return taken
 
     def get_messages(self) -> tuple[()]:
-        """None: the context is that program's."""
+        """Return nothing, because the program owns its context."""
         return ()
 
     def show_message(self, message: str, level: Level, source: str) -> None:
-        """Keep a line for the person at that program."""
+        """Keep a line for the program's user."""
         self.lines.append(f"{level}: {message} ({source})" if level != "info" else f"{message} ({source})")
 
 
@@ -133,7 +132,7 @@ class ProgramToolFailed(Exception):
 
 
 class ProgramSession:
-    """One session of another program. Questions of one session may come at once; each call is its own."""
+    """One session of another program. Its questions may arrive at once, and each call is independent."""
 
     def __init__(
         self,
@@ -152,9 +151,9 @@ class ProgramSession:
         self._tries = tries
         self._pending: dict[str, str] | None = None
         self.approved: set[str] = set()
-        """Calls that a person or a rule has approved."""
+        """Ids of calls that an approver or a rule has approved."""
         self.closed = False
-        """The session is over. When the program goes on under the same id, it needs another one."""
+        """True if the session is over. A program that continues under the same id needs another session."""
         self._steps: Final[Mapping[str, Callable[[Spelling, dict[str, Any]], Awaitable[Verdict]]]] = {
             SESSION_START: self._start,
             SESSION_END: self._end,
@@ -166,10 +165,10 @@ class ProgramSession:
         }
 
     async def answer(self, question: Mapping[str, Any]) -> ProgramExit:
-        """What the program is told.
+        """Return the answer to a question of the program.
 
-        Raises `InvalidPayload` for a question that names no event. Cancelling it, as when the program hangs up, takes
-        an open question back.
+        Raises `InvalidPayload` for a question that names no event. A cancellation, as when the program hangs up,
+        withdraws an open question.
         """
         spelling, payload = self._dialect.understand(question)
         await self._session.start()
@@ -177,23 +176,23 @@ class ProgramSession:
         return self._dialect.write(spelling, await self._with_news(spelling, verdict))
 
     def call(self, tool_use_id: str) -> ProgramToolCall | None:
-        """The call of this name that was admitted and has not been reported yet."""
+        """Return the call with this id if it was admitted and has not been reported yet."""
         return self._calls.get(tool_use_id)
 
     async def give_up(self, tool_use_id: str) -> None:
-        """The call of this name was admitted and is not carried out after all; without such a call, nothing."""
+        """Give up an admitted call that the program will not carry out. Does nothing without such a call."""
         call = self._calls.pop(tool_use_id, None)
         if call is not None:
             await call.give_up()
 
     async def leave(self) -> None:
-        """The program is gone: its turn ends, and what it has not reported yet is of unknown outcome."""
+        """End the turn of a program that is gone. Calls without a report have an unknown outcome."""
         left, self._calls = list(self._calls.values()), {}
         await asyncio.gather(*(call.give_up() for call in left))
         await self._turn.aclose()
 
     async def close(self) -> None:
-        """The program is gone, and the session ends."""
+        """End the session of a program that is gone."""
         try:
             await self.leave()
             await self._session.close()
@@ -201,7 +200,10 @@ class ProgramSession:
             self.closed = True
 
     async def _with_news(self, spelling: Spelling, verdict: Verdict) -> Verdict:
-        """Together with what hooks wanted the model and the person to read; what cannot be told here waits."""
+        """Return the verdict with the hooks' texts for the model and lines for the user.
+
+        Texts that the program cannot read at this event wait for the next answer.
+        """
         news: dict[str, Any] = {}
         if spelling.takes_context and (texts := await self._news.take_texts()):
             news["context"] = "\n\n".join(texts)
@@ -276,7 +278,7 @@ class ProgramSession:
         return Verdict(decision="deny", reason=AGAIN.format(reason))
 
     async def _waiting_calls(self) -> dict[str, str]:
-        """Calls that may be tried again, with those of an earlier process."""
+        """Return the calls that may be tried again, with those of an earlier process."""
         if self._pending is None:
             found: dict[str, str] = {}
 
@@ -284,12 +286,12 @@ class ProgramSession:
                 found.update(await tries.load())
 
             await self._keep_try(load)
-            if self._pending is None:  # nobody was quicker
+            if self._pending is None:  # no other question was quicker
                 self._pending = found
         return self._pending
 
     async def _keep_try(self, step: Callable[[Tries], Awaitable[None]]) -> None:
-        """What has to outlive this process. If it does not, a second try after a restart asks anew."""
+        """Store or delete a try that must outlive this process. If that fails, a try after a restart asks again."""
         if self._tries is not None:
             try:
                 await within(CARE, step(self._tries))
@@ -299,7 +301,7 @@ class ProgramSession:
     async def _after(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         call = self._calls.pop(self._name_of(payload), None)
         if call is None:
-            return await self._other(spelling, payload)  # it began before we were here, or was approved over there
+            return await self._other(spelling, payload)  # begun before this session, or approved at the program
         if spelling.ours == TOOL_ERROR:
             error = payload.get("error")
             await call.report_error(ProgramToolFailed(error.get("message") if isinstance(error, dict) else str(error)))
@@ -310,7 +312,7 @@ class ProgramSession:
         return Verdict(update=outcome.value if replaced else ABSENT)
 
     def _name_of(self, payload: Mapping[str, Any]) -> str:
-        """Which call a report is about: the one it names, or the oldest with this very input."""
+        """Return the id of a report's call: the id that it names, or that of the oldest call with its exact input."""
         if named := payload.get("tool_call_id"):
             return str(named)
         content = freeze([str(payload.get("tool_name", "")), payload.get("tool_input")])
@@ -318,39 +320,39 @@ class ProgramSession:
 
 
 def content_of(tool: str, given: Any) -> str:
-    """What two tries of one call have in common."""
+    """Return the hash of a call's content, which all tries of the call share."""
     return sha256(freeze([tool, given])).hexdigest()
 
 
 class PendingApprovals:
-    """Every question stays open here, for good. Nothing is approved, so there is never anything to claim."""
+    """An approval backend that leaves every question open for ever. It approves nothing, so no claim succeeds."""
 
     durable = True
 
     async def request(self, request: ApprovalRequest) -> NoReturn:
-        """Raises `ApprovalPending`."""
+        """Raise `ApprovalPending`."""
         raise ApprovalPending(request.id)
 
-    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # nobody approved it here
-        """False."""
+    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # this backend approves nothing
+        """Return False."""
         return False
 
     async def settle(self, request_id: str, outcome: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # it keeps none
-        """Nothing was left behind."""
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # this backend keeps no questions
+        """Return no unfinished questions."""
         return Unfinished()
 
     async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # as above
-        """Nothing."""
+    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # this backend keeps no questions
+        """Return nothing, because this backend keeps no questions."""
         return ()

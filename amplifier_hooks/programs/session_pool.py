@@ -1,9 +1,8 @@
-"""All sessions of other programs that this server has: one for each, made when its first question comes.
+"""Questions of other programs come in; answers go out, from one session for each session of a program.
 
-What a server has to know of programs' questions after a restart: those it answered, and those to be tried again.
-
-Kept beside the approvals. Whoever delivers a question twice under one id gets the first answer, and nothing is asked
-anew; whoever tries a call again that nobody had decided is led to the question that is still open.
+A server creates a session with its first question. `DeliveryStore` keeps answers and open calls beside the approvals,
+over restarts: a program that delivers a question twice under one id gets the first answer, and a program that tries an
+undecided call again reaches the question that is still open.
 """
 
 from __future__ import annotations
@@ -39,29 +38,29 @@ if TYPE_CHECKING:
 DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, GEMINI)}
 
 MOST: Final = 256
-"""Sessions that are kept. When another comes, the one that was silent longest is closed."""
+"""Most open sessions. One more closes the session that was silent longest."""
 
 
 @define(eq=False)
 class ProgramSessions:
-    """The sessions. `options` are those of every coordinator: approvals, audit, rules, budget, tenant and so on."""
+    """The sessions of a server. Every coordinator gets `options`: approvals, audit, rules, budget, tenant and so on."""
 
     hooks: HookRegistry
     asking: Asking = "inbox"
     waits: float = 300.0
-    """Seconds a program waits for a person; then the question stays open, or goes to that program's own prompt."""
+    """Seconds a program waits for an approver; then the question stays open, or goes to the program's own prompt."""
     options: Mapping[str, Any] = field(factory=dict)
     deliveries: DeliveryStore | None = None
-    """What outlives this process of their questions; nothing does without one."""
+    """Store of questions over restarts; without one they end with this process."""
     _sessions: OrderedDict[tuple[str, str], ProgramSession] = field(factory=OrderedDict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.hooks.observe(APPROVAL_GRANTED, self._note_granted, name="guests")
 
     async def answer(self, program: str, question: Mapping[str, Any]) -> ProgramExit:
-        """What a program is told.
+        """Return the answer to a program's question.
 
-        Raises `InvalidPayload` for a program we do not know, or a question without a session or an event.
+        Raises `InvalidPayload` for an unknown program, or a question without a session or an event.
         """
         dialect = DIALECTS.get(program)
         if dialect is None:
@@ -79,16 +78,16 @@ class ProgramSessions:
     async def answer_once(
         self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None
     ) -> ProgramExit:
-        """The same for a question that may be delivered again, under an id of the sender's.
+        """Return the answer to a program's question that may be delivered again, under the sender's id `delivery`.
 
-        The second time it is told what it was told the first time. Raises also `StoreUnavailable`.
+        A second delivery gets the first answer. Raises the errors of `answer`, and `StoreUnavailable`.
         """
         if delivery is None or self.deliveries is None:
             return await self.answer(program, question)
         return await self.deliveries.answer_once(f"{program}/{delivery}", body, partial(self.answer, program, question))
 
     async def close(self) -> None:
-        """End every session."""
+        """Close every session."""
         guests, self._sessions = list(self._sessions.values()), OrderedDict()
         await asyncio.gather(*(guest.close() for guest in guests))
 
@@ -142,14 +141,14 @@ DELIVERY_TABLES: Final = Migrations(
 )
 
 DELIVERIES: Final = 24 * 3600
-"""Seconds an answer is kept for another delivery of its question."""
+"""Seconds for which an answer is kept for another delivery of its question."""
 TRIES: Final = 7 * 24 * 3600
-"""Seconds a call is kept for another try; no question is open for longer than its hook said."""
+"""Seconds for which a call is kept for another try; no question is open longer than its hook's timeout."""
 
 
 @define(eq=False)
 class DeliveryStore:
-    """Over a database that is open. Every method raises `StoreUnavailable`."""
+    """Answers and open calls in an open database. Every method raises `StoreUnavailable`."""
 
     database: Database
     clock: Clock = field(factory=SystemClock)
@@ -157,18 +156,17 @@ class DeliveryStore:
 
     @classmethod
     async def beside(cls, database: Database, clock: Clock | None = None) -> Self:
-        """In a database that has other tables."""
+        """Return a delivery store in an open database that has other tables, too."""
         await database.migrate(DELIVERY_TABLES)
         return cls(database, clock or SystemClock())
 
     async def answer_once(
         self, delivery: str, question: bytes, answer: Callable[[], Awaitable[ProgramExit]]
     ) -> ProgramExit:
-        """The answer to this delivery: the one it was given before, or a new one, kept before it is told.
+        """Return the stored answer to this delivery, or call `answer` and store its result first.
 
-        A second delivery while the first is being answered waits for it. What could not be answered was not; the next
-        delivery is the first then. Raises `InvalidPayload` for another question under the same id, and what `answer`
-        raises.
+        A second delivery waits while the first is being answered. If `answer` raises, the next delivery counts as the
+        first. Raises `InvalidPayload` for another question under this id, and the errors of `answer`.
         """
         name, asked = hash_bytes(delivery.encode("utf-8", "surrogatepass")), hash_bytes(question)
         while name in self._answering:
@@ -206,16 +204,16 @@ class DeliveryStore:
         return await self._stored_answer(name, asked) or ended  # another server's, if that was first
 
     def tries(self, *whose: str) -> StoredTries:
-        """Those of one session of one program."""
+        """Return the tries of one session of one program."""
         return StoredTries(self, hash_bytes(repr(whose).encode("utf-8", "surrogatepass")))
 
     async def calls(self, whose: str) -> Mapping[str, str]:
-        """The calls that wait for another try, by their content."""
+        """Return the calls that wait for another try, by their content."""
         rows = await self.database.fetch("SELECT content, call FROM {schema}.guest_try WHERE whose = $1", whose)
         return {row[0]: row[1] for row in rows}
 
     async def keep(self, whose: str, content: str, call: str) -> None:
-        """Keep a call for another try."""
+        """Store a call for another try."""
         await self.database.run(
             _insert(
                 "INSERT INTO {schema}.guest_try (whose, content, call, at) VALUES ($1, $2, $3, $4) "
@@ -227,7 +225,7 @@ class DeliveryStore:
         )
 
     async def forget(self, whose: str, content: str) -> None:
-        """The call was tried again, and decided."""
+        """Delete a call that was tried again and decided."""
         await self.database.fetch("DELETE FROM {schema}.guest_try WHERE whose = $1 AND content = $2", whose, content)
 
     def _now(self) -> int:
@@ -236,31 +234,31 @@ class DeliveryStore:
 
 @frozen
 class StoredTries:
-    """The calls of one session that wait for another try, over restarts; see `program_session.Tries`."""
+    """The calls of one session that wait for another try, kept over restarts; see `program_session.Tries`."""
 
     deliveries: DeliveryStore
     whose: str
 
     async def load(self) -> Mapping[str, str]:
-        """What an earlier server kept."""
+        """Return the calls that an earlier process stored."""
         return await self.deliveries.calls(self.whose)
 
     async def keep(self, content: str, call: str) -> None:
-        """Keep a call."""
+        """Store a call."""
         await self.deliveries.keep(self.whose, content, call)
 
     async def forget(self, content: str) -> None:
-        """Drop it."""
+        """Delete a call."""
         await self.deliveries.forget(self.whose, content)
 
 
 def hash_bytes(data: bytes) -> str:
-    """What stands for a text others chose: of one length, and saying nothing."""
+    """Return the SHA-256 of untrusted bytes: a key of fixed length that reveals nothing of them."""
     return sha256(data).hexdigest()
 
 
 def check_same_question(first: str, second: str) -> None:
-    """Raises `InvalidPayload` for another question under one id: an answer is for the question it was given to."""
+    """Raise `InvalidPayload` for another question under a used id: an answer belongs to one question."""
     if first != second:
         raise InvalidPayload("this delivery id was used for another question; a new question has a new one")
 

@@ -1,5 +1,5 @@
-"""Facts of a session come in; a chained and signed log, and verdicts on one, go out.
+"""Facts of a session come in; a chained and signed log goes out, and so does a verdict on a log.
 
-The format is described in specs/audit-format.md. Redaction comes before hashing; verification reads the bytes
-themselves. The log loads on first use.
+specs/audit-format.md describes the format. The log redacts before it hashes; the verifier reads the bytes of the
+files. Python loads the log on first use.
 """

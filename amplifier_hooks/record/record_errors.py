@@ -1,18 +1,18 @@
-"""Why a log cannot be written, or a line not be read.
+"""Errors of a log that cannot be written, and of lines that cannot be read.
 
 ```
-LogUnavailable (OSError)   base of what keeps a record from being written; gates deny
-├── LogClosed              it was closed
-├── LogInUse               another process, or another log here, writes to this file
-├── LogForked              it was opened by the process this one was forked from
+LogUnavailable (OSError)   the log cannot write a record; gates deny
+├── LogClosed              the log is closed
+├── LogInUse               another process, or another log in this process, writes to the file
+├── LogForked              the parent process opened the log before the fork
 ├── LogHangs               the disk does not answer in time
-├── UnsafeLog              others could read or replace the file or its key, or it is no plain file
-├── LogCut                 the store knows of lines that the file does not have; the operator decides
-└── StoreReplaced          the file knows of a store that is not this one, or was further; the same
-MalformedLine (ValueError) bytes that are no line of a log
+├── UnsafeLog              other users can read or replace the file or its key, or the file is not a plain file
+├── LogCut                 the store knows lines that the file lacks; the operator decides
+└── StoreReplaced          the file names another store, or a later mark of this one; the operator decides
+MalformedLine (ValueError) bytes that are not a line of a log
 └── TornLine               a line without an end, as a crash leaves it
-HeadConflict               two hashes for one line; somebody has written a log anew
-BadNote (ValueError)       a checkpoint or key that is not what it has to be
+HeadConflict               two hashes for one line; the log was rewritten
+BadNote (ValueError)       a malformed checkpoint, signature or key
 ```
 """
 
@@ -22,7 +22,7 @@ from amplifier_hooks.errors import HookError
 
 
 class RecordUnavailable(HookError):
-    """The record could not be written, so what it was to precede does not happen. Never leaves the session."""
+    """The record could not be written, so the act that it precedes does not happen. The session never raises it."""
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
@@ -30,19 +30,19 @@ class RecordUnavailable(HookError):
 
 
 class LogUnavailable(HookError, OSError):
-    """The log cannot be written. Nothing that was not acknowledged may be relied upon."""
+    """The log cannot be written. Callers may rely on acknowledged records only."""
 
 
 class LogClosed(LogUnavailable):
-    """It was closed; open it anew."""
+    """The log is closed; open it again."""
 
 
 class LogInUse(LogUnavailable):
-    """Somebody else writes to it. One log has one writer."""
+    """Another writer has the log open. One log has one writer."""
 
 
 class LogForked(LogUnavailable):
-    """It was opened before the fork. Two processes cannot go on with one chain; open a log of this one's own."""
+    """The log was opened before the fork. Two processes cannot extend one chain; open another log in this process."""
 
 
 class LogHangs(LogUnavailable):
@@ -50,15 +50,15 @@ class LogHangs(LogUnavailable):
 
 
 class UnsafeLog(LogUnavailable):
-    """Others could read it, replace it, or lead it elsewhere."""
+    """Other users could read the log or its key, replace it, or point its name at another file."""
 
 
 class LogCut(LogUnavailable):
-    """The store remembers lines that the file lacks, or another hash for them."""
+    """The store knows lines that the file lacks, or another hash for one of them."""
 
 
 class StoreReplaced(LogUnavailable):
-    """The file was written beside another store, or beside this one when more had happened in it."""
+    """The file was written beside another store, or beside a later state of this store."""
 
 
 class HeadConflict(HookError):
@@ -72,7 +72,7 @@ class HeadConflict(HookError):
 
 
 class MalformedLine(HookError, ValueError):
-    """Bytes that are no line of a log; the sentence goes on where `a line` begins it."""
+    """Bytes that are not a line of a log. The message continues a sentence that begins with `the line`."""
 
 
 class TornLine(MalformedLine):
@@ -80,4 +80,4 @@ class TornLine(MalformedLine):
 
 
 class BadNote(HookError, ValueError):
-    """A checkpoint, signature or verifier key that is not what it has to be."""
+    """A malformed checkpoint, signature or verifier key, or a signature that does not verify."""

@@ -1,4 +1,4 @@
-"""The ways in, which a registry and a plugin's scope of it have in common."""
+"""The registration methods that a registry and a plugin's scope share."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ H = TypeVar("H", bound=Handler)
 
 
 class Registrar(ABC):
-    """Five ways in by intent, three more for hooks in other programs' shapes, and a way out.
+    """Five ways to register by intent, three more for hooks in other programs' shapes, and the removal of hooks.
 
     The five are `register`, `on`, `gate`, `observe` and `around`. Each returns its undo, which may be called any number
     of times; all but `register` are decorators when no handler is given.
 
-    Options of all: `priority` (lower runs first), `name`, `timeout` in seconds (`None`: never), `on_error`
-    (`"continue"` or `"deny"`), `tenant`, and `match` (which tools it is for). `source="definition"` marks what comes
-    from a definition: its priority is within 0 to 1000, there is a limit for each event, and unless `budget` says
-    otherwise it shares half a second with the other definitions of its chain.
+    Options of all: `priority` (lower runs first), `name`, `timeout` in seconds (`None`: no limit), `on_error`
+    (`"continue"` or `"deny"`), `tenant`, and `match` (selects the tools). `source="definition"` marks a hook from a
+    definition: its priority is within 0 to 1000, each event has a limit for such hooks, and without a `budget` of its
+    own the hook shares half a second with the other definitions of its chain.
 
-    A handler with an `origin`, the address of a service or a program, speaks for somebody outside of this process: its
-    texts are labelled with that and never reach the model in the system's name.
+    A handler with an `origin`, the address of a service or a program, speaks for a party outside of this process: its
+    texts are labelled with the origin and never reach the model in the system's name.
 
-    A gate stands at an event that is known: from the catalogue, or declared by the time the first session starts.
-    `own_event=True` says that the event is the host's own, and needs no declaration.
+    A gate needs a known event: one from the catalogue, or one declared by the time the first session starts.
+    `own_event=True` declares that the event is the host's own, and needs no declaration.
 
-    Hooks that answer also take `capture`: what they print is then kept with their answer, and goes nowhere else.
+    Hooks that answer also take `capture`: their printed text is then kept with their answer and reaches no stream.
 
-    Raises `InvalidRegistration` for what cannot work, `UnknownEvent` for a gate at an unknown event and under
+    Raises `InvalidRegistration` for options that cannot work, `UnknownEvent` for a gate at an unknown event and under
     strict_events, `MisspeltEvent` for a name that reads like a known one, and `HookRefused` (`PrivilegeRequired`,
-    `TooManyHooks`) for what this registrar may not.
+    `TooManyHooks`) for a registration that this registrar may not make.
     """
 
     _roster: Roster
@@ -54,18 +54,18 @@ class Registrar(ABC):
 
     @abstractmethod
     def _row(self, event: str) -> Event:
-        """What is known of an event."""
+        """Return the description of an event."""
 
     @abstractmethod
     def hooks(self) -> tuple[Hook, ...]:
-        """Every hook registered here, in the order they were. To look at; to change one, go through its name."""
+        """Return every hook registered here, in order of registration. Read them only; change a hook by its name."""
 
     # -- by intent -----------------------------------------------------------------------------------------------
 
     def register(
         self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
     ) -> Undo:
-        """Take part as a handler of the upstream kernel does: it gets a copy of the data and runs exactly once.
+        """Register a handler as the upstream kernel does: it gets a copy of the data and runs exactly once.
 
         A failure is skipped, unless `on_error="deny"` or the registry says otherwise. `thread=True` runs a plain
         function in a small pool of its own.
@@ -79,7 +79,10 @@ class Registrar(ABC):
     def on(
         self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
     ) -> Any:
-        """Take part, with a read-only view of the data. A failure is skipped (`on_error="deny"`: it denies)."""
+        """Register a hook that answers and gets a read-only view of the data.
+
+        A failure is skipped; with `on_error="deny"` it denies.
+        """
         return self._register_or_decorate("on", event, handler, priority=priority, name=name, **options)
 
     @overload
@@ -91,11 +94,11 @@ class Registrar(ABC):
     def gate(
         self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
     ) -> Any:
-        """Take part and fail closed: an error, a timeout, or an answer that is none denies.
+        """Register a hook that answers and fails closed: an error, a timeout, or an invalid answer denies.
 
-        A gate sees changed data a second time; `recheck=False` is for those that count, such as rate limits. In front
-        of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: to deny there would set the agent going again.
-        `risk` and `risk_reason` go with everything it asks.
+        A gate sees changed data a second time; `recheck=False` is for gates that count, such as rate limits. In front
+        of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: a denial there would make the agent continue.
+        `risk` and `risk_reason` apply to all its questions.
         """
         return self._register_or_decorate("gate", event, handler, priority=priority, name=name, **options)
 
@@ -110,9 +113,9 @@ class Registrar(ABC):
     def observe(
         self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
     ) -> Any:
-        """Be told of the event and its outcome, last and always, without a say. `"*"` is every event but `hook:*`.
+        """Register a hook that receives the event and its outcome, last and always, and gives no answer.
 
-        `concurrent=True` lets it run beside the other observers that say so.
+        `"*"` is every event but `hook:*`. `concurrent=True` lets the hook run beside the other concurrent observers.
         """
         return self._register_or_decorate("observe", event, handler, priority=priority, name=name, **options)
 
@@ -127,23 +130,24 @@ class Registrar(ABC):
     def around(
         self, operation: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
     ) -> Any:
-        """Wrap an operation: agent, tool, workflow, request, model or memory.
+        """Register middleware around an operation: agent, tool, workflow, request, model or memory.
 
-        Time spent inside `call_next` does not count.
+        Time spent inside `call_next` does not count against the hook's timeout.
         """
         return self._register_or_decorate("around", operation, handler, priority=priority, name=name, **options)
 
     # -- in other programs' shapes -------------------------------------------------------------------------------
 
     def add(self, hook: HookObject, **options: Any) -> Undo:
-        """Register a hook object, at the event, with the name and with the priority that it says."""
+        """Register a hook object, with the event, the name and the priority from its attributes."""
         intent, event, handler = object_handler(hook)
         return self._add(intent, event, handler, priority=hook.priority, name=hook.name, **options)
 
     def register_loop_hook(self, event: str, handler: Handler, /, *, name: str | None = None, **options: Any) -> Undo:
         """Register `handler(context, data)` at a point of the loop, `onIntake` to `onTurnComplete`.
 
-        `data` is what can be replaced there. A returned value takes its place; `None` or a failure leaves it.
+        `data` is the replaceable part of the payload there. A returned value replaces it; `None` or a failure leaves
+        it.
         """
         name = name or handler_name(handler)
         return self._add("on", event, loop_handler(self._row(event), handler), name=name, **options)
@@ -159,25 +163,25 @@ class Registrar(ABC):
             raise
         return self._undo(added)
 
-    # -- the way out, and who is there ---------------------------------------------------------------------------
+    # -- removing and listing ------------------------------------------------------------------------------------
 
     def unregister(self, name: str) -> int:
-        """Remove every hook registered under this name; takes effect with the next emit. Returns how many."""
+        """Remove every hook with this name from the next emit on. Return the number of removed hooks."""
         return self._roster.remove(self._hooks_named(name))
 
     def disable(self, name: str) -> int:
-        """Stop calling the hooks of this name, at once: also in an emit that is under way. Returns how many.
+        """Stop calling the hooks with this name at once, also in an emit under way. Return the number of hooks.
 
-        A gate that is disabled denies nothing; where one is required (`require`), its absence does.
+        A disabled gate denies nothing; where a gate is required (`require`), its absence denies.
         """
         return self._roster.switch(self._hooks_named(name), enabled=False)
 
     def enable(self, name: str) -> int:
-        """Call them again, also out of quarantine. Returns how many."""
+        """Call the hooks with this name again, and end their quarantine. Return the number of hooks."""
         return self._roster.switch(self._hooks_named(name), enabled=True)
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:
-        """The names of the hooks by event, in the order they run; only those of one event where one is named."""
+        """Return the names of the hooks by event, in the order they run; only those of `event` if it is given."""
         wanted = None if event is None else events.canonical(event)
         listed: dict[str, list[str]] = {}
         for hook in sorted(self.hooks(), key=lambda hook: hook.sort_key):
@@ -186,7 +190,7 @@ class Registrar(ABC):
         return listed
 
     def count(self, event: str | None = None) -> int:
-        """How many hooks are registered, for one event where one is named."""
+        """Return the number of registered hooks; only those of `event` if it is given."""
         return sum(len(names) for names in self.list_handlers(event).values())
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ class Registrar(ABC):
     ) -> Undo | Callable[[Handler], Handler]:
         if handler is not None:
             return self._add(intent, event, handler, **options)
-        if callable(event):  # nobody would be on guard, and nothing would say so
+        if callable(event):  # without this error no hook would guard the event, silently
             raise InvalidRegistration(f"event {event!r} is a handler; name the event: @registry.{intent}('tool:pre')")
 
         def decorate(function: Handler) -> Handler:

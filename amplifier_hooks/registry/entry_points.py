@@ -1,13 +1,13 @@
-"""Hooks that come with installed packages, found through entry points and loaded only where somebody named them.
+"""Hooks of installed packages, found through entry points and loaded only if the host names them.
 
 ```
 [project.entry-points."amplifier_hooks.hooks"]
 lint = "my_package.hooks:register"     a function that is given a scope of the registry
 audit = "my_package.hooks:AuditHook"   or a hook object, or the class of one
-limit = "my_package.hooks:RateLimit"   or a ready-made hook, which is switched on with its settings as they come
+limit = "my_package.hooks:RateLimit"   or a ready-made hook, which is switched on with its default settings
 ```
 
-Installing a package adds nothing by itself: neither a hook nor an import.
+Installing a package by itself adds neither a hook nor an import.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ log = get_logger(__name__)
 
 
 class ScopeFactory(Protocol):
-    """Makes a scope of the registry for one name."""
+    """A function that creates a scope of the registry for one name."""
 
     def __call__(self, name: str, *, ours: bool) -> RegistryScope:
-        """`ours`: it ships with this package."""
+        """Return the scope for `name`; `ours` is True for a hook that ships with this package."""
         ...
 
 
 @frozen(kw_only=True)
 class DiscoveryResult:
-    """What came of one name that was enabled."""
+    """Result of loading one enabled name."""
 
     name: str
     package: str = ""
-    """The distribution it came with."""
+    """The distribution that provides the name."""
     hooks: tuple[str, ...] = ()
-    """What it registered."""
+    """Names of the registered hooks."""
     error: str | None = None
-    """Why it registered nothing."""
+    """Reason why the name registered nothing; None if it was loaded."""
 
 
 def list_installed() -> dict[str, list[EntryPoint]]:
-    """Every name that could be enabled, with the entry points of that name. Imports nothing."""
+    """Return every name that could be enabled, with its entry points. Imports nothing."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, []).append(point)
@@ -63,10 +63,10 @@ def list_installed() -> dict[str, list[EntryPoint]]:
 
 
 def discover(enabled: Iterable[str], scoped: ScopeFactory, *, required: bool) -> tuple[DiscoveryResult, ...]:
-    """Load these names and let each register in a scope of its own, made by `scoped`.
+    """Load these names, and let each register its hooks in a scope of its own, made by `scoped`.
 
-    One that is broken leaves nothing behind, is logged, and says so in its `error`. Raises `HookUnavailable` instead
-    if they are `required`; what was loaded before it stays.
+    A broken package leaves nothing behind; the failure is logged and reported in `error`. If the names are `required`,
+    it raises `HookUnavailable` instead; packages loaded before it stay.
     """
     there = list_installed()
     results = []
@@ -93,13 +93,13 @@ def _load(name: str, there: dict[str, list[EntryPoint]], scoped: ScopeFactory) -
     scope = scoped(name, ours=packages == OURS)
     try:
         _admit(scope, points[0].load())
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a package does when it is imported
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # an import may raise anything
         scope.close()
         return DiscoveryResult(name=name, package=packages, error=f"{type(error).__name__}: {error}")
     return DiscoveryResult(name=name, package=packages, hooks=tuple(hook.name for hook in scope.hooks()))
 
 
-def _admit(scope: RegistryScope, thing: Any) -> None:  # what somebody's entry point refers to
+def _admit(scope: RegistryScope, thing: Any) -> None:  # an entry point may refer to anything
     if isinstance(thing, type) and hasattr(thing, "from_config"):
         thing.from_config({}).register(scope)
         return

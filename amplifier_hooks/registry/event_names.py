@@ -1,4 +1,4 @@
-"""The event names of one registry: the catalogue's, those that were declared or are the host's own, and all others."""
+"""The event names of one registry: from the catalogue, declared, the host's own, and unknown ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING: Final = "*"
 
 
 class Vocabulary:
-    """Which names are known, in any spelling."""
+    """The known event names, in any spelling."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
@@ -38,26 +38,26 @@ class Vocabulary:
         return self._is_described(event) or any(applies(event, own) for own in self._own)
 
     def find(self, event: str) -> Event | None:
-        """What is known of an event; None of one that nobody declared."""
+        """Return the description of an event; None for an event that is not described."""
         return events.find(event) or self._declared.get(event)
 
     def row(self, event: str) -> Event:
-        """The same; of one that nobody declared, its name."""
+        """Return the description of an event; for an event that is not described, its name alone."""
         return self.find(event) or Event(name=event, fires="")
 
     def payload_model(self, event: str) -> type[Payload]:
-        """The model of an event's payload."""
+        """Return the model of an event's payload."""
         return self._models.get(event) or events.payload_model(event)
 
     def declare(self, row: Event, model: type[Payload] | None) -> None:
-        """Add an event. Twice the same is harmless.
+        """Add an event. Repeating a declaration is harmless.
 
-        Raises `InvalidRegistration` for a name that is taken, and for declaring it differently: a gate must not stop
-        being one.
+        Raises `InvalidRegistration` for a name that is taken, and for a different declaration of the same name: a gate
+        must not stop being one.
         """
         name = row.name
         if not name or "*" in name or events.find(name):
-            raise InvalidRegistration(f"{name!r} cannot be declared: choose a name nobody uses, as 'domain:phase'")
+            raise InvalidRegistration(f"{name!r} cannot be declared: choose an unused name, as 'domain:phase'")
         self._refuse_alike(name)
         if self._declared.get(name, row) != row:
             raise InvalidRegistration(f"event {name!r} was declared before, and differently")
@@ -66,7 +66,7 @@ class Vocabulary:
             self._models[name] = model
 
     def add_own(self, names: Iterable[str]) -> None:
-        """Make names known without a description. Each stays known until it was removed as often as it was added.
+        """Make names known without a description. Each stays known until it is removed as often as it was added.
 
         Raises `MisspeltEvent`.
         """
@@ -76,11 +76,11 @@ class Vocabulary:
         self._own.update(added)
 
     def remove_own(self, names: Iterable[str]) -> None:
-        """Take back what `add_own` added."""
+        """Remove names that `add_own` added."""
         self._own -= Counter(names)
 
     def require(self, event: str, hook: str, remedy: str = "") -> None:
-        """Refuse an event that is not known, for a hook that would never run there. Raises `UnknownEvent`."""
+        """Refuse an unknown event, at which the hook would never run. Raises `UnknownEvent`."""
         if event not in self:
             self._refuse_alike(event)
             likely = self._likely_domain(event) if is_pattern(event) else events.suggestion(event, self._names())
@@ -88,11 +88,11 @@ class Vocabulary:
             raise UnknownEvent(event, likely, hook=hook, remedy=remedy)
 
     def resolve_name(self, event: object, *, patterns: bool = False, warn: bool = True) -> str:
-        """The canonical name. One that is a typo away from a known one is warned about, where our caller wrote it.
+        """Return the canonical name. A name that is a typo away from a known one gives a warning at the caller's line.
 
-        Raises `UnknownEvent` for an unknown name where only known ones may be, `MisspeltEvent` for one that is only
-        written in another way than a known one, and `InvalidRegistration` for what is no name at all, or stands for
-        several events where one is meant.
+        Raises `UnknownEvent` for an unknown name where only known names are accepted, `MisspeltEvent` for a known name
+        in another writing, and `InvalidRegistration` for a value that is no name, or for a pattern where one event is
+        meant.
         """
         if not isinstance(event, str) or not event:
             raise InvalidRegistration(f"event {event!r} is not a name; pass one such as 'tool:pre'")
@@ -116,14 +116,14 @@ class Vocabulary:
         return name
 
     def likely(self, event: str) -> str | None:
-        """The known name, or pattern, that an unknown one is a typo away from."""
+        """Return the known name, or pattern, that an unknown name is a typo away from."""
         return self._likely_domain(event) if is_pattern(event) else events.likely(event, self._names())
 
     def _is_described(self, event: str) -> bool:
         return self.find(event) is not None or (is_pattern(event) and any(applies(event, row.name) for row in self))
 
     def _names(self) -> tuple[str, ...]:
-        """The names that are known besides the catalogue's."""
+        """Return the names that are known besides those of the catalogue."""
         return (*self._declared, *(name for name in self._own if not is_pattern(name)))
 
     def _refuse_alike(self, name: str) -> None:
@@ -140,19 +140,19 @@ class Vocabulary:
 
 
 def is_pattern(event: str) -> bool:
-    """Whether an event name stands for several: `*`, or `domain:*`."""
+    """Return True if an event name stands for several events: `*`, or `domain:*`."""
     return event == EVERYTHING or (event.endswith(":*") and event.index("*") == len(event) - 1 and event != ":*")
 
 
 def applies(spec: str, event: str) -> bool:
-    """Whether `spec`, a name or a pattern, is for this event. `*` leaves out what is told about hooks themselves."""
+    """Return True if `spec`, a name or a pattern, includes this event. `*` leaves out `hook:*`."""
     if spec == EVERYTHING:
         return not event.startswith("hook:")
     return spec == event or (is_pattern(spec) and event.startswith(spec[:-1]))
 
 
 def _frames_of_ours() -> int:
-    """How far up from our caller the first frame is that is not this package's."""
+    """Return the distance from the caller to the first frame outside this package."""
     ours = __name__.partition(".")[0]
     frame, count = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == ours:

@@ -1,6 +1,6 @@
-"""What would happen at an event, without running anything: which hooks have their turn, and why the others do not.
+"""Explains an event without running anything: the hooks that would run, and the reasons why the others would not.
 
-What is told about the hooks themselves: `hook:*`, from what is on record about each of them.
+`hook_events` makes the `hook:*` events from the recorded answers of hooks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class HookExplanation:
-    """One hook, and what this payload has to do with it."""
+    """One hook, and its part in one payload."""
 
     name: str
     hook: Hook
     why: str
-    """Why it has its turn, or why it has not."""
+    """Reason why the hook would run, or would not."""
     on_failure: str
-    """What it means when it fails."""
+    """Effect of a failure of the hook."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}): {self.why}"
@@ -40,15 +40,15 @@ class HookExplanation:
 
 @frozen(kw_only=True)
 class Explanation:
-    """What would happen: who decides and who is told, in their order, who is left out, and what is refused anyway."""
+    """Explanation of one event: hooks that answer, observers, hooks left out, and a denial by the registry."""
 
     event: str
     hooks: tuple[HookExplanation, ...] = ()
-    """Those that answer. A denial ends their round: the later ones are heard if the earlier ones let it pass."""
+    """Hooks that answer, in order. A hook runs only if no hook before it denies."""
     observers: tuple[HookExplanation, ...] = ()
     others: tuple[HookExplanation, ...] = ()
     refused: Cause | None = None
-    """Denied by the registry itself, whatever the hooks say."""
+    """Cause of a denial by the registry itself, whatever the hooks answer."""
 
     def __str__(self) -> str:
         lines = [f"{self.event}: denied in any case ({self.refused})" if self.refused else f"{self.event}:"]
@@ -59,7 +59,7 @@ class Explanation:
 
 
 def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, refused: Cause | None) -> Explanation:
-    """Explain one payload, by its tenant and tool, to everybody on the list."""
+    """Explain one payload, by its tenant and tool, for all of these hooks."""
     in_turn: dict[Hook, str] = {}
     for hook in (*chain.participants, *chain.observers):
         chosen = hook_for_call(hook, tenant, tool)
@@ -116,10 +116,10 @@ def _on_failure(hook: Hook, event: str) -> str:
 def hook_events(
     event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Two events for each hook that was called: that it started, and how it ended. One that is disabled was not.
+    """Yield two events for each hook that was called, for its start and its end. A disabled hook was not called.
 
-    Who and where is taken from the payload of the event they were called for. A hook whose own time was not worth
-    measuring is given that of its chain.
+    The identity fields come from the payload of the event. A hook whose own duration was not measured gets the duration
+    of its chain.
     """
     about = {name: data[name] for name in IDENTITY_FIELDS.intersection(data)}
     if "event_id" in about:

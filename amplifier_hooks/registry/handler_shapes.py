@@ -1,9 +1,9 @@
-"""Hooks in the shapes other programs give them, as handlers of ours.
+"""Adapts hooks in the shapes of other programs to handlers of this package.
 
 ```
 HookObject     an object with a name, an event and `execute(context, call_next)`     registry.add(hook)
 loop_handler   `handler(context, data)`, where a returned value replaces the data    registry.register_loop_hook(…)
-HookMatcher    a tool matcher with the hooks it is for                               registry.register_matchers(…)
+HookMatcher    a tool matcher with its hooks                                         registry.register_matchers(…)
 ```
 """
 
@@ -32,18 +32,18 @@ CallNext = Callable[..., Awaitable[Any]]
 
 
 class HookObject(Protocol):
-    """A hook as an object. `enabled` is asked every time its turn comes."""
+    """A hook as an object. The registry reads `enabled` before each call."""
 
     @property
     def name(self) -> str:
-        """What it is called in records."""
+        """Name of the hook in records."""
         ...
 
     @property
     def event_type(self) -> str:
         """An event in any spelling.
 
-        At the first event of an operation (`tool.execute.pre`) it wraps the operation; at the last one
+        At the first event of an operation (`tool.execute.pre`) the hook wraps the operation; at the last one
         (`tool.execute.post`) it runs after the operation, with the result in the context; at any other event it takes
         part, with the payload as the context's `data`.
         """
@@ -51,59 +51,59 @@ class HookObject(Protocol):
 
     @property
     def priority(self) -> int:
-        """Lower runs first."""
+        """Priority of the hook; lower runs first."""
         ...
 
     @property
     def enabled(self) -> bool:
-        """Whether it wants to run."""
+        """True if the hook wants to run."""
         ...
 
     async def execute(self, context: Any, call_next: CallNext) -> Any:  # one of several contexts
-        """Do its work; raise `HookAbortError`, or set `context.abort`, to stop the operation."""
+        """Run the hook. To stop the operation, raise `HookAbortError` or set `context.abort`."""
         ...
 
 
 @define(kw_only=True)
 class EventContext(HookContext):
-    """What a hook object sees at an event that belongs to no operation: a copy of the payload, which it may change."""
+    """Context of a hook object at an event that belongs to no operation. The hook may change `data`, a copy."""
 
     data: dict[str, Any] = field(factory=dict)
 
 
 class LoopContext(DataView):
-    """Where a loop hook runs: a read-only dict, and the same as attributes."""
+    """Context of a loop hook: a read-only dict whose fields are also attributes."""
 
     __slots__ = ()
 
     @property
     def agent_id(self) -> str:
-        """Whose loop it is."""
+        """ID of the agent that runs the loop."""
         return str(self["agent_id"])
 
     @property
     def session_id(self) -> str:
-        """The session."""
+        """ID of the session."""
         return str(self["session_id"])
 
     @property
     def run_id(self) -> str:
-        """The run the session belongs to; empty if it belongs to none."""
+        """ID of the run that the session belongs to; empty without a run."""
         return str(self["run_id"])
 
 
 @frozen
 class HookMatcher:
-    """Hooks for the tools a matcher names, as agent SDKs write them; no matcher means every tool."""
+    """Hooks for the tools that a matcher names, as agent SDKs write them; no matcher means every tool."""
 
     matcher: str | Matcher | None = None
     hooks: Sequence[Handler] = ()
     timeout: float | None = None
-    """Seconds for each of them; None is the default of all hooks."""
+    """Seconds for each of these hooks; None is the default timeout."""
 
 
 def hooks_of(table: Mapping[str, Iterable[HookMatcher]]) -> Iterator[tuple[str, Handler, dict[str, Any]]]:
-    """The hooks of a table of matchers: event, handler, and the options its matcher stands for.
+    """Yield the hooks of a table of matchers: event, handler, and the options from its matcher.
 
     Raises `InvalidRegistration` for a table of another shape.
     """
@@ -127,9 +127,9 @@ def _check_list(value: Any, what: str) -> Iterable[Any]:
 
 
 def object_handler(hook: HookObject) -> tuple[Intent, str, Handler]:
-    """How a hook object is registered: as what, at which event, and what is called.
+    """Return the intent, the event and the handler for a hook object.
 
-    Raises `InvalidRegistration` for an object that is none.
+    Raises `InvalidRegistration` for an object that is no hook.
     """
     missing = [part for part in ("name", "event_type", "priority", "enabled", "execute") if not hasattr(hook, part)]
     if missing:
@@ -202,16 +202,17 @@ def _participant_handler(hook: HookObject) -> Handler:
 
 
 def _result_unless_context(context: HookContext, returned: object) -> object:
-    """What was returned, unless it is the context handed back: chains elsewhere pass that along."""
+    """Return the value, or None if it is the context: hook objects of other programs return the context they got."""
     return None if returned is context else returned
 
 
 def loop_handler(row: Event, handler: Handler) -> Handler:
-    """A handler `(context, data)` as one of ours: `data` is what a modification replaces at this event.
+    """Adapt a handler `(context, data)`; `data` is the field that a modification replaces at this event.
 
-    A returned value takes its place; `None` leaves it as it is. Where nothing can be replaced, `data` is the payload.
+    A returned value replaces the field; `None` leaves it as it is. At an event without a replaceable field, `data` is
+    the whole payload.
 
-    Raises `InvalidRegistration` for a handler that cannot be called so.
+    Raises `InvalidRegistration` for a handler that cannot be called with these arguments.
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function (context, data)")

@@ -1,7 +1,7 @@
-"""The hooks of a registry: who is there, under which name, and for which events.
+"""The hooks of a registry, with their unique names and the events that each one takes.
 
-An event name, or a pattern: `*` is every event except what the system tells about its own hooks, `tool:*` is one
-domain. Around hooks stand under the operation they wrap, or under its first or last event.
+A hook has an event name, or a pattern: `*` is every event except `hook:*`, `tool:*` is one domain. An around hook has
+the operation that it wraps, or the first or last event of that operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class RegistryChange:
-    """One thing that happened to a registry, for whoever keeps the record."""
+    """One change of a registry, for its listeners and the record."""
 
     what: Literal[
         "registered", "unregistered", "enabled", "disabled", "refused", "declared", "required", "relaxed", "stopped",
@@ -34,16 +34,16 @@ class RegistryChange:
     hook: str = ""
     event: str = ""
     owner: str = ""
-    """The plugin it is about, if it is about one's."""
+    """Plugin that the change belongs to; empty for a change of no plugin."""
     tenant: str = ""
     detail: str = ""
 
 
 class Roster:
-    """The hooks in order of registration. Every change is told to `changed`.
+    """The hooks in order of registration. It reports every change to `changed`.
 
-    Whoever registers works on the list. Whoever emits, maybe in another thread, looks at what is public of it: the same
-    list, but for what is changed at once, which is done to a copy.
+    Registrations work on a private list. Emits, maybe in another thread, read the public list. Both are one list,
+    except inside `at_once`, which works on a copy.
     """
 
     def __init__(self, changed: Callable[[RegistryChange], None]) -> None:
@@ -64,9 +64,9 @@ class Roster:
 
     @contextmanager
     def at_once(self, *, keep: bool = True) -> Iterator[None]:
-        """All that is added and removed inside, or nothing of it if that raises or is not to be kept.
+        """Apply all additions and removals of the block together; drop them if the block raises or `keep` is False.
 
-        It is told at the end.
+        The changes are reported at the end of the outermost block.
         """
         hooks, by_name, outer = self._hooks, self._by_name, self._untold
         self._hooks, self._by_name = list(hooks), dict(by_name)
@@ -86,16 +86,16 @@ class Roster:
                 self._changed(change)
 
     def tell(self, change: RegistryChange) -> None:
-        """Tell of a change, or note it to be told at the end."""
+        """Report a change; inside `at_once`, at the end of the block."""
         if self._untold is None:
             self._changed(change)
         else:
             self._untold.append(change)
 
     def add(self, hook: Hook, limit: int) -> None:
-        """Put a hook on the list, under a name no other hook has that can be in the same chain.
+        """Append a hook, under a name that no other hook of the same chain can have.
 
-        Raises `TooManyHooks` where hooks from definitions are over the limit of an event.
+        Raises `TooManyHooks` if the hooks from definitions exceed the limit of an event.
         """
         if hook.source == "definition":
             self._count_definitions(hook, limit)
@@ -108,7 +108,7 @@ class Roster:
         self._tell("registered", hook, hook.intent)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
-        """Take hooks off the list; those that are not on it are left out. Returns how many were."""
+        """Remove hooks from the list; ignore hooks that are not on it. Return the number of removed hooks."""
         there = [hook for hook in hooks if hook in self._hooks]
         for hook in there:
             self._hooks.remove(hook)
@@ -119,7 +119,7 @@ class Roster:
         return len(there)
 
     def switch(self, hooks: Iterable[Hook], *, enabled: bool) -> int:
-        """Turn hooks on or off, at once. Turning one on also ends its quarantine. Returns how many."""
+        """Enable or disable hooks at once. Enabling a hook also ends its quarantine. Return the number of hooks."""
         switched = list(hooks)
         for hook in switched:
             hook.enabled = enabled
@@ -130,24 +130,24 @@ class Roster:
         return len(switched)
 
     def find_by_name(self, name: str) -> tuple[Hook, ...]:
-        """The hooks whose answers are told by this name."""
+        """Return the hooks whose answers carry this name."""
         return self._public_names.get(name, ())
 
     def hooks_for(self, row: Event) -> list[Hook]:
-        """The hooks that are told of this event, in the order they run."""
+        """Return the enabled hooks that take this event, in the order they run."""
         return _sort_hooks(hook for hook in tuple(self._public) if hook.enabled and may_join(hook, row))
 
     def watches_hooks(self) -> bool:
-        """Whether somebody observes what becomes of the hooks."""
+        """Return True if an enabled hook observes `hook:*`."""
         return any(
             hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in tuple(self._public)
         )
 
     def layers_of(self, operation: str) -> list[Hook]:
-        """The layers around an operation, the outermost first.
+        """Return the layers around an operation, the outermost first.
 
-        What stands under the operation's last event runs right after it. The innermost layer has its turn first
-        then, so these are in reverse.
+        A layer registered at the operation's last event runs right after the operation. The innermost layer runs first
+        there, so these layers are in reverse order.
         """
         layers = _sort_hooks(
             hook
@@ -164,7 +164,7 @@ class Roster:
             for other in self._hooks
             if other.source == "definition" and other.tenant == hook.tenant and _may_meet(other, hook)
         ]
-        # A pattern is at several events; each of them has the limit.
+        # A pattern takes several events; the limit applies to each of them.
         for event in {hook.event, *(other.event for other in others if applies(hook.event, other.event))}:
             if sum(applies(other.event, event) for other in others) >= limit:
                 raise TooManyHooks(event, limit)
@@ -180,14 +180,17 @@ class Roster:
 
 
 def may_join(hook: Hook, row: Event) -> bool:
-    """The same for a hook, and whether it may: a pattern carries no plugin's or tenant's hook to privileged points."""
+    """Return True if `hook` takes part in `row`.
+
+    A wildcard never takes a plugin's or tenant's hook to a privileged event.
+    """
     if hook.intent == "around" or not applies(hook.event, row.name):
         return False
     return not is_pattern(hook.event) or may_change(hook.tier, hook.tenant, row)
 
 
 def _may_meet(one: Hook, other: Hook) -> bool:
-    """Whether two hooks can be in one chain."""
+    """Return True if two hooks can be in one chain."""
     if "around" in (one.intent, other.intent):
         return one.intent == other.intent and operation_of(one.event) == operation_of(other.event)
     return applies(one.event, other.event) or applies(other.event, one.event)

@@ -1,12 +1,11 @@
-"""Who may register where. Pure; the rules are a few small functions.
+"""Permissions to register hooks, as a few small pure functions, and the scope that a plugin gets.
 
-Three tiers. Whoever holds the registry itself is `built-in`: the application and what ships with it. A plugin gets a
-scope of the registry, and is `trusted` where it was granted a permission and `plugin` where it was not.
+There are three tiers. The holder of the registry itself is `built-in`: the application and the hooks that ship with
+this package. A plugin gets a scope of the registry; it is `trusted` if it was granted the permission, and `plugin`
+otherwise.
 
-A tenant's hooks count as a plugin's without permissions, whoever brings them in: what a tenant configured is as foreign
-as what somebody installed.
-
-What a plugin gets instead of the registry.
+A tenant's hooks have the rights of a plugin without permissions, whichever scope registers them: a tenant's
+configuration is as foreign as an installed package.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 PRIVILEGED_HOOKS: Final = "privileged_hooks"
-"""The permission to take part where the model's input and output pass by."""
+"""The permission to take part in events that carry the model's input and output."""
 
 PRIVILEGED_OPERATIONS: Final = frozenset({"model"})
 
@@ -40,7 +39,7 @@ def _frozenset(permissions: Iterable[str]) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class Scope:
-    """On whose behalf something is registered. With a `tenant`, all of it is for that tenant."""
+    """The owner of registrations, with its permissions. With a `tenant`, all registrations are for that tenant."""
 
     owner: str = ""
     built_in: bool = False
@@ -49,14 +48,14 @@ class Scope:
 
     @property
     def tier(self) -> Tier:
-        """How far it is trusted."""
+        """Tier of the owner."""
         if self.built_in:
             return "built-in"
         return "trusted" if PRIVILEGED_HOOKS in self.permissions else "plugin"
 
     @property
     def privileged(self) -> bool:
-        """Whether it may join privileged points."""
+        """True if the owner may register hooks at privileged events."""
         return self.tier != "plugin"
 
 
@@ -64,14 +63,14 @@ BUILT_IN: Final = Scope(built_in=True)
 
 
 def may_change(tier: Tier, tenant: str, event: Event) -> bool:
-    """Whether such a hook may take part in an event."""
+    """Return True if a hook of this tier and tenant may take part in an event."""
     return not event.privileged or (tier != "plugin" and not tenant)
 
 
 def check_access(scope: Scope, event: Event, intent: Intent, tenant: str = "") -> None:
-    """Refuse a hook that may not be at this event. At `llm:pre` every plugin may watch, if it says so by name.
+    """Refuse a hook that may not take part in this event. Every plugin may observe `llm:pre`, if it names that event.
 
-    Raises `PrivilegeRequired`, naming plugin, point and permission.
+    Raises `PrivilegeRequired`, which names plugin, event and permission.
     """
     watches = event.name == LLM_PRE and intent == "observe" and not tenant
     if not watches and not may_change(scope.tier, tenant, event):
@@ -79,7 +78,7 @@ def check_access(scope: Scope, event: Event, intent: Intent, tenant: str = "") -
 
 
 def check_operation(scope: Scope, operation: str, tenant: str = "") -> None:
-    """Refuse an around hook where the model is called, under the same conditions.
+    """Refuse an around hook of a tenant or an unprivileged scope where the model is called.
 
     Raises `PrivilegeRequired`.
     """
@@ -88,7 +87,7 @@ def check_operation(scope: Scope, operation: str, tenant: str = "") -> None:
 
 
 def check_tenant(scope: Scope, tenant: str) -> None:
-    """Refuse a tenant that is not the scope's: nobody but the application says for whom a hook is.
+    """Refuse a tenant that is not the scope's: only the application chooses the tenant of a hook.
 
     Raises `HookRefused`.
     """
@@ -102,7 +101,7 @@ def _describe_scope(scope: Scope, tenant: str) -> str:
 
 
 class Enter(Protocol):
-    """How a registry lets somebody's hook in."""
+    """The function by which a registry registers hooks for a scope."""
 
     def __call__(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
         """Register a hook on behalf of the scope."""
@@ -110,10 +109,11 @@ class Enter(Protocol):
 
 
 class RegistryScope(Registrar):
-    """A plugin's way to a registry. Everything it registers is marked as its own and held to its permissions.
+    """A plugin's view of the registry. It registers hooks within its permissions and removes only its own.
 
-    It sees, switches and removes its own hooks and nobody else's, and emits nothing. It keeps honest plugins to what
-    they were granted; code in this process that means harm has other ways, and belongs into another process.
+    Every hook is marked with the plugin as its owner. A scope lists and switches only the plugin's own hooks and emits
+    nothing. It keeps honest plugins within their permissions; malicious code in this process has other ways, and
+    belongs in another process.
     """
 
     def __init__(self, scope: Scope, roster: Roster, enter: Enter, row: Callable[[str], Event]) -> None:
@@ -125,17 +125,17 @@ class RegistryScope(Registrar):
 
     @property
     def plugin(self) -> str:
-        """Whose it is."""
+        """Name of the plugin that owns the scope."""
         return self._scope.owner
 
     def hooks(self) -> tuple[Hook, ...]:
-        """This plugin's hooks, in the order they were registered."""
+        """Return this plugin's hooks, in the order they were registered."""
         there = set(self._roster)
         self._own = [hook for hook in self._own if hook in there]
         return tuple(self._own)
 
     def close(self) -> int:
-        """Remove everything the plugin registered. Returns how many hooks that were."""
+        """Remove every hook that the plugin registered. Return the number of removed hooks."""
         return self._roster.remove(self.hooks())
 
     def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:

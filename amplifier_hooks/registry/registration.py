@@ -1,6 +1,6 @@
-"""From what was said about a handler to a `Hook`, or to what is wrong with it: all that can be known beforehand.
+"""Builds a `Hook` from a handler and its options, or raises an error that names the mistake.
 
-Which version of a handler it is, as far as its code tells: the same in every process, another after a change.
+`fingerprint` computes the version of a handler from its code: equal in every process, different after a change.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ ARGUMENTS: Final = {
     "observe": "(event, data, outcome)",
     "around": "(context, call_next)",
 }
-"""What each kind of handler is called with."""
+"""Arguments of each kind of handler."""
 
 DEFINITION_BUDGET: Final = 0.5
-"""Seconds that the hooks of one chain share which come from definitions and run in this process."""
+"""Seconds that the in-process hooks from definitions share in one chain."""
 
 UNLIMITED: Final = SharedTime()
 
@@ -53,7 +53,7 @@ THREADS_PER_HOOK: Final = 4
 
 
 class ObservedEvent(NamedTuple):
-    """What an observer is shown; it travels where the data of other hooks does."""
+    """Data and outcome for an observer; a run passes them where it passes data to other hooks."""
 
     data: Any
     outcome: Any
@@ -83,12 +83,12 @@ def make_hook(
     risk: object = None,
     risk_reason: object = "",
 ) -> Hook:
-    """A hook from what was said about it.
+    """Return a hook made from a handler and its options.
 
-    With `capture`, what it prints is kept for its answer (`Answer.output`) and does not reach the streams. `risk` and
-    `risk_reason` go with every question it asks.
+    With `capture`, the hook's printed text is kept for its answer (`Answer.output`) and does not reach the streams.
+    `risk` and `risk_reason` apply to every question of the hook.
 
-    Raises `InvalidRegistration` naming what is wrong and how to write it.
+    Raises `InvalidRegistration`, which names the mistake and its correction.
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function {ARGUMENTS[intent]}")
@@ -98,9 +98,11 @@ def make_hook(
     if on_error not in ("continue", "deny", None):
         raise InvalidRegistration(f"{name}: on_error {on_error!r} is neither 'continue' nor 'deny'")
     if intent == "observe" and on_error == "deny":
-        raise InvalidRegistration(f"{name}: an observer has no say, so it cannot deny; use gate")
+        raise InvalidRegistration(f"{name}: an observer gives no answer, so it cannot deny; use gate")
     if concurrent and intent != "observe":
-        raise InvalidRegistration(f"{name}: only observers run side by side; who has a say waits for those before it")
+        raise InvalidRegistration(
+            f"{name}: only observers run side by side; a hook that answers waits for the hooks before it"
+        )
     if not isinstance(tenant, str):
         raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
     if budget is ...:
@@ -142,7 +144,7 @@ def make_hook(
 
 
 def _name(name: object, handler: Handler) -> str:
-    """What the hook is called."""
+    """Return the name of the hook. Raises `InvalidRegistration` for a name that is no str, and for a generator."""
     if not isinstance(name, str | None):
         raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
     name = name or handler_name(handler)
@@ -152,7 +154,7 @@ def _name(name: object, handler: Handler) -> str:
 
 
 def _matcher(match: str | Iterable[str] | re.Pattern[str] | Matcher | None) -> Matcher | None:
-    """What selects the calls; None where that is all of them, those without a tool included."""
+    """Return the matcher that selects calls, or None for all events, those without a tool included."""
     matcher = match if match is None or isinstance(match, Matcher) else compile_matcher(match)
     return None if matcher is ANY else matcher
 
@@ -168,7 +170,7 @@ def _priority(name: str, priority: object, source: object) -> int:
 
 
 def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk | None, str]:
-    """The risk of what it asks about, checked like that of an answer."""
+    """Return the registered risk of the hook's questions, checked like the risk of an answer."""
     if risk is None and reason == "":
         return None, ""
     if intent in ("observe", "around"):
@@ -181,9 +183,9 @@ def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk
 
 
 def check_timeout(value: object, what: str) -> float:
-    """A timeout as the dispatcher takes it; `None` never ends.
+    """Return a timeout as the dispatcher takes it; `None` means no limit.
 
-    Raises `InvalidRegistration` for what is not a positive number.
+    Raises `InvalidRegistration` for a value that is not a positive number.
     """
     if value is None:
         return inf
@@ -197,7 +199,7 @@ def check_timeout(value: object, what: str) -> float:
 
 
 def handler_name(handler: object) -> str:
-    """What a handler is called where nobody named it: as its function, or as its class."""
+    """Return the default name of a handler: the name of its function or class."""
     while isinstance(handler, partial):
         handler = handler.func
     return getattr(handler, "__name__", None) or type(handler).__name__
@@ -212,7 +214,7 @@ def check_arguments(name: str, handler: Handler, expected: str) -> None:
         return
     try:
         signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # some callables written in C do not say what they take
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return
     try:
         signature.bind(*expected.split(","))
@@ -221,9 +223,10 @@ def check_arguments(name: str, handler: Handler, expected: str) -> None:
 
 
 def takes(handler: object, count: int) -> bool:
-    """Whether a plain function can be called with so many arguments, as far as its code tells.
+    """Return True if the code of a plain function accepts this number of arguments.
 
-    `inspect.signature` knows it of everything else; it leaves a dict of annotations behind on every function it saw.
+    `inspect.signature` handles all other callables; it leaves a dict of annotations behind on every function that it
+    reads.
     """
     if type(handler) is not FunctionType or hasattr(handler, "__wrapped__"):
         return False
@@ -233,14 +236,17 @@ def takes(handler: object, count: int) -> bool:
 
 
 def awaits(handler: object) -> bool:
-    """Whether calling it gives something to await, as far as it says so."""
+    """Return True if the handler declares that calling it returns an awaitable."""
     while isinstance(handler, partial):
         handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # is what it does async
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(type(handler), "__call__"))  # noqa: B004, B009  # async if its __call__ is
 
 
 def is_coroutine_by_code(handler: object) -> bool:
-    """Whether calling it gives a coroutine. What is only marked as such may give something else to await."""
+    """Return True if calling the handler returns a coroutine.
+
+    A handler that is only marked as async may return another awaitable.
+    """
     while isinstance(handler, partial):
         handler = handler.func
     functions = (getattr(one, "__func__", one) for one in (handler, getattr(type(handler), "__call__")))  # noqa: B004, B009  # as in `awaits`
@@ -249,7 +255,7 @@ def is_coroutine_by_code(handler: object) -> bool:
 
 
 def as_coroutine(handler: Handler) -> Handler:
-    """The same as a coroutine function."""
+    """Return a coroutine function that awaits the handler."""
 
     async def call(event: str, data: object) -> object:
         return await handler(event, data)
@@ -258,7 +264,7 @@ def as_coroutine(handler: Handler) -> Handler:
 
 
 def yields(handler: object) -> bool:
-    """Whether calling it runs nothing of it, because it is a generator."""
+    """Return True if the handler is a generator, so that calling it runs none of its code."""
     while isinstance(handler, partial):
         handler = handler.func
     return any(
@@ -269,7 +275,7 @@ def yields(handler: object) -> bool:
 
 
 def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, name: str) -> Callable[..., Any]:
-    """What the dispatcher calls, decided once: it never asks what a handler is while it runs."""
+    """Return the callable for the dispatcher, chosen at registration so that no run inspects handlers."""
     if intent == "around":
         return run_layer
     inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
@@ -293,9 +299,9 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
 
 
 def fingerprint(handler: object) -> str:
-    """The version of a handler: what it says itself in `hook_version`, or a digest of its code.
+    """Return the version of a handler: its `hook_version`, or a digest of its code.
 
-    What a function closes over is not in its code; a handler that is made from data says its version itself.
+    The digest leaves out the variables that a function closes over; a handler made from data sets its own version.
     """
     said = getattr(handler, "hook_version", None)
     if isinstance(said, str):
@@ -309,7 +315,7 @@ def fingerprint(handler: object) -> str:
 
 
 def code_parts(code: CodeType) -> Iterator[str]:
-    """What makes a function this one, without where it stands."""
+    """Yield the parts of a code object that identify it, without its location."""
     yield code.co_qualname
     yield code.co_code.hex()
     yield repr((code.co_names, code.co_varnames, code.co_freevars))

@@ -1,7 +1,7 @@
-"""Who is told, and in which order.
+"""The registry keeps hooks, orders them, and emits events to them.
 
 An emit is *decide*, then *notify*: the participants answer in turn and their answers become one Outcome; then the
-observers are shown it, whatever it is. Both run over the registrations as they were when they began.
+observers see the Outcome, whatever it is. Each half uses the registrations as they were when that half began.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 NAMES_KEPT: Final = 4096
-"""Chains kept by event name; whoever emits made-up names must not fill the memory."""
+"""Chains kept by event name; made-up names must not fill the memory."""
 
 NAMED_IN_FILE: Final = "name it under 'events' in a file of hooks, or declare it where the registry is made"
 
@@ -78,13 +78,13 @@ class HookRegistry(Registrar):
 
     Args:
         strict_events: Refuse event names that are neither in the catalogue nor declared.
-        register_on_error: What a failure of a plain `register` hook means at an event that can be stopped.
-        max_depth: How deep hooks may emit events whose hooks emit events.
-        max_per_event: How many hooks from definitions one event may have, for each tenant.
+        register_on_error: Effect of a failure of a plain `register` hook at an event that can be stopped.
+        max_depth: Depth to which hooks may emit events whose hooks emit events.
+        max_per_event: Number of hooks from definitions that one event may have, for each tenant.
         chain_timeout: Seconds the hooks of one emit may take together.
-        timing: Keep every hook's duration, also of those that had nothing to say.
+        timing: Keep every hook's duration, also of hooks without an answer.
 
-    Raises `InvalidRegistration` or `InvalidLimit` for settings that make no sense.
+    Raises `InvalidRegistration` or `InvalidLimit` for invalid settings.
 
     One registry may serve any number of sessions and event loops. Register and unregister from one thread.
     """
@@ -133,7 +133,7 @@ class HookRegistry(Registrar):
         self._vocabulary = Vocabulary(strict=strict_events)
         self._roster = Roster(self._apply_change)
         self._number = 0
-        self._settled = False  # there were no gates at unknown events when the first session started
+        self._settled = False  # True once a check has found no gate at an unknown event
         self._chains: dict[str, Chain] = {}
         self._layers: dict[str, Chain] = {}
         self._stoppable: dict[str, bool] = {}
@@ -146,21 +146,21 @@ class HookRegistry(Registrar):
     # -- emitting ------------------------------------------------------------------------------------------------
 
     async def emit(self, event: str, data: Mapping[str, Any], *, notify: bool = True) -> Outcome:
-        """Tell every hook of this event, and return what they said together.
+        """Call every hook of this event and return their merged outcome.
 
-        The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` is what the hooks
-        made of it. Without `notify` the observers are left for later. Cancelling it cancels the hook that is running;
+        The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` includes the hooks'
+        changes. Without `notify` the caller notifies the observers later. Cancelling an emit cancels the running hook;
         no further hook runs.
 
         Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
         an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
-        circles. What a hook raises is never raised here, `KeyboardInterrupt` excepted.
+        circles. An emit never raises an error of a hook, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
         plain = data.__class__ is dict
         if plain and chain.silent:
             return Outcome(chain.name, data)
-        # `_run` for the common case, written out: a call costs as much as half of what it does.
+        # `_run` for the common case, inlined: a call costs half as much as the work in it.
         if plain and not chain.completed and CURRENT.get() is None:
             run = Run(chain.everybody or chain.pick(data), data, DataView(data))
         else:
@@ -175,23 +175,23 @@ class HookRegistry(Registrar):
         return outcome
 
     def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
-        """The first half of `emit`: ask the participants. Follow it with `notify`, once the effects are known."""
+        """Call the participants only, the first half of `emit`. Call `notify` once the effects are known."""
         return self.emit(event, data, notify=False)
 
     async def notify(self, outcome: Outcome) -> None:
-        """The second half of `emit`: show the observers an outcome, as it stands after its effects.
+        """Show the observers an outcome as it stands after its effects, the second half of `emit`.
 
-        Observers run in order, those that said `concurrent` side by side; none can change the outcome, and their
-        failures are logged and go no further.
+        Observers run in order, `concurrent` ones side by side. An observer cannot change the outcome; its failure is
+        logged and has no other effect.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         if chain.watched:
             await self._notify(chain, outcome)
 
     async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
-        """Gather contributions: the `data` of every hook's answer, in order. No hook sees another's.
+        """Return the `data` of every hook's answer, in order. No hook sees the data of another.
 
-        Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops nobody.
+        Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops no other hook.
         """
         chain = self._chains.get(event) or self._chain(event)
         limit = check_timeout(timeout, "timeout")
@@ -206,7 +206,7 @@ class HookRegistry(Registrar):
             try:
                 run.start() or await run.finish()
             finally:
-                if alone.leaks > hook.leaks:  # it is the registered hook that was left behind
+                if alone.leaks > hook.leaks:  # the leak counts for the registered hook
                     hook.count_leak(run.tenant)
             answers = run.answers or ()
             collected += [dict(answer.data) for answer in answers if answer.success and answer.data is not None]
@@ -215,46 +215,46 @@ class HookRegistry(Registrar):
     def set_default_fields(self, **fields: Any) -> None:
         """Merge these fields into the data of every emit from now on; the event's own data wins.
 
-        Replaces the last set.
+        Replaces earlier default fields.
         """
         self._defaults = fields
         self._chains = {}
 
     def is_watched(self, event: str) -> bool:
-        """Whether `notify` would have anybody to show an outcome of this event to."""
+        """Return True if `notify` would show an outcome of this event to an observer."""
         return (self._chains.get(event) or self._chain(event)).watched
 
     def is_heard(self, event: str) -> bool:
-        """Whether emitting this event would run anything, or be denied."""
+        """Return True if emitting this event would run a hook, or be denied."""
         return not (self._chains.get(event) or self._chain(event)).silent
 
     def can_be_stopped(self, event: str) -> bool:
-        """Whether a denial keeps something from happening; of an event nobody described, that is assumed.
+        """Return True if a denial keeps the act from happening, which is assumed of undescribed events.
 
-        In front of an agent's stop it does not: denied, the agent goes on.
+        A denial in front of an agent's stop does not: the agent continues.
         """
         stops = self._stoppable.get(event)
         if stops is None:
             row = self._vocabulary.find(event)
             stops = row is None or (row.gate and row.name not in events.GOES_ON_WHEN_DENIED)
-            if row is not None:  # names nobody described must not fill the memory
+            if row is not None:  # undescribed names must not fill the memory
                 self._stoppable[event] = stops
         return stops
 
     def wraps(self, operation: str) -> bool:
-        """Whether anything runs around this operation, or an emergency stop keeps it from running."""
+        """Return True if a hook runs around this operation, or an emergency stop blocks the operation."""
         layers = self._layers.get(operation) or self._operation_chain(operation)
         return bool(layers.participants) or self._stopped is not None
 
     def may_instruct(self, hook: str) -> bool:
-        """Whether this hook speaks in its host's name: not those of plugins and tenants, data or others."""
+        """Return True if this hook speaks in its host's name; hooks of plugins, tenants and data do not."""
         return self.source_trust(hook, events.TOOL_PRE).instructs
 
     def source_trust(self, hook: str, event: str) -> SourceTrust:
-        """On whose behalf the hook of this name speaks, and whether it may put a text before the model here.
+        """Return the trust level and origin of the hook with this name, and its right to inject text at this event.
 
-        Nobody may where that means nothing, and a plugin or a tenant not where it could not have registered. Of hooks
-        that share a name the least trusted counts.
+        No hook may inject where a text has no effect, and a plugin's or tenant's hook not where it could not have
+        registered. Among hooks that share a name the least trusted counts.
         """
         named = self._roster.find_by_name(hook)
         row = self._vocabulary.find(event)
@@ -266,7 +266,7 @@ class HookRegistry(Registrar):
         return SourceTrust(trust_level=least.trust_level, origin=least.origin, may_inject=heard)
 
     def version_of(self, hook: str, tenant: str = "") -> str:
-        """Which version of a hook this is, by the name a tenant knows it by: another one has to be approved anew."""
+        """Return the version of a hook, found by the name that a tenant knows. A new version needs new approvals."""
         named = self._roster.find_by_name(hook)
         return next((fingerprint(one.handler) for one in named if one.tenant in ("", tenant)), "")
 
@@ -277,13 +277,13 @@ class HookRegistry(Registrar):
     ) -> Any:  # a layer may return anything in its place
         """Run `call` inside the around hooks of this operation and return its result.
 
-        `tool` is what matchers look at; where it is not given, the context's `tool_name`. Raises what `call` raises,
-        and `HookAbortError` when a hook or an emergency stop kept it from running.
+        Matchers match `tool`, or the context's `tool_name` if `tool` is not given. Raises what `call` raises, and
+        `HookAbortError` when a hook or an emergency stop kept `call` from running.
         """
         self._check_not_stopped()
 
         def call_unless_stopped() -> Awaitable[Any]:
-            self._check_not_stopped()  # somebody may have pulled it while the layers took their time
+            self._check_not_stopped()  # an operator may have pulled it while the layers ran
             return call()
 
         layers = self._layers.get(operation) or self._operation_chain(operation)
@@ -298,20 +298,20 @@ class HookRegistry(Registrar):
     # -- registering ---------------------------------------------------------------------------------------------
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Every hook, in the order they were registered. To look at; to change one, go through its name."""
+        """Return every hook, in order of registration. Read them only; change a hook by its name."""
         return tuple(self._roster)
 
     def scope(
         self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = (), tenant: str = ""
     ) -> RegistryScope:
-        """What a plugin gets instead of the registry: it can register, within its permissions, and undo its own.
+        """Return a plugin's view of the registry. It registers hooks within its permissions and removes only its own.
 
-        With a `tenant`, everything it registers is for that tenant alone.
+        With a `tenant`, every hook of the scope is for that tenant alone.
         """
         names: dict[str, object] = {"plugin": plugin or None, "tenant": tenant}
         for what, value in names.items():
             if not isinstance(value, str):
-                raise InvalidRegistration(f"{what} {value!r} is no name; a scope is for somebody")
+                raise InvalidRegistration(f"{what} {value!r} is no name; a scope needs an owner")
         scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant)
         return RegistryScope(scope, self._roster, self._admit, self._row)
 
@@ -322,12 +322,12 @@ class HookRegistry(Registrar):
         permissions: Mapping[str, Iterable[str]] | None = None,
         required: bool = False,
     ) -> tuple[DiscoveryResult, ...]:
-        """Load hooks that come with installed packages: those named here, and no others.
+        """Load hooks of installed packages: the ones named here, and no others.
 
-        Each registers in a scope of its own, as a plugin with the `permissions` given for its name; those that ship
-        with this package are built-in. One that is broken is reported and skipped, unless they are `required`.
+        Each package registers in a scope of its own, as a plugin with the `permissions` given for its name; hooks that
+        ship with this package are built-in. A broken package is reported and skipped, unless the names are `required`.
 
-        Raises `HookUnavailable` for a required one that cannot be used.
+        Raises `HookUnavailable` for a required package that cannot be used.
         """
         from amplifier_hooks.registry.entry_points import discover
 
@@ -355,10 +355,10 @@ class HookRegistry(Registrar):
         replaces: str | None = None,
         payload: type[Payload] | None = None,
     ) -> None:
-        """Make a custom event known: gates may be there and strict registries accept it, and typos of it are noticed.
+        """Make a custom event known: gates and strict registries accept it, and typos of it are noticed.
 
-        `replaces` is the field of the payload a modification is about, `payload` the model that describes it. Twice
-        the same is harmless.
+        `replaces` is the field of the payload that a modification replaces, `payload` the model that describes the
+        payload. Repeating a declaration is harmless.
 
         Raises `InvalidRegistration` for a name that is taken, and `MisspeltEvent` for one that reads like a known one.
         """
@@ -369,7 +369,7 @@ class HookRegistry(Registrar):
             answers |= {"modify"}
         row = Event(
             name=name,
-            fires=fires or f"When somebody emits {name}.",
+            fires=fires or f"When the host emits {name}.",
             payload=payload.__name__ if payload else "Payload",
             gate=gate,
             answers=frozenset(answers),
@@ -380,7 +380,7 @@ class HookRegistry(Registrar):
         self._apply_change(RegistryChange(what="declared", event=name))
 
     def forget_own_events(self, names: Iterable[str]) -> None:
-        """Take back events that `at_once` made known."""
+        """Remove the events that `at_once` made known."""
         self._vocabulary.remove_own(names)
 
     def check_event(self, event: str, hook: str) -> None:
@@ -390,7 +390,7 @@ class HookRegistry(Registrar):
     def check_gates(self) -> None:
         """Refuse gates at unknown events, as the first session and the first emit do. Raises `UnknownEvent`.
 
-        Once it has found none, the event of a gate has to be known when the gate registers.
+        After a check without error, each new gate needs an event that is known when the gate registers.
         """
         if self._settled:
             return
@@ -402,13 +402,13 @@ class HookRegistry(Registrar):
         self._settled = True
 
     def payload_model(self, event: str) -> type[Payload]:
-        """The model of an event's payload, from the catalogue or as it was declared."""
+        """Return the model of an event's payload, from the catalogue or as declared."""
         return self._vocabulary.payload_model(event)
 
-    # -- in charge -----------------------------------------------------------------------------------------------
+    # -- policy --------------------------------------------------------------------------------------------------
 
     def require(self, event: str, *, own_event: bool = False) -> Undo:
-        """Deny this event, as `no_policy`, whenever no gate looks at it. Returns the undo.
+        """Deny this event, as `no_policy`, whenever no gate looks at it. Return the undo.
 
         Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop, and
         `UnknownEvent` as for a gate.
@@ -427,10 +427,10 @@ class HookRegistry(Registrar):
         return _once(relax)
 
     def emergency_stop(self, reason: str) -> Undo:
-        """Deny every event that can be stopped, and every operation, at once and without asking a hook.
+        """Deny every event that can be stopped, and every operation, at once and without calling a hook.
 
-        Returns what lifts it; of several stops each has to be lifted. A refusal to let an agent stop (`agent:stop`,
-        `subagent:stop`) would set it going again, so those are left out.
+        Returns the undo of this stop; each of several stops has to be lifted. Denying an agent's stop (`agent:stop`,
+        `subagent:stop`) would make the agent continue, so those events are left out.
         """
         self._stops.append(reason)
         self._stopped = self._stops[0]
@@ -444,7 +444,7 @@ class HookRegistry(Registrar):
         return _once(lift)
 
     def explain(self, event: str, data: Mapping[str, Any] | None = None) -> Explanation:
-        """What an emit of this event would do, as things stand: who has a turn, who has not, and why. Runs no hook."""
+        """Explain what an emit of this event would do now: the hooks that would run, and the reasons. Runs no hook."""
         from amplifier_hooks.registry.explain import explain
 
         chain = self._chain(event)
@@ -460,11 +460,11 @@ class HookRegistry(Registrar):
     def at_once(
         self, *, max_per_event: int | None = None, own_events: Collection[str] = (), keep: bool = True
     ) -> Iterator[None]:
-        """What is registered and removed inside takes effect together, or not at all if it raises.
+        """Apply all registrations and removals of the block together, or none of them if the block raises.
 
-        Emits see the hooks as they were before, or as they are after it; so nothing inside may wait. From then on an
-        event may have `max_per_event` hooks from definitions, if that is given, and `own_events` are known as the
-        host's own. Without `keep` it is a trial: what would raise does, and everything is as it was.
+        Emits see the hooks as before the block or as after it, so the block must not wait. From then on an event may
+        have `max_per_event` hooks from definitions, if given, and `own_events` are known as the host's own. Without
+        `keep` the block is a trial: it raises the same errors, and its changes are dropped.
         """
         before, kept = self._max_per_event, False
         self._vocabulary.add_own(own_events)
@@ -479,35 +479,35 @@ class HookRegistry(Registrar):
                 self._vocabulary.remove_own(own_events)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
-        """Remove these very hooks, whatever they are called; takes effect with the next emit. Returns how many."""
+        """Remove exactly these hooks, whatever their names, from the next emit on. Return how many were removed."""
         return self._roster.remove(hooks)
 
     def renumber(self, hooks: Iterable[Hook]) -> None:
-        """Let these hooks stand where they would if they were registered now, in this order."""
+        """Move these hooks to the positions they would have if they were registered now, in this order."""
         for hook in hooks:
             self._number += 1
             hook.number = self._number
         self._chains, self._layers = {}, {}
 
     def tell(self, change: RegistryChange) -> None:
-        """Tell whoever listens of a change that lies behind those of the hooks, such as that of a definition."""
+        """Report a change that explains changes of hooks, such as the change of a definition, to the listeners."""
         self._roster.tell(change)
 
     def watch(self, listener: Callable[[RegistryChange], None]) -> Undo:
-        """Be told of every change to the registry itself; this is how it gets on record. Returns the undo.
+        """Call a listener for every change of the registry, for example to record it. Return the undo.
 
-        A listener that raises is logged, and changes nothing.
+        An error of a listener is logged and has no other effect.
         """
         self._listeners.append(listener)
         return _once(lambda: self._listeners.remove(listener))
 
-    # -- letting a hook in ---------------------------------------------------------------------------------------
+    # -- admitting a hook ----------------------------------------------------------------------------------------
 
     def _enter(self, intent: Intent, event: str, handler: Handler, **options: Any) -> Hook:
         return self._admit(BUILT_IN, intent, event, handler, **options)
 
     def _admit(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
-        """Register on somebody's behalf; what every way in comes down to."""
+        """Register a hook on behalf of a scope. Every way to register ends here."""
         tenant = options.setdefault("tenant", scope.tenant)
         around = operation_of(event) if intent == "around" else None
         own = options.pop("own_event", False)
@@ -550,9 +550,9 @@ class HookRegistry(Registrar):
     def _event(
         self, event: str, who: str, *, guards: bool = True, own: bool = False, defined: bool = False, late: bool = False
     ) -> str:
-        """The canonical name of the event of a new hook. Raises `UnknownEvent` where it would never run.
+        """Return the canonical name of a new hook's event. Raises `UnknownEvent` for an event that would never occur.
 
-        A host may declare the event of its gate until the first session starts; it is too `late` for plugins.
+        A host may declare the event of its gate until the first session starts; a plugin may not (`late`).
         """
         vocabulary = self._vocabulary
         name = vocabulary.resolve_name(event, patterns=True, warn=not (own or defined or guards))
@@ -565,9 +565,9 @@ class HookRegistry(Registrar):
         return name
 
     def _on_failure(self, intent: Intent, name: str) -> OnError | None:
-        """What a failure means where nobody said; None is what the intent stands for."""
+        """Return the default effect of a failure; None is the default of the intent."""
         if name in events.GOES_ON_WHEN_DENIED:
-            return "continue"  # a denial there would set an agent going again
+            return "continue"  # a denial there would make an agent continue
         if intent == "register" and any(row.gate and applies(name, row.name) for row in self._vocabulary):
             return self._register_on_error
         return None
@@ -575,17 +575,17 @@ class HookRegistry(Registrar):
     # -- chains --------------------------------------------------------------------------------------------------
 
     def _chain(self, event: str) -> Chain:
-        """The chain of an event in any spelling, made when it is first asked for after a change."""
+        """Return the chain of an event in any spelling; create it at the first use after a change."""
         if not self._settled:
             self.check_gates()
         name = self._vocabulary.resolve_name(event)
-        chains = self._chains  # a thread that changes the registry meanwhile puts another one in its place
+        chains = self._chains  # a thread that changes the registry meanwhile replaces this dict
         chain = chains.get(name)
         if chain is None:
             row = self._row(name)
             hooks = self._roster.hooks_for(row)
             if self._vocabulary.find(name) is None and (name in self._required or _has_gate(hooks)):
-                row = evolve(row, gate=True)  # nobody described it, and somebody guards it
+                row = evolve(row, gate=True)  # an undescribed event with a gate
             chain = Chain(
                 row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),
@@ -601,7 +601,7 @@ class HookRegistry(Registrar):
         return chain
 
     def _operation_chain(self, operation: str) -> Chain:
-        """The same for the layers of an operation."""
+        """Return the chain of an operation's layers; create it at the first use after a change."""
         name, known = operation_of(operation), self._layers
         layers = tuple(self._roster.layers_of(name))
         chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
@@ -616,7 +616,7 @@ class HookRegistry(Registrar):
         return self._vocabulary.row(event)
 
     def _apply_change(self, change: RegistryChange) -> None:
-        """Something is different from now on: for the next emit, and for whoever listens."""
+        """Apply a change from the next emit on, and call the listeners."""
         self._chains, self._layers = {}, {}
         for listener in tuple(self._listeners):
             try:
@@ -634,7 +634,10 @@ class HookRegistry(Registrar):
     def _run(
         self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None, *, told: bool = False
     ) -> Run:
-        """One chain to run. What has happened is told at any depth; what those who are told emit is deeper still."""
+        """Return a run of one chain.
+
+        A notification (`told`) works at any depth; an emit of the notified observers is one level deeper.
+        """
         data = self._payload(chain, data)
         outer = CURRENT.get()
         depth = 1 if outer is None else outer.depth + 1
@@ -645,7 +648,7 @@ class HookRegistry(Registrar):
         return Run(picked, data, DataView(data), outer, depth)
 
     async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
-        """What follows the first pass, where anything does."""
+        """Return the outcome after second looks, required gates and an emergency stop."""
         if run.modifier is not None and run.denied is None:
             earlier = run.picked.hooks[: run.picked.hooks.index(run.modifier)]
             again = tuple(hook for hook in earlier if hook.recheck and hook.enabled)
@@ -664,13 +667,13 @@ class HookRegistry(Registrar):
             await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
 
     async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
-        """Tell the observers of `hook:*` what became of these hooks."""
+        """Report the answers of these hooks to the observers of `hook:*`."""
         for name, facts in hook_events(event, data, answers, chain_ms):
             chain = self._chains.get(name) or self._chain(name)
             await self._show(chain, Outcome(name, facts))
 
     async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
-        """Let the observers see an outcome. Returns what is on record of them."""
+        """Show the observers an outcome. Return their recorded answers."""
         watchers = chain.watchers(outcome.data).hooks
         in_turn = tuple(hook for hook in watchers if not hook.concurrent)
         beside = [(hook,) for hook in watchers if hook.concurrent]
@@ -685,7 +688,7 @@ class HookRegistry(Registrar):
         run = self._run(chain, outcome.data, chain.selection_of(hooks), told=True)
         run.view = ObservedEvent(
             run.view, replace(outcome, data=run.view)
-        )  # the emitter goes on with what is in `outcome`
+        )  # the emitter keeps using the data of `outcome`
         told = run.start() or await run.finish()
         return told.hook_results if chain.reported else ()
 
@@ -695,7 +698,7 @@ def _has_gate(hooks: Iterable[Hook]) -> bool:
 
 
 def _is_about_hooks() -> bool:
-    """Whether this is being done by somebody who is being told of hooks: that is not told again."""
+    """Return True if an observer of `hook:*` runs this code; its hooks are not reported again."""
     run = CURRENT.get()
     while run is not None:
         if run.event.startswith("hook:"):
@@ -705,7 +708,7 @@ def _is_about_hooks() -> bool:
 
 
 def _once(action: Callable[[], None]) -> Undo:
-    """The undo of something: the first call does it, any later one nothing."""
+    """Return an undo that runs the action at the first call, and nothing at a later one."""
     left = [action]
 
     def undo() -> None:

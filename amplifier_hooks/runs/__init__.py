@@ -1,4 +1,4 @@
-"""A run of an agent is queued, its hooks judge its start and its end, and its result goes out."""
+"""Runs of agents come in and are queued; hooks judge their start and their end, and their results go out."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""An agent's blueprint: what it takes, what it brings, and the hooks around its runs.
+"""Blueprints: an agent as data, with its parameters, its result and the hooks around its runs; and a set of agents.
 
 ```json
 {"name": "invoice-writer", "type": "autonomous", "description": "Writes invoices.", "system_prompt": "You write …",
@@ -7,10 +7,8 @@
            "on_run_finish": {"$ref": "audit"}}}
 ```
 
-JSON is read strictly: a key twice, an unknown field, a number where a text belongs, and a schema that is none are
-mistakes, and all of them are named at once.
-
-The agents there are: their blueprints by name.
+JSON is read strictly: a duplicate key, an unknown field, a number in place of a text and an invalid schema are
+mistakes. The error names all of them at once.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ AgentType = Literal["autonomous", "procedural"]
 HookTarget = Literal["agent", "http", "python"]
 
 LARGEST_BLUEPRINT: Final = 1024 * 1024
-"""Bytes."""
+"""Largest size in bytes."""
 HOOK_TIMEOUT: Final = 300.0
 LONGEST_TIMEOUT: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -46,7 +44,7 @@ FIELDS: Final[Mapping[HookTarget, tuple[str, ...]]] = {
     "http": ("url", "method", "headers"),
     "python": ("handler_ref",),
 }
-"""What belongs to each type of hook; the first is what it cannot do without."""
+"""Fields of each type of hook; the first one is required."""
 
 
 def _name(given: str) -> str:
@@ -73,13 +71,13 @@ Described = Annotated[Schema | None, PlainValidator(lambda given: None if given 
 
 
 class StrictBlueprintModel(BaseModel):
-    """Nothing is guessed: an unknown key or a value of another kind is a mistake."""
+    """A strict model: an unknown key or a value of another type is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
 class HookEntry(StrictBlueprintModel):
-    """One hook of a blueprint: what carries it out, and what its failure means."""
+    """One hook of a blueprint: its type, its target, and the effect of its failure."""
 
     type: HookTarget
     on_error: Literal["block", "continue", "ignore"]
@@ -93,7 +91,7 @@ class HookEntry(StrictBlueprintModel):
 
     @property
     def target(self) -> str:
-        """Which agent, address or function it is."""
+        """Name of the agent, URL without its query, or handler reference."""
         return self.agent_name or self.handler_ref or (self.url or "").partition("?")[0]
 
     @model_validator(mode="after")
@@ -109,18 +107,18 @@ class HookEntry(StrictBlueprintModel):
 
 
 class StartEntry(HookEntry):
-    """A hook at the start. It is waited for, and its failure means something."""
+    """A hook at the start. The run waits for it, and `on_error` decides about its failure."""
 
     on_error: Literal["block", "continue"]
     mode: Literal["sync"] = "sync"
 
 
 class FinishEntry(HookEntry):
-    """A hook at the finish. It changes nothing any more: `async` is not waited for, and `ignore` is not logged."""
+    """A hook at the finish. It changes nothing. The run does not wait for `async`, and `ignore` logs no failure."""
 
 
 class Hooks(StrictBlueprintModel):
-    """The two hooks a blueprint may name."""
+    """The two hooks that a blueprint may name."""
 
     on_run_start: StartEntry | None = None
     on_run_finish: FinishEntry | None = None
@@ -139,7 +137,7 @@ class Blueprint(StrictBlueprintModel):
 
     @property
     def brings_text(self) -> bool:
-        """Whether its result is a text: that of an autonomous agent without a schema for it."""
+        """True if the result is a text: the agent is autonomous and has no output schema."""
         return self.type == "autonomous" and self.output_schema is None
 
 
@@ -147,9 +145,9 @@ class Blueprint(StrictBlueprintModel):
 
 
 def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping[str, Any] | None = None) -> Blueprint:
-    """The blueprint a JSON text describes. `named` are hooks that `{"$ref": name}` stands for.
+    """Return the blueprint that a JSON text describes. `named` are the hooks that `{"$ref": name}` refers to.
 
-    Raises `BlueprintError` with every mistake and where it stands; `name` says in what.
+    Raise `BlueprintError` with every mistake and its place; `name` identifies the text in the error.
     """
     document = _load_json(text, name)
     if isinstance(document, dict) and isinstance(document.get("hooks"), dict):
@@ -164,9 +162,10 @@ def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping
 
 
 def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
-    """Hooks to refer to: one JSON object, of name and entry. What an entry says is judged where it is used.
+    """Return the hooks that blueprints may refer to, from one JSON object of names and entries.
 
-    Raises `BlueprintError` for what is no such object, or refers on.
+    An entry is checked where it is used. Raise `BlueprintError` for any other JSON, and for an entry that is a
+    reference.
     """
     document = _load_json(text, name)
     if not isinstance(document, dict):
@@ -182,7 +181,7 @@ def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
 
 
 def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
-    """What an entry stands for, if it is a reference; otherwise itself."""
+    """Return the hook that an entry refers to, or the entry itself if it is no reference."""
     if not isinstance(entry, dict) or "$ref" not in entry:
         return entry
     where, wanted = f"hooks.{point}", entry["$ref"]
@@ -229,7 +228,7 @@ def _mistakes(problem: ValidationError) -> list[str]:
 
 
 def _mistake(error: ErrorDetails) -> str:
-    """Where, and what: the words of pydantic where they are plain, ours where they are not."""
+    """Return the place and the problem, in pydantic's words if they are plain, otherwise in ours."""
     where = ".".join(str(part) for part in error["loc"])
     words = {
         "extra_forbidden": "is no field; leave it out, or mend its spelling",
@@ -240,11 +239,11 @@ def _mistake(error: ErrorDetails) -> str:
 
 
 NAMED_HOOKS: Final = "hooks.json"
-"""The file among the blueprints that holds no blueprint but the hooks they refer to."""
+"""Name of the file that holds no blueprint, but the hooks that the blueprints beside it refer to."""
 
 
 class Agents:
-    """Blueprints by name. Raises `BlueprintError` for a name given twice."""
+    """Blueprints by name. Raise `BlueprintError` for a name given twice."""
 
     def __init__(self, blueprints: Iterable[Blueprint] = ()) -> None:
         self._known: dict[str, Blueprint] = {}
@@ -260,14 +259,17 @@ class Agents:
         return len(self._known)
 
     def get(self, name: str) -> Blueprint:
-        """The blueprint of this name. Raises `UnknownAgent`."""
+        """Return the blueprint of this name. Raise `UnknownAgent` if there is none."""
         found = self._known.get(name)
         if found is None:
             raise UnknownAgent(name, self._known)
         return found
 
     def missing(self) -> list[str]:
-        """Hooks whose agent is not here. To be told early: at a run such a hook fails, and its on_error decides."""
+        """Return a message for each hook whose agent does not exist.
+
+        Report them early: during a run such a hook fails, and its `on_error` decides.
+        """
         return [
             f"{blueprint.name}: hooks.{point}: there is no agent {entry.agent_name!r}"
             for blueprint in self
@@ -277,9 +279,9 @@ class Agents:
 
 
 def load_agents(folder: Path) -> Agents:
-    """Every blueprint of a folder: its `*.json`, but `hooks.json`, which holds the hooks they refer to.
+    """Return the blueprints of a folder: its `*.json` except `hooks.json`, which holds the hooks they refer to.
 
-    Raises `BlueprintError` with the mistakes of all files: a folder is taken as a whole or not at all.
+    Raise `BlueprintError` with the mistakes of all files: a folder is loaded as a whole or not at all.
     """
     if not folder.is_dir():
         raise BlueprintError(str(folder), ["there is no such folder; name one that holds blueprints"])

@@ -1,4 +1,4 @@
-"""What other people's code may not do to the event loop it runs on."""
+"""Errors of code that others wrote: contained, so that they do not end the event loop, and described in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def contain_errors() -> Iterator[None]:
-    """Turn `SystemExit` and its like into `HookFailed`: in a task they would end the loop, and everybody with it.
+    """Turn `SystemExit` and similar errors into `HookFailed`. In a task they would end the loop and every other task.
 
     Exceptions and cancellation pass.
     """
@@ -27,8 +27,8 @@ def contain_errors() -> Iterator[None]:
 
 
 def describe_error(problem: BaseException) -> str:
-    """An error of somebody's, for whoever looks; it may not be able to say what it is."""
+    """Return the type and the message of an error, or only its type if its message cannot be had."""
     try:
         return f"{type(problem).__name__}: {problem}"
-    except Exception:  # noqa: BLE001  # nothing is known of it but its kind
+    except Exception:  # noqa: BLE001  # only the type of the error is known
         return type(problem).__name__

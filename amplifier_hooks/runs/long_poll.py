@@ -1,7 +1,4 @@
-"""Somebody who waits for a run, and whether a run may be put into their hands just now.
-
-One transaction for all who came while the last one was under way.
-"""
+"""Waiting runners that may be promised a run, and a lane that batches concurrent calls into one transaction."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Poller:
-    """A runner that waits. One run at most is promised to it, and while one is it asks for no other.
+    """A waiting runner. At most one run is promised to it; while a run is promised, the runner asks for no other.
 
-    `unwanted` is given a run that came as the wait was cancelled.
+    `unwanted` is called with a run that arrived as the wait was cancelled.
     """
 
     def __init__(self, runner: str, watch: Watch, unwanted: Callable[[RunRecord], object]) -> None:
@@ -26,19 +23,22 @@ class Poller:
         self._watch = watch
         self._unwanted = unwanted
         self.patient = 0.0
-        """Until this time of the loop no other start hook is begun for it."""
+        """Time of the loop until which no other start hook is begun for this runner."""
         self._open = False
         self._promise: asyncio.Future[RunRecord | None] | None = None
 
     def promise(self) -> bool:
-        """Promise it a run, if it is waiting for one. What is promised has to be kept or broken by `give`."""
+        """Promise the runner a run, and return True, if it waits without a promise.
+
+        `give` has to keep or break the promise.
+        """
         if not self._open or self._promise is not None:
             return False
         self._promise = asyncio.get_running_loop().create_future()
         return True
 
     def give(self, record: RunRecord | None) -> bool:
-        """What became of the promise: the run, or none. Whether it was still there to hear it."""
+        """Settle the promise with a run, or break it with None. Return True if the runner still waited for it."""
         there = self._promise is not None and not self._promise.done()
         if self._promise is not None and there:
             self._promise.set_result(record)
@@ -46,16 +46,16 @@ class Poller:
         return there
 
     def release(self) -> None:
-        """The start hook that was begun for it is done: it need not be patient any more."""
+        """Let the next start hook be begun for the runner, because the one begun before is done."""
         self.patient = 0.0
         self.wake()
 
     def wake(self) -> None:
-        """There may be something to claim."""
+        """Wake the runner, because there may be a run to claim."""
         self._watch.notify()
 
     async def wait(self, seconds: float) -> RunRecord | None:
-        """Until there may be something to claim, at most so long; the run, if it was given one."""
+        """Wait until there may be a run to claim, at most `seconds`. Return the run if the runner was given one."""
         self._open = True
         try:
             await self._watch.wait(seconds)
@@ -74,17 +74,17 @@ class Poller:
 
 
 MOST: Final = 64
-"""Of one go."""
+"""Items in one batch."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Lane(Generic[T, R]):
-    """Carries out work in goes: the first at once, and then whatever has gathered meanwhile.
+    """Batches concurrent calls: the first item is carried out at once, then all items that arrived meanwhile.
 
-    Nobody waits for others to come. A go that fails fails for all that were in it. `unwanted` is given what came of
-    work whose asker was cancelled meanwhile, so that it can be undone.
+    An item never waits for others to arrive. If a batch fails, all its items fail. `unwanted` is called with the result
+    of an item whose caller was cancelled meanwhile, so that the result can be undone.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class Lane(Generic[T, R]):
         self._going: asyncio.Task[None] | None = None
 
     async def do(self, item: T) -> R:
-        """Have it done, and return what came of it.
+        """Carry the item out, and return its result.
 
-        Cancelling it does not keep it from being done: what comes of it is unwanted then.
+        Cancelling the call does not stop the item; its result is passed to `unwanted` then.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
@@ -111,11 +111,11 @@ class Lane(Generic[T, R]):
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._unwanted(answer.result())  # it came, and then we were cancelled
+                self._unwanted(answer.result())  # the result came before the cancellation
             raise
 
     async def idle(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no batch is running."""
         while self._going is not None:
             await asyncio.wait({self._going})
 
@@ -126,7 +126,7 @@ class Lane(Generic[T, R]):
                 await self._run_batch([item for item, _ in now], [answer for _, answer in now])
         finally:
             self._going = None
-            for _, answer in self._gathered:  # only where this was ended from outside
+            for _, answer in self._gathered:  # only if this task was ended from outside
                 answer.cancel()
             self._gathered = []
 
@@ -137,7 +137,7 @@ class Lane(Generic[T, R]):
             for answer in answers:
                 if not answer.done():
                     answer.set_exception(problem)
-                    answer.exception()  # whoever was cancelled meanwhile will not look at it
+                    answer.exception()  # a cancelled caller will not retrieve it
             if not isinstance(problem, Exception):
                 raise
             return

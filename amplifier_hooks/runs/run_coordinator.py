@@ -1,7 +1,7 @@
-"""The heart of runs: it queues them, gives them to runners once their hooks have passed, and sees them to their end.
+"""The centre of runs: it queues them, gives them to runners once their start hooks have passed, and handles their end.
 
-Any number of coordinators may share a store. Each holds the runs whose hooks it runs under a lease; what a dead one
-held, another takes up. The store is the truth: a coordinator keeps nothing that is not there.
+Any number of coordinators may share a store. Each holds the runs whose hooks it runs under a lease; another coordinator
+takes up the runs of one that died. The store is the truth: a coordinator keeps nothing that is not there.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ DEEPEST_RUN: Final = 8
 MOST_STARTING: Final = 64
 """Start hooks that one coordinator runs at the same time."""
 START_HOOK_TIMEOUT: Final = 0.1
-"""Seconds a runner waits for the start hook that was begun for it before another one is begun."""
+"""Seconds a runner waits for the start hook begun for it, before another start hook is begun."""
 LOOK: Final = 5.0
-"""Seconds after which whoever waits looks again, woken or not."""
+"""Seconds between two looks of a waiting caller, if it is not woken before."""
 
 log = get_logger(__name__)
 
 
 @frozen(kw_only=True)
 class Leases:
-    """Seconds a runner, and a coordinator, may hold a run without renewing that."""
+    """Seconds that a runner, and a coordinator, may hold a run without renewing."""
 
     runner: float = RUNNER_LEASE
     coordinator: float = COORDINATOR_LEASE
 
 
 class RunCoordinator:
-    """Runs of the agents there are, over a store that is open.
+    """Runs of the known agents, over an open store.
 
-    Use it as an async context: leaving it cancels the hooks that are running and lets go of their runs, so that another
-    coordinator takes them up. It belongs to one event loop.
+    Use it as an async context. Leaving the context cancels the hooks that are running and releases their runs, so that
+    another coordinator takes them up. A coordinator belongs to one event loop.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class RunCoordinator:
         self._returning: set[asyncio.Task[None]] = set()
         self._pollers: set[Poller] = set()
         self._kept = -inf
-        """When the store last answered us, as the loop tells the time."""
+        """Time of the loop at which the store last answered."""
         self._back = -inf
-        """When it answered again after it had not, or we had not asked, for a while."""
+        """Time of the loop at which the store answered again after a pause: it was away, or was not asked."""
         self._recovered = True
-        """Whether we have taken back what is nobody's since then."""
+        """True if abandoned runs have been taken back since that time."""
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -125,7 +125,7 @@ class RunCoordinator:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel the hooks that are running, and let go of their runs. Twice is harmless."""
+        """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
         keeper, self._keeper = self._keeper, None
         finishing = tuple(self._finishing)
@@ -135,10 +135,10 @@ class RunCoordinator:
         if tasks:
             await asyncio.wait(tasks)
         for lane in (self._takes, self._conclusions):
-            await lane.idle()  # no longer than the store takes to answer, or not to
+            await lane.idle()  # no longer than the store takes to answer or fail
         if self._returning:
             await asyncio.wait(self._returning)
-        with suppress(StoreUnavailable):  # their leases end by themselves
+        with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name, finishing)
 
     # -- submitting ----------------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ class RunCoordinator:
         parent: str | None = None,
         session: str | None = None,
     ) -> RunRecord:
-        """Queue a run of an agent: as a child of `parent`, in a session that is there, or in a new one.
+        """Queue a run of an agent: as a child of `parent`, in an existing session, or in a new one.
 
-        Raises `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
+        Raise `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
         """
         return await self._submit(agent, parameters, tenant=tenant, parent=parent, session=session)
 
@@ -197,17 +197,17 @@ class RunCoordinator:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
-        """One run. Raises `UnknownRun`, also for another tenant's."""
+        """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
         return await self.store.get(run, tenant=tenant)
 
     async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
-        """Runs, newest first."""
+        """Return runs, newest first."""
         return await self.store.select(wanted, limit)
 
     async def follow(self, run: str, *, after: int = 0, tenant: str | None = None) -> AsyncIterator[RunEvent]:
-        """Every event of a run from the one after this number on, as they come; ends once nothing can follow.
+        """Yield every event of a run after this number, as the events come. End once no event can follow.
 
-        A run that ended may still be told of, as long as its finish hooks run. Raises `UnknownRun`.
+        Events of a run that ended may still come while its finish hooks run. Raise `UnknownRun` for an unknown run.
         """
         with self.store.watch(run) as watch:
             while True:
@@ -225,11 +225,11 @@ class RunCoordinator:
     async def claim(
         self, runner: str, *, tenant: str | None = None, agents: Iterable[str] | None = None, wait: float = 0.0
     ) -> RunRecord | None:
-        """A run for this runner and nobody else, or None when there is none within so many seconds.
+        """Return a run for this runner alone, or None if there is none within `wait` seconds.
 
-        It is the runner's for the time of its lease; `renew` it. Runs whose start hooks have to run first are begun
-        here, and given to whoever waits when they have passed; while they have not, all other runs can be claimed.
-        Cancelling it gives back what was about to be handed to this runner.
+        The runner holds the run for the time of its lease; `renew` extends it. If start hooks have to run first, this
+        begins them, and the run goes to a waiting runner once they have passed; meanwhile all other runs can be
+        claimed. Cancelling the call gives back a run that was about to be handed to this runner.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + wait
@@ -269,12 +269,12 @@ class RunCoordinator:
             self._pollers.discard(poller)
 
     async def hand_back(self, record: RunRecord) -> None:
-        """Give back a run that was claimed for a runner that could not be told; not its fault, nor the run's."""
-        with suppress(StoreUnavailable, UnknownRun):  # its lease ends by itself
+        """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
+        with suppress(StoreUnavailable, UnknownRun):  # the lease ends by itself
             await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
 
     def _return_unclaimed(self, record: RunRecord | None) -> None:
-        """What becomes of a run that was taken for somebody who did not wait for it any more."""
+        """Pass on a run whose runner no longer waits: go on with its start hooks, or give it back."""
         if record is None or self._closing:
             return
         if record.stage == "starting":
@@ -297,7 +297,7 @@ class RunCoordinator:
         return None
 
     async def _runnable(self, record: RunRecord) -> bool:
-        """Whether the agent is still there; a run of one that is gone fails."""
+        """Return True if the agent of the run still exists; otherwise fail the run."""
         if self._blueprint(record) is not None:
             return True
         by = Holder(record.holder or "", record.attempt)
@@ -305,9 +305,9 @@ class RunCoordinator:
         return False
 
     def _prepare(self, record: RunRecord, poller: Poller | None) -> None:
-        """Begin its start hooks, for somebody who waits or for whoever comes."""
+        """Begin the start hooks of a run, for the runner that waits for it, or for the next one."""
         before = self._starting.get(record.id)
-        if before is not None:  # we lost it and got it again
+        if before is not None:  # the run was lost and claimed again
             before.cancel()
         task = asyncio.get_running_loop().create_task(self._start(record, poller))
         self._starting[record.id] = task
@@ -316,12 +316,15 @@ class RunCoordinator:
     def _forget_start(self, run: str, task: asyncio.Task[None]) -> None:
         if self._starting.get(run) is task:
             del self._starting[run]
-        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more, for whoever waits for that
+        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more start hook
             for poller in self._pollers:
                 poller.wake()
 
     async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
-        """What the start hooks make of a run. What goes wrong here, and not in a hook, goes wrong the next time too."""
+        """Return the outcome of the start hooks of a run.
+
+        An error here that is not the hook's own fails the run, because it would happen again the next time.
+        """
         blueprint = self._blueprint(record)
         if blueprint is None:
             return StartOutcome(error=f"there is no agent {record.agent!r} any more")
@@ -334,13 +337,13 @@ class RunCoordinator:
             return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
 
     async def _start(self, record: RunRecord, poller: Poller | None) -> None:
-        """Run the start hooks of a run, and hand it on."""
+        """Run the start hooks of a run, and hand the run on."""
         try:
             passed = await self._ask_start_hooks(record)
             after = await self._conclude(record, passed, poller)
             if isinstance(after, RunRecord) and after.stage in ENDED:
                 await self._run_hooks.tell_end(after)
-        except StoreUnavailable as problem:  # its lease ends, and somebody takes it up
+        except StoreUnavailable as problem:  # the lease ends, and a coordinator takes the run up
             log.warning("run_start_not_kept", run=record.id, error=str(problem))
         except Exception:
             log.exception("run_start_failed", run=record.id)
@@ -349,7 +352,10 @@ class RunCoordinator:
                 poller.release()
 
     async def _conclude(self, record: RunRecord, passed: StartOutcome, poller: Poller | None) -> RunRecord | RunRefusal:
-        """Keep what the hooks made of it; whoever it was begun for gets it at once, if still there."""
+        """Store the outcome of the start hooks.
+
+        The runner they were begun for gets the run at once, if it still waits.
+        """
         by = Holder(self.name, record.attempt)
         promised = poller if poller is not None and passed.error is None and poller.promise() else None
         given: RunRecord | None = None
@@ -366,16 +372,19 @@ class RunCoordinator:
         return after
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
-        """Hold on to a run; its `stopping` says that somebody wants it to stop. Raises `UnknownRun`, `RunMoved`."""
+        """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
+
+        Raise `UnknownRun` or `RunMoved`.
+        """
         await self.store.get(run, tenant=tenant)
         return _record_or_raise(await self.store.renew(run, by, self.leases.runner))
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
     ) -> RunRecord:
-        """Keep a run's result: a text of an autonomous agent without an output schema, otherwise data.
+        """Store a run's result: a text for an autonomous agent without an output schema, otherwise data.
 
-        Raises `ResultRefused` for the other kind or one against the schema, `UnknownRun`, `RunMoved`.
+        Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
         record = await self.store.get(run, tenant=tenant)
         self._check_result(record, text, data)
@@ -404,10 +413,10 @@ class RunCoordinator:
     async def complete(
         self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
     ) -> RunRecord:
-        """End a run: it is kept and told, and only then its finish hooks run. The same twice is harmless.
+        """End a run. The end is stored and reported first; then the finish hooks run. Ending a run twice is harmless.
 
-        Raises `UnknownRun`, and `RunMoved` where it ended in another way, is somebody else's, or is to be completed
-        without a result.
+        Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
+        completed without a result.
         """
         before = await self.store.get(run, tenant=tenant)
         if ending == "completed" and not before.reported and before.stage not in ENDED:
@@ -419,7 +428,7 @@ class RunCoordinator:
         return after
 
     def _owes(self, record: RunRecord) -> bool:
-        """Whether anything is left to do for a run when it has ended."""
+        """Return True if hooks have to run after the end of a run."""
         blueprint = self._blueprint(record)
         own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
         return own or any(self._run_hooks.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
@@ -432,7 +441,10 @@ class RunCoordinator:
         task.add_done_callback(lambda _: self._finishing.pop(record.id, None))
 
     async def _run_finish_hooks(self, record: RunRecord) -> None:
-        """What follows the end of a run. A hook that is not waited for goes on by itself, and is not run again."""
+        """Run the hooks that follow the end of a run.
+
+        An `async` hook counts as done when it starts, and is not run again.
+        """
         try:
             await self._run_hooks.tell_end(record)
             blueprint = self._blueprint(record)
@@ -448,10 +460,10 @@ class RunCoordinator:
         except Exception:
             log.exception("run_finish_failed", run=record.id)
 
-    async def stop(self, run: str, *, reason: str = "somebody stopped it", tenant: str | None = None) -> RunRecord:
-        """Stop a run: at once where no runner has it; otherwise its runner is told. Raises `UnknownRun`.
+    async def stop(self, run: str, *, reason: str = "stopped on request", tenant: str | None = None) -> RunRecord:
+        """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
 
-        What its start hook has started is stopped with it. A run that ended stays as it is.
+        The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
         """
         await self.store.get(run, tenant=tenant)
         after = await self.store.stop(run, reason)
@@ -467,7 +479,7 @@ class RunCoordinator:
     # -- agents of hooks -----------------------------------------------------------------------------------------------
 
     async def run(self, order: AgentOrder) -> AgentResult:
-        """Start an agent for a hook, and wait for its end. Cancelling it stops that run."""
+        """Start an agent for a hook, and wait for its end. Cancelling the call stops that agent's run."""
         record = await self._submit_order(order, urgent=True)
         try:
             with self.store.watch(record.id) as watch:
@@ -484,7 +496,10 @@ class RunCoordinator:
         )
 
     async def _stop_abandoned(self, child: RunRecord) -> None:
-        """Stop an agent whose hook did not wait for it; not where the hook goes on elsewhere and finds it at work."""
+        """Stop an agent whose hook no longer waits for it.
+
+        It goes on if another coordinator repeats the hook, because the hook then finds the agent at work.
+        """
         parent = None if child.parent is None else await self.store.get(child.parent)
         elsewhere = parent is not None and (
             parent.stage == "queued" or (parent.stage == "starting" and parent.holder != self.name)
@@ -493,7 +508,7 @@ class RunCoordinator:
             await self.store.stop(child.id, "the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:
-        """Start an agent for a hook, in a session of its own, and wait for nothing."""
+        """Start an agent for a hook, in a session of its own, and return the id of its run without waiting."""
         return (await self._submit_order(order, urgent=False)).id
 
     async def _submit_order(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
@@ -516,7 +531,7 @@ class RunCoordinator:
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     async def _keep_forever(self) -> None:
-        """Hold on to what is ours, and take up what is nobody's, for ever."""
+        """Renew the runs of this coordinator, and take up abandoned ones, until cancelled."""
         while True:
             await asyncio.sleep(self.leases.coordinator / 3)
             try:
@@ -533,8 +548,8 @@ class RunCoordinator:
         if self._recovered and now - self._kept > 2 / 3 * self.leases.coordinator:
             self._back, self._recovered = now, False
         self._kept = now
-        # Nobody could renew anything while we slept or the store was away: whoever lives is given the time to do it,
-        # but only once, so that a machine that is always slow does not leave what is lost to itself for ever.
+        # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
+        # They get it only once: a machine that is always slow would otherwise never take back a lost run.
         if now - self._back >= self.leases.runner / 2:
             found = await self.store.recover(self._starting)
             self._recovered = True
@@ -542,12 +557,15 @@ class RunCoordinator:
                 await self._take_up()
 
     async def _take_up(self) -> None:
-        """Run the finish hooks nobody runs."""
+        """Run the finish hooks of runs that have no coordinator."""
         for record in await self.store.take_owing(self.leases.coordinator):
             self._finish(record)
 
     async def _hold_on(self) -> None:
-        """Renew what is ours. A hook whose run was stopped elsewhere, or which others run by now, is cancelled."""
+        """Renew the holds of this coordinator.
+
+        Cancel a hook whose run was stopped, or was taken up by another coordinator.
+        """
         starting = dict(self._starting)
         if not starting and not self._finishing:
             return

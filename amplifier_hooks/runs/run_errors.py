@@ -1,16 +1,16 @@
-"""What goes wrong with runs, and whose turn it is then.
+"""The errors of runs, and the role that has to act on each.
 
 ```
 HookError
-├── BlueprintError (ValueError)     a blueprint that cannot be used; whoever wrote it mends it
-└── RunRefused                      what was asked for does not happen; the reason says what is so instead
+├── BlueprintError (ValueError)     a blueprint that cannot be used; its author corrects it
+└── RunRefused                      the request has no effect; the reason says why
     ├── UnknownAgent (LookupError)  there is no blueprint of that name
-    ├── UnknownRun (LookupError)    there is no such run, or it is somebody else's
-    ├── UnknownSession (LookupError)  there is no such session to go on with
+    ├── UnknownRun (LookupError)    there is no such run, or it belongs to another tenant
+    ├── UnknownSession (LookupError)  there is no such session to continue
     ├── ParametersRefused (ValueError)  parameters that do not fit the agent's schema
     ├── ResultRefused (ValueError)  a result of another kind than the agent's, or against its schema
     ├── AgentsTooDeep               agents start agents that start agents …
-    └── RunMoved                    the run is in another state, or somebody else's by now
+    └── RunMoved                    the run is in another state, or another runner holds it
 ```
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BlueprintError(HookError, ValueError):
-    """A blueprint nobody could run. `problems` are all its mistakes, each with where it stands."""
+    """A blueprint that cannot be used. `problems` lists all its mistakes, each with its place."""
 
     def __init__(self, name: str, problems: Iterable[str]) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class BlueprintError(HookError, ValueError):
 
 
 class RunRefused(HookError):
-    """What was asked of a run does not happen."""
+    """A request about a run that has no effect."""
 
 
 class UnknownAgent(RunRefused, LookupError):
@@ -47,7 +47,7 @@ class UnknownAgent(RunRefused, LookupError):
 
 
 class UnknownRun(RunRefused, LookupError):
-    """A run that is not there, or that one may not know of."""
+    """A run that does not exist, or that the caller may not see."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -55,7 +55,7 @@ class UnknownRun(RunRefused, LookupError):
 
 
 class UnknownSession(RunRefused, LookupError):
-    """A session in which nothing has run, or not for this tenant."""
+    """A session in which no run of this tenant exists."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -63,7 +63,7 @@ class UnknownSession(RunRefused, LookupError):
 
 
 class ParametersRefused(RunRefused, ValueError):
-    """Parameters that do not fit the schema of the agent they are for."""
+    """Parameters that do not fit the schema of their agent."""
 
     def __init__(self, agent: str, problem: str) -> None:
         self.agent = agent
@@ -72,7 +72,7 @@ class ParametersRefused(RunRefused, ValueError):
 
 
 class ResultRefused(RunRefused, ValueError):
-    """A result that is not what this agent was to bring."""
+    """A result that this agent may not bring."""
 
     def __init__(self, agent: str, problem: str) -> None:
         self.agent = agent
@@ -93,7 +93,7 @@ class AgentsTooDeep(RunRefused):
 
 
 class RunMoved(RunRefused):
-    """The run is not where this would be possible: it ended, was stopped, or another runner has it now."""
+    """The run is in a state that does not allow the request: it ended, was stopped, or another runner holds it."""
 
     def __init__(self, run: str, status: str, problem: str) -> None:
         self.run = run

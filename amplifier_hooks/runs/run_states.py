@@ -1,4 +1,4 @@
-"""A run's life as one table. Pure: the time is an argument.
+"""The life of a run as one table, its moves, and the events that report them. Pure: the time is an argument.
 
     queued ─ begin ─▶ starting ─ pass ─▶ ready ─ hand ─▶ running ─ end ─▶ completed, failed, stopped
        │ ▲               │                 ▲ │              │
@@ -7,13 +7,11 @@
        ├─ hand ──────────────────────────────┼▶ running ─ hand_back ─▶ ready
        └─────────────────── stop ────────────┴▶ stopped
 
-Whoever does something for a run holds it for a while: a coordinator while its start hooks run, a runner while the agent
-does. A hold has a holder, a number and an end. It is renewed; once it is over, anybody may `drop` or `lose` the run,
-and what its last holder says does not count any more when somebody else holds it. What has ended never moves again.
+A holder works on a run for a limited time: a coordinator while its start hooks run, a runner while its agent works. A
+hold has a holder, a number and an end, and is renewed. Once it is over, every coordinator may `drop` or `lose` the run,
+and reports of the last holder no longer count when another one holds the run. A run that has ended never moves again.
 
-What becomes of a run at a turn of its life, and what is told of that. Pure: the table judges.
-
-What is told of a run, in the order it happens: `hook_*` as RUN-12 has them, and `run_*` for the run itself.
+Events come in the order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
 """
 
 from __future__ import annotations
@@ -57,9 +55,9 @@ STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
 ENDED: Final[frozenset[Stage]] = frozenset(ENDINGS)
 MOST_ATTEMPTS: Final = 3
-"""Runners that may have a run in their hands before it counts as one that ends its runners."""
+"""Runners that may hold a run before the run counts as one that ends its runners."""
 MOST_STARTS: Final = 5
-"""Coordinators that may begin its start hooks before they count as hooks that end their coordinators."""
+"""Coordinators that may begin the start hooks of a run before the hooks count as ones that end their coordinators."""
 
 STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
     "queued": "queued",
@@ -70,14 +68,15 @@ STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
     "failed": "failed",
     "stopped": "stopped",
 }
-"""What is told of a stage."""
+"""The status that callers see in each stage."""
 
 
 @frozen
 class MoveRule:
-    """One row of the table: from where, to where (None: it stays), and whose hold is needed.
+    """One row of the table: the source stages, the target stage (None: the stage stays), and the required hold.
 
-    `own`: of whoever asks. `over`: its time is up, or nobody has it. `any`: it does not matter.
+    `own`: the caller holds the run. `over`: the hold has expired, or the run has no holder. `any`: the hold does not
+    matter.
     """
 
     sources: frozenset[Stage]
@@ -89,7 +88,7 @@ MOVES: Final[Mapping[RunMove, MoveRule]] = {
     "begin": MoveRule(frozenset({"queued"}), "starting"),
     "pass": MoveRule(frozenset({"starting"}), "ready", "own"),
     "block": MoveRule(frozenset({"starting"}), "failed", "own"),
-    "drop": MoveRule(frozenset({"starting"}), "queued", "over"),  # whoever notices
+    "drop": MoveRule(frozenset({"starting"}), "queued", "over"),  # any coordinator that notices
     "hand": MoveRule(frozenset({"queued", "ready"}), "running"),
     "renew": MoveRule(frozenset({"starting", "running"}), None, "own"),
     "report": MoveRule(frozenset({"running", "ready"}), None, "own"),
@@ -98,28 +97,28 @@ MOVES: Final[Mapping[RunMove, MoveRule]] = {
     "halt": MoveRule(frozenset({"running", "ready"}), "stopped", "own"),
     "lose": MoveRule(frozenset({"running"}), "ready", "over"),
     "give_up": MoveRule(frozenset({"starting", "running"}), "failed", "over"),
-    "hand_back": MoveRule(frozenset({"running"}), "ready", "own"),  # nobody could tell the runner that it has it
+    "hand_back": MoveRule(frozenset({"running"}), "ready", "own"),  # the runner did not receive the run
     "stop": MoveRule(frozenset({"queued", "starting", "ready"}), "stopped"),
 }
 
 END_OF: Final[Mapping[RunEnding, RunMove]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
-"""The move with which a runner ends a run so."""
+"""The move with which a runner brings a run to each ending."""
 
 
 @frozen
 class Holder:
-    """Somebody who has a run, and the number of that hold."""
+    """A coordinator or runner that holds a run, and the number of its hold."""
 
     name: str
     attempt: int
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One run and what became of it so far.
+    """One run and its state so far.
 
-    `parameters` are those it was sent with; `ran_with` those the start hooks made of them, None where they made
-    nothing. `attempt` numbers the holds, `handed` those of runners. `bare` runs have no run hooks: they are a hook's
-    own agent. `urgent` ones are waited for by the start hook of another.
+    `parameters` are those of the submission; `ran_with` are those that the start hooks made of them, None if they
+    changed nothing. `attempt` numbers the holds, `handed` those of runners. `bare` runs have no run hooks: they are a
+    hook's own agent. The start hook of another run waits for an `urgent` run.
     """
 
     id: str
@@ -134,59 +133,59 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False
     urgent: bool = False
     hooked: bool = False
-    """Its blueprint names hooks, or the registry's had something to say."""
+    """True if the blueprint names hooks, or hooks of the registry took part."""
     blocked: bool = False
     stage: Stage = "queued"
     version: int = 1
     events: int = 0
-    """How many there are."""
+    """Number of events of the run."""
     failures: int = 0
-    """How many of its hooks failed."""
+    """Number of hooks that failed."""
     attempt: int = 0
     handed: int = 0
     holder: str | None = None
     held_until: datetime | None = None
     stopping: bool = False
-    """Somebody wants it stopped, and its runner has to do that."""
+    """True if the run is to stop; its runner has to stop it."""
     ran_with: Mapping[str, Any] | None = None
     reported: bool = False
     result_text: str | None = None
     result_data: Any = None
     error: str | None = None
     started: datetime | None = None
-    """When a runner first got it."""
+    """Time at which a runner first got the run."""
     ended: datetime | None = None
     owes: bool = False
-    """It ended, and its finish hooks have not run yet."""
+    """True if the run has ended, and its finish hooks have not run yet."""
 
     @property
     def status(self) -> RunStatus:
-        """What is told of it."""
+        """The status that callers see."""
         return STATUS_OF[self.stage]
 
     @property
     def start_count(self) -> int:
-        """How often its start hooks were begun."""
+        """Number of times the start hooks were begun."""
         return self.attempt - self.handed
 
     @property
     def effective(self) -> Mapping[str, Any]:
-        """The parameters it runs with, or ran with."""
+        """The parameters with which the run runs, or ran."""
         return self.parameters if self.ran_with is None else self.ran_with
 
 
 @frozen
 class RunRefusal:
-    """Why a move did not happen; `record` is what is so instead."""
+    """The reason why a move was refused; `record` is the run as it is."""
 
     record: RunRecord
     reason: str
 
 
 def move_run(record: RunRecord, move: RunMove, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
-    """The record after a move, with stage, version and hold set; or why it cannot be made.
+    """Return the record after a move, with stage, version and hold set, or a `RunRefusal` if the move is impossible.
 
-    `by` is whoever asks. A hold that is over still counts as long as nobody else has taken the run.
+    `by` is the caller. An expired hold still counts until another holder has taken the run.
     """
     row = MOVES[move]
     if record.stage not in row.sources:
@@ -194,7 +193,7 @@ def move_run(record: RunRecord, move: RunMove, now: datetime, by: Holder | None 
             record, f"it is {record.status} already" if record.stage in ENDED else f"it is {record.status}"
         )
     if row.hold == "own" and (by is None or (by.name, by.attempt) != (record.holder, record.attempt)):
-        return RunRefusal(record, "somebody else has it by now")
+        return RunRefusal(record, "another holder has it by now")
     if row.hold == "over" and not is_over(record, now):
         return RunRefusal(record, f"{record.holder} has it")
     if row.target is None:
@@ -204,18 +203,18 @@ def move_run(record: RunRecord, move: RunMove, now: datetime, by: Holder | None 
         stage=row.target,
         version=record.version + 1,
         ended=now if row.target in ENDED else None,
-        holder=record.holder if row.target in ENDED or move == "lose" else None,  # who had it last
+        holder=record.holder if row.target in ENDED or move == "lose" else None,  # the last holder
         held_until=None,
     )
 
 
 def is_over(record: RunRecord, now: datetime) -> bool:
-    """Whether nobody holds it any more."""
+    """Return True if the hold of the run has expired, or there is none."""
     return record.held_until is None or record.held_until <= now
 
 
 def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
-    """The record in somebody's hands, under a new number."""
+    """Return the record under a new hold, with a new number."""
     until = now + timedelta(seconds=seconds)
     return replace(record, holder=holder, held_until=until, attempt=record.attempt + 1)
 
@@ -243,7 +242,7 @@ HOOK_EVENTS: Final[frozenset[RunEventType]] = frozenset({"hook_start", "hook_com
 
 @frozen
 class NewRunEvent:
-    """One thing to tell of a run, before it has its number. `at` is None for the moment it is kept."""
+    """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
 
     type: RunEventType
     fields: Mapping[str, Any]
@@ -252,7 +251,7 @@ class NewRunEvent:
 
 @frozen
 class RunEvent:
-    """One thing that was told. `number` counts those of one run; `body` is all of it, as it is sent."""
+    """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
 
     run: str
     number: int
@@ -262,7 +261,7 @@ class RunEvent:
 
 
 def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str, Any]:
-    """The whole event."""
+    """Return the whole event, as it is sent."""
     return {
         "event_type": what.type,
         "session_id": record.session,
@@ -273,20 +272,23 @@ def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str,
 
 
 RunWrite = tuple[RunRecord, RunRecord, "Sequence[NewRunEvent]"]
-"""A run as it was read, what it has become, and what is told of that."""
+"""A run as it was read, the run after the change, and the events of the change."""
 
 
 def hand_to_runner(
     stored: RunRecord, record: RunRecord, runner: str, lease: float, now: datetime, *more: NewRunEvent
 ) -> RunWrite:
-    """A run in a runner's hands; `stored` is what the row still says."""
+    """Return the change that puts a run into a runner's hands. `stored` is the run as its row still has it."""
     after = hold_run(expect_record(move_run(record, "hand", now)), runner, lease, now)
     after = replace(after, handed=record.handed + 1, started=record.started or now)
     return stored, after, (*more, NewRunEvent("run_running", {"runner": runner, "attempt": after.handed}))
 
 
 def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> RunWrite | RunRefusal:
-    """A run of which its runner never heard: anybody's again, and not counted as one that its runner lost."""
+    """Return the change that gives back a run whose runner never received it.
+
+    Any runner may claim the run again, and it does not count as lost by its runner.
+    """
     after = move_run(record, "hand_back", now, by)
     if isinstance(after, RunRefusal):
         return after
@@ -296,7 +298,7 @@ def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> RunWrite | Ru
 
 
 def conclude_run(record: RunRecord, one: StartConclusion, lease: float, now: datetime) -> RunWrite | RunRefusal:
-    """What becomes of a run whose start hooks are done."""
+    """Return the change of a run whose start hooks are done, or a refusal."""
     passed = one.passed
     after = move_run(record, "pass" if passed.error is None else "block", now, one.by)
     if isinstance(after, RunRefusal):
@@ -314,12 +316,12 @@ def conclude_run(record: RunRecord, one: StartConclusion, lease: float, now: dat
 
 
 def result_fields(record: RunRecord) -> dict[str, Any]:
-    """What is told of a result."""
+    """Return the fields that describe a result."""
     return {"result_text": record.result_text, "result_data": record.result_data}
 
 
 def end_event(record: RunRecord) -> NewRunEvent:
-    """How a run ended, with everything that is known of it then."""
+    """Return the event of a run's end, with everything that is known then."""
     fields = {"status": record.status, **result_fields(record), "error": record.error}
     if record.blocked:
         fields["block_reason"] = record.error
@@ -328,8 +330,8 @@ def end_event(record: RunRecord) -> NewRunEvent:
 
 
 def take_back_run(record: RunRecord, now: datetime) -> tuple[RunRecord, tuple[NewRunEvent, ...]]:
-    """What becomes of a run whose holder did not come back."""
-    who = record.holder or "nobody"
+    """Return the run and the events after its holder did not come back."""
+    who = record.holder or "an unknown holder"
     if record.stage == "starting" and record.start_count >= MOST_STARTS:
         error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
         lost = NewRunEvent("run_lost", {"holder": who, "error": f"{who} did not finish its start hook"})
@@ -353,7 +355,7 @@ def take_back_run(record: RunRecord, now: datetime) -> tuple[RunRecord, tuple[Ne
 
 
 def expect_record(after: RunRecord | RunRefusal) -> RunRecord:
-    """The record after a move that whoever asks knows to be possible."""
+    """Return the record after a move that the caller knows to be possible."""
     if isinstance(after, RunRefusal):
-        raise AssertionError(f"run {after.record.id!r} was read to be moved, and {after.reason}")  # noqa: TRY004  # not the caller's
+        raise AssertionError(f"run {after.record.id!r} had to move: {after.reason}")  # noqa: TRY004  # not the caller's
     return after

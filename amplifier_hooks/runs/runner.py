@@ -1,4 +1,4 @@
-"""A runner: it claims runs over HTTP, does what their agents do, and says what came of it.
+"""A runner: it claims runs over HTTP, does the work of their agents, and reports the results.
 
 ```python
 async def writer(run: RunnerTask) -> str:
@@ -8,11 +8,11 @@ async with Runner("http://127.0.0.1:8787", token, {"invoice-writer": writer}) as
     await runner.serve()
 ```
 
-While an agent works its run is renewed. If it is to be stopped, or somebody else has it by now, the agent is cancelled.
-Plain functions work in threads, so that a slow one does not keep its own run from being renewed; a thread cannot be
-cancelled, and what it brings after that is dropped.
+While an agent works, the runner renews its run. If the run is to stop, or another runner holds it, the agent is
+cancelled. Plain functions work in threads, so that a slow one does not keep its own run from being renewed. A thread
+cannot be cancelled; the result that it brings after that is dropped.
 
-Nothing an agent does ends its runner: whatever it raises, and a result that is no JSON, fails its run.
+An agent never ends its runner: any error that it raises, and a result that is no JSON, fails its run.
 """
 
 from __future__ import annotations
@@ -43,26 +43,32 @@ if TYPE_CHECKING:
 WAIT: Final = 30.0
 """Seconds one claim waits for a run."""
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries while the server does not answer; the last one again and again."""
+"""Seconds between tries while the server does not answer; the last value repeats."""
 MOST_TRIES: Final = 12
 LONGEST_ERROR: Final = 2_048
 THREADS: Final = 8
-"""For agents that are plain functions. A runner has one run; the others are of runs that were stopped and go on."""
+"""Threads for agents that are plain functions.
+
+A runner has one run at a time; the other threads belong to runs that were stopped and whose functions still work.
+"""
 GONE: Final = frozenset({404, 409})
-"""Answers that say: this run is not yours."""
+"""Statuses that mean: this run is not yours."""
 MAY_PASS: Final = frozenset({408, 425, 429})
-"""Refusals of this moment: ask again."""
+"""Statuses of temporary refusals, after which the runner asks again."""
 SHORTEST_LEASE: Final = 0.01
 
 log = get_logger(__name__)
 
 
 class RunnerUnavailable(HookError):
-    """The server does not answer, or not in a way we know."""
+    """The server does not answer, or its answer is not understood."""
 
 
 class RunnerRefused(HookError):
-    """The server understands and does not do it. `status` is its answer's, `code` says why, for programs."""
+    """The server understands the request and refuses it.
+
+    `status` is that of its answer, `code` the reason for programs.
+    """
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         self.status = status
@@ -71,7 +77,7 @@ class RunnerRefused(HookError):
 
 
 class RunLost(RunnerRefused):
-    """The run is not this runner's any more: it ended, or somebody else has it."""
+    """The runner has lost the run: the run ended, or another runner holds it."""
 
 
 @frozen(kw_only=True)
@@ -85,17 +91,18 @@ class RunnerTask:
     attempt: int
     lease: float
     agent: Mapping[str, Any]
-    """Its blueprint, as far as a runner needs it."""
+    """The parts of the blueprint that a runner needs."""
     parent_run_id: str | None = None
     parent_session_id: str | None = None
     tenant_id: str = ""
 
 
 class Runner:
-    """A client of the queue. `agents` are the functions that do what the agents do, by their names.
+    """A client of the queue. `agents` maps the names of agents to the functions that do their work.
 
-    A function is given the `RunnerTask` and returns the result: a text for agents that bring one, otherwise data. What
-    it raises fails the run, `SystemExit` too. Use it as an async context; several may share an event loop.
+    A function receives the `RunnerTask` and returns the result: a text for agents that bring a text, otherwise data. An
+    error of the function fails the run, `SystemExit` too. Use the runner as an async context; several may share an
+    event loop.
     """
 
     def __init__(
@@ -118,7 +125,7 @@ class Runner:
         self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
-        """Raises `RunnerUnavailable` for an address or a token nobody could be asked with."""
+        """Open the client. Raise `RunnerUnavailable` for an address or a token with which no request can be made."""
         await self._threads.run(_check_usable, self._url, self._headers)
         import httpx2  # in that thread, the first time
 
@@ -144,10 +151,10 @@ class Runner:
         parent: str | None = None,
         session: str | None = None,
     ) -> str:
-        """Queue a run, as a child of another or in a session that is there. Returns its id.
+        """Queue a run, as a child of another run or in an existing session, and return its id.
 
-        Raises `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`: the run may be
-        queued then, or not.
+        Raise `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`; in the last case
+        the run may be queued or not.
         """
         body = {
             "agent_name": agent,
@@ -161,21 +168,22 @@ class Runner:
         return run
 
     async def get(self, run: str) -> dict[str, Any]:
-        """All of one run. Raises `RunnerRefused`, `RunnerUnavailable`."""
+        """Return all fields of one run. Raise `RunnerRefused`, `RunnerUnavailable`."""
         return await self._ask("GET", f"/runs/{run}")
 
     async def list(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """A page of runs, by the filters of the route. Raises `RunnerRefused`, `RunnerUnavailable`."""
+        """Return a page of runs, by the filters of the route. Raise `RunnerRefused`, `RunnerUnavailable`."""
         return await self._ask("GET", "/runs", params=wanted)
 
     async def stop(self, run: str, reason: str) -> dict[str, Any]:
-        """Stop a run. Raises `RunnerRefused`, `RunnerUnavailable`."""
+        """Stop a run. Raise `RunnerRefused`, `RunnerUnavailable`."""
         return await self._ask("POST", f"/runs/{run}/stop", body={"reason": reason})
 
     async def claim(self, wait: float | None = None) -> RunnerTask | None:
-        """One run, or None if there is none in time. Raises `RunnerRefused`, `RunnerUnavailable`.
+        """Claim one run; return None if there is none in time. Raise `RunnerRefused`, `RunnerUnavailable`.
 
-        Cancelling it may leave this runner with a run it does not know of; that one is found again after its lease.
+        Cancelling the call may leave this runner with a run that it does not know of; the run is found again after its
+        lease.
         """
         seconds = self._wait if wait is None else wait
         query: dict[str, Any] = {"runner": self.name, "wait": seconds}
@@ -185,31 +193,32 @@ class Runner:
         return _task(said) if said else None
 
     async def renew(self, task: RunnerTask) -> bool:
-        """Hold on to a run; whether it is to be stopped. Raises `RunLost`, `RunnerUnavailable`."""
+        """Extend the hold of a run, and return True if the run is to stop. Raise `RunLost`, `RunnerUnavailable`."""
         return (await self._tell(task, "renew")).get("stop") is True
 
     async def post_result(self, task: RunnerTask, value: Any) -> None:
-        """Post the result; a text is one where the agent brings texts.
+        """Post the result. A text is posted as text if the agent brings texts, otherwise as data.
 
-        Raises `ValueError` for what is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
+        Raise `ValueError` for a result that is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some
+        tries.
         """
         brings_text = task.agent.get("type") == "autonomous" and task.agent.get("output_schema") is None
         text = value if brings_text and isinstance(value, str) else None
         await self._insist(task, "result", result_text=text, result_data=None if text is not None else value)
 
     async def complete(self, task: RunnerTask, status: str, error: str | None = None) -> None:
-        """End the run. The server may have heard it before: twice is harmless.
+        """End the run. Ending it twice is harmless, for example after a lost answer.
 
-        Raises `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
+        Raise `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
         """
         await self._insist(task, "completed", status=status, error=error)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Claim and do one run after the other, until it is cancelled.
+        """Claim and do one run after the other, until cancelled.
 
-        A server that does not answer is asked again; raises `RunnerRefused` where it will not have this runner.
+        A server that does not answer is asked again. Raise `RunnerRefused` if the server does not accept this runner.
         """
         failures = 0
         while True:
@@ -225,7 +234,7 @@ class Runner:
                 await self.do(task)
 
     async def do(self, task: RunnerTask) -> None:
-        """Do a run that was claimed, and say what came of it. Cancelling it leaves the run to be found again."""
+        """Do a claimed run, and report its end. Cancelling the call leaves the run to be found again."""
         work = asyncio.ensure_future(self._run_agent(task))
         keeping = asyncio.ensure_future(self._keep_renewing(task))
         try:
@@ -241,7 +250,7 @@ class Runner:
                 await self._report_outcome(task, work)
             elif told_to_stop:
                 await self.complete(task, "stopped", "it was told to stop")
-        except (RunnerRefused, RunnerUnavailable) as problem:  # if it is refused for good, so is the next claim
+        except (RunnerRefused, RunnerUnavailable) as problem:  # if the refusal is final, the next claim is refused, too
             log.warning("run_not_ours", run=task.run_id, error=str(problem))
 
     async def _report_outcome(self, task: RunnerTask, work: asyncio.Future[Any]) -> None:
@@ -251,7 +260,7 @@ class Runner:
                 await self.post_result(task, work.result())
             except RunLost:
                 raise
-            except (RunnerRefused, TypeError, ValueError, RecursionError) as refusal:  # not what it was to bring
+            except (RunnerRefused, TypeError, ValueError, RecursionError) as refusal:  # not the result it was to bring
                 problem = refusal
             else:
                 await self.complete(task, "completed")
@@ -261,7 +270,10 @@ class Runner:
         await self.complete(task, "failed", words)
 
     async def _run_agent(self, task: RunnerTask) -> Any:
-        """What the agent brings. Raises nothing an event loop would end with, and is cancelled only by us."""
+        """Return the agent's result.
+
+        Raise no error that would end an event loop; only the runner can cancel the agent.
+        """
         try:
             with contain_errors():
                 return await self._call_agent(task)
@@ -281,7 +293,7 @@ class Runner:
         return await result if inspect.isawaitable(result) else result
 
     async def _keep_renewing(self, task: RunnerTask) -> str:
-        """Hold on to a run until it is to be stopped, or is somebody else's: which of the two."""
+        """Renew a run until it is to stop or is lost. Return "stop" or "lost"."""
         while True:
             await asyncio.sleep(task.lease / 3)
             try:
@@ -295,7 +307,7 @@ class Runner:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     async def _insist(self, task: RunnerTask, what: str, **fields: Any) -> None:
-        """Say it until the server has heard it."""
+        """Repeat a report until the server has received it."""
         for attempt in range(MOST_TRIES):
             with suppress(RunnerUnavailable):
                 await self._tell(task, what, **fields)
@@ -310,12 +322,12 @@ class Runner:
     async def _ask(
         self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """What the server answers; nothing where it has none."""
+        """Return the server's answer, or an empty dict if it has none."""
         import httpx2
 
         if self._client is None:
             raise RuntimeError("use the runner as an async context")
-        # ASCII, in which half a character is spelt out: the server refuses it then, and we can say so.
+        # In ASCII a lone surrogate is escaped; the server can refuse it then, with a message.
         content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
         headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         try:
@@ -331,7 +343,10 @@ class Runner:
 
 
 def _check_usable(url: str, headers: Mapping[str, str]) -> None:
-    """Raises `RunnerUnavailable` for what no request can be made of; asking again would not help."""
+    """Raise `RunnerUnavailable` for an address or a token with which no request can be made.
+
+    Asking again would not help.
+    """
     import httpx2
 
     try:
@@ -345,8 +360,12 @@ def _check_usable(url: str, headers: Mapping[str, str]) -> None:
 
 
 def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
-    """What an answer says. Raises `RunnerUnavailable` for one that may pass or is not understood, `RunnerRefused`."""
-    if answer.status_code == 204:  # noqa: PLR2004  # nothing to say
+    """Return the content of an answer.
+
+    Raise `RunnerUnavailable` for a temporary refusal or an answer that is not understood, and `RunnerRefused` for a
+    refusal.
+    """
+    if answer.status_code == 204:  # noqa: PLR2004  # no content
         return {}
     try:
         said = answer.json()
@@ -354,14 +373,14 @@ def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
         said = None
     if not isinstance(said, dict) or answer.status_code >= 500 or answer.status_code in MAY_PASS:  # noqa: PLR2004
         raise RunnerUnavailable(f"{url} answered with status {answer.status_code}")
-    if answer.status_code >= 400:  # noqa: PLR2004  # it means what was asked
+    if answer.status_code >= 400:  # noqa: PLR2004  # the refusal is final
         refusal = RunLost if answer.status_code in GONE else RunnerRefused
         raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
     return said
 
 
 def _task(said: Mapping[str, Any]) -> RunnerTask:
-    """What a claim was answered with. Raises `RunnerUnavailable` for what is no run."""
+    """Return the run in the answer to a claim. Raise `RunnerUnavailable` for an answer without a run."""
     try:
         return RunnerTask(
             run_id=str(said["run_id"]),
@@ -380,6 +399,6 @@ def _task(said: Mapping[str, Any]) -> RunnerTask:
 
 
 def _error(problem: BaseException) -> str:
-    """An error for whoever looks at the run; half characters are spelt out, since no answer can hold them."""
+    """Return an error in words for readers of the run. Lone surrogates are escaped, because no answer can hold them."""
     words = str(problem) if isinstance(problem, HookFailed) else describe_error(problem)
     return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)

@@ -1,7 +1,6 @@
 """Requests of programs and people come in over HTTP; answers of hooks, lists and pages go out.
 
-Programs put their questions to `program_api`. Every other client has a token and passes, in this order, `edge`
-(sockets, host check, authentication, rate limit) and the routes of `hooks`, `runs`, `approval_routes`,
-`request_metrics` and `health`. `build_api` puts all of it together. Extra `server`; the command is `amplifier-hooks
-serve`.
+Programs send their questions to `program_api`. Every other client has a token and passes, in this order, `edge`
+(sockets, host check, authentication, rate limit) and the routes of `hooks`, `runs`, `approval_routes` and `health`.
+`build_api` puts all of it together. Extra `server`; the command is `amplifier-hooks serve`.
 """

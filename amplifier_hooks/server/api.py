@@ -1,6 +1,6 @@
-"""The HTTP API as one application: its edge, its callers, its problems, and the routes it is given.
+"""The HTTP API: routes come in; one application with edge, authentication, problem responses and pages goes out.
 
-The pages of hooks and runs. They are no secret: what they show they ask of the API, with the token of the reader.
+The pages of hooks and runs need no token: they read their data from the API, with the token of their user.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
     from approval_backends.gateway.page_files import Asset
 
 
-DESCRIPTION: Final = """Hooks as data, what they did, and what waits for an answer.
+DESCRIPTION: Final = """Hooks as data, their execution log, and pending approvals.
 
-Every request bears a token: `Authorization: Bearer …`. The token says for which tenant it is; what belongs to another
-tenant is not there (404). Every error is a problem as RFC 9457 has it.
+Every request bears a token: `Authorization: Bearer …`. The token determines the tenant; data of another tenant does not
+exist for it (404). Every error is a problem document (RFC 9457).
 """
 
 PROBLEMS: Final = {
-    400: "The body is no plain JSON, or the cursor is none.",
-    401: "There is no token, or none that is in force.",
+    400: "The body is not plain JSON, or the cursor is invalid.",
+    401: "The token is missing, unknown, expired or revoked.",
     403: "The token does not have the scope, or the request comes from a page of another origin.",
-    404: "It is not there, or it is another tenant's.",
+    404: "The resource does not exist, or it belongs to another tenant.",
     408: "The body came too slowly.",
     413: "The body is too large.",
     415: "The body is not application/json.",
-    422: "Something in the request is not what it has to be.",
-    409: "A name that is taken, no more room, or somebody was faster.",
-    412: "It has changed since you saw it.",
+    422: "A value in the request is invalid.",
+    409: "The name is taken, the limit is reached, or another client was faster.",
+    412: "The resource has changed since you read it.",
     428: "If-Match is missing.",
     429: "Too many requests.",
     508: "Hooks ask in a circle.",
     503: "The store or the record cannot be used; nothing was changed.",
 }
-"""What a problem means, by its status."""
+"""Description of a problem, by its status."""
 
 ANY: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
-"""What any route may answer."""
+"""Problems that any route may answer."""
 
 
 def create_api(
     admission: Admission, *routers: APIRouter, bounds: HttpLimits | None = None, health: Health | None = None
 ) -> FastAPI:
-    """The application with these routes. Each of them names who may use it by `admitted`.
+    """Return the application with these routes. Each route names the scope it needs by `require_scope`.
 
-    `health` looks after the parts it stands on; by default that is the store of the tokens.
+    `health` checks the parts that the application needs; by default it checks the store of the tokens.
     """
     health = health or Health({"store": admission.tokens.check_store})
     app = FastAPI(
         title="amplifier-hooks",
         version="1",
         description=DESCRIPTION,
-        docs_url=None,  # the page that would be served there loads its parts from elsewhere
+        docs_url=None,  # FastAPI's page would load its parts from other servers
         redoc_url=None,
         redirect_slashes=False,
         responses={status: response_description(status) for status in ANY},
@@ -72,7 +72,7 @@ def create_api(
 
     @app.get(
         "/healthz",
-        summary="Whether everything that gates need is there.",
+        summary="Health of the parts that gates need.",
         tags=["server"],
         responses={503: {"model": HealthBody, "description": "A part is down."}},
     )
@@ -84,18 +84,18 @@ def create_api(
 
     for router in routers:
         app.include_router(router)
-    app.openapi = lambda: _openapi_schema(app)  # type: ignore[method-assign]  # how FastAPI says this is done
+    app.openapi = lambda: _openapi_schema(app)  # type: ignore[method-assign]  # as FastAPI documents it
     return app
 
 
 def response_description(status: int) -> dict[str, Any]:
-    """How the description speaks of a problem, for `responses=` of a route."""
+    """Return the OpenAPI entry of a problem, for `responses=` of a route."""
     schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {"description": PROBLEMS.get(status, "A problem."), "content": {PROBLEM: {"schema": schema}}}
 
 
 def _openapi_schema(app: FastAPI) -> dict[str, Any]:
-    """What FastAPI says of its routes, and the shape of a problem."""
+    """Return FastAPI's OpenAPI schema of the routes, with the schema of a problem."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         shapes = described.setdefault("components", {}).setdefault("schemas", {})
@@ -112,7 +112,7 @@ SHARED: Final = "/assets/"
 
 
 def pages_router() -> APIRouter:
-    """The routes of the pages: the page itself at `/`, and what it loads."""
+    """Return the routes of the pages: the page itself at `/`, and the files it loads."""
     router = APIRouter(include_in_schema=False)
     own, shared = Assets(files("amplifier_hooks.server").joinpath("web")), Assets()
 
@@ -132,7 +132,7 @@ def pages_router() -> APIRouter:
 
 
 def asset_response(asset: Asset | None, request: Request) -> Response:
-    """One file, or that it has not changed since the browser had it."""
+    """Return a file, or 304 if the browser has its current version. Raises `Problem` 404 without a file."""
     if asset is None:
         raise Problem(404, "not_found", "there is no such file")
     if request.headers.get("if-none-match") == asset.tag:

@@ -1,4 +1,4 @@
-"""`/v1/approvals`: what waits for an answer, and answering it. The store judges every answer, as everywhere else."""
+"""`/v1/approvals`: lists of requests, and decisions on them. The store judges every decision."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ STATUS_OF: Final[dict[RefusalCode, int]] = {
     "not_offered": 422,
     "bad_arguments": 422,
 }
-"""What a refused answer is in HTTP; every other comes too late, or too early: 409."""
+"""HTTP status of a refused decision; every other refusal, for one too late or too early, is 409."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QuestionBody(BaseModel):
-    """Why a person is asked."""
+    """A hook's question to the approver."""
 
     hook: str
     prompt: str
-    scope: str = Field(description="What an 'always' covers: 'action:DIGEST', 'prompt:TEXT' or 'key:TEXT'.")
+    scope: str = Field(description="Scope of an 'always': 'action:DIGEST', 'prompt:TEXT' or 'key:TEXT'.")
 
 
 class RiskReasonBody(BaseModel):
-    """A reason for the risk, and the hook, rule or host that gives it."""
+    """A reason for the risk, with the hook, rule or host that gives it."""
 
     by: str
     reason: str
 
 
 class OptionBody(BaseModel):
-    """One of the answers."""
+    """An answer that the approver can choose."""
 
     id: str
     label: str
@@ -67,24 +67,26 @@ class OptionBody(BaseModel):
 
 
 class DecisionBody(BaseModel):
-    """What somebody answered."""
+    """The decision of an approver."""
 
     option: str
     by: str
     channel: str
     at: AwareDatetime | None
     message: str | None
-    arguments: dict[str, Any] | None = Field(description="What the approver wrote in place of the arguments.")
+    arguments: dict[str, Any] | None = Field(
+        description="Arguments that the approver wrote in place of the given ones."
+    )
 
 
 class ApprovalBody(BaseModel):
-    """One question about one action: exactly what would run."""
+    """A request: the questions about one act, and the exact arguments that would run."""
 
     id: str
     status: Status
     tool: str
     arguments: dict[str, Any]
-    digest: str = Field(description="Of the action; an answer has to name it.")
+    digest: str = Field(description="Digest of the act; a decision has to name it.")
     event: str
     agent: str
     session: str
@@ -102,7 +104,7 @@ class ApprovalBody(BaseModel):
 
     @classmethod
     def of(cls, record: RequestRecord, keep: float | None) -> ApprovalBody:
-        """A request, and what became of it. `keep` is how many seconds an "always" is kept beyond its session."""
+        """Return a request with its decision. `keep` is the seconds for which an "always" outlives its session."""
         request, decision = record.request, record.decision
         keys = grant_keys(request) if keep is None else kept_keys(request)
         return cls(
@@ -141,37 +143,39 @@ class ApprovalBody(BaseModel):
 
 
 class ApprovalPage(BaseModel):
-    """Questions: those that wait, oldest first, or those that do not any more, newest first."""
+    """Requests: pending ones, oldest first, or ended ones, newest first."""
 
     approvals: list[ApprovalBody]
     next: Next = None
 
 
 class AnswerBody(BaseModel):
-    """An answer. It counts only for the action with this digest."""
+    """A decision. It counts only for the act with this digest."""
 
     model_config = ConfigDict(extra="forbid")
 
     digest: str = Field(min_length=1, max_length=200)
     option: str = Field(min_length=1, max_length=200, description="The id of one of the options.")
-    message: str | None = Field(None, max_length=4_000, description="With a no: for the model to read.")
-    arguments: dict[str, Any] | None = Field(None, description="With a yes: in place of those that were asked about.")
+    message: str | None = Field(None, max_length=4_000, description="With a denial: a message to the model.")
+    arguments: dict[str, Any] | None = Field(None, description="With an approval: arguments to run instead.")
     decision_id: str | None = Field(
-        None, min_length=1, max_length=200, description="Your own, so that the same answer can be sent twice."
+        None, min_length=1, max_length=200, description="Your own id, so that one decision can be sent twice."
     )
 
 
 def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
-    """The routes."""
+    """Return the routes of approvals."""
     router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
     missing: dict[int | str, dict[str, Any]] = {404: response_description(404)}
     keep = broker.keep_grants
 
-    @router.get("", summary="What waits for an answer, or did.")
+    @router.get("", summary="Requests that wait for a decision, or that have ended.")
     async def find(
         caller: Viewing,
         *,
-        status: Annotated[Literal["pending", "ended"], Query(description="Whether they still wait.")] = "pending",
+        status: Annotated[
+            Literal["pending", "ended"], Query(description="Requests that wait, or ended ones.")
+        ] = "pending",
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> ApprovalPage:
@@ -192,13 +196,13 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         )
         return ApprovalPage(approvals=[ApprovalBody.of(one, keep) for one in found[:limit]], next=following)
 
-    @router.get("/{request_id}", summary="One question.", responses=missing)
+    @router.get("/{request_id}", summary="One request.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
         return ApprovalBody.of(await _find_visible(broker, request_id, _decider(caller)), keep)
 
     @router.post(
         "/{request_id}/decision",
-        summary="Answer it. The first answer that counts is the only one.",
+        summary="Decide a request. Only the first valid decision counts.",
         responses={**missing, 409: response_description(409), 412: response_description(412)},
     )
     async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
@@ -230,17 +234,17 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
 
 
 def _decider(caller: Caller) -> Decider:
-    """Whoever bears the token; the system's see every tenant."""
+    """Return the token's bearer as a decider; the system's tokens see every tenant."""
     tenant = caller.tenant or None
     return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
 
 
 def _request_cursor(at: int, quoted: str) -> RequestCursor:
-    """Where a page begins. Raises `Problem` for a time that no calendar has."""
+    """Return the cursor at which a page begins. Raises `Problem` for a time outside of the calendar."""
     try:
         return RequestCursor(EPOCH + timedelta(microseconds=at), unquote(quoted))
     except OverflowError:
-        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one") from None
+        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one") from None
 
 
 async def _find_visible(broker: Broker, request_id: str, decider: Decider) -> RequestRecord:
@@ -253,7 +257,7 @@ async def _find_visible(broker: Broker, request_id: str, decider: Decider) -> Re
 async def _record_answer(
     record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
 ) -> None:
-    """Put an answer on record: before it is given, or that it did not count. Raises `RecordUnavailable`."""
+    """Record a decision before it is made, or that it did not count. Raises `RecordUnavailable`."""
     said = {
         "time": stamp(SystemClock()),
         "tenant": caller.tenant,
@@ -273,14 +277,14 @@ async def _record_answer(
 async def _record_uncounted(
     record: AuditSink, caller: Caller, request_id: str, verdict: AnswerBody, reason: str
 ) -> None:
-    with suppress(RecordUnavailable):  # what did not count needs no proof
+    with suppress(RecordUnavailable):  # a decision that did not count needs no proof
         await _record_answer(record, "approval.uncounted", caller, request_id, verdict, reason=reason)
 
 
 async def void_questions(broker: Broker, changed: HookDefinition) -> None:
-    """Take back what waits for an answer and was asked by a hook as it is no more. Whoever asked asks again.
+    """Withdraw the pending requests of a hook's old version. Their callers ask again.
 
-    What has been answered meanwhile is not claimed: whoever asked looks at the versions again.
+    A request that was decided meanwhile is not claimed: its caller compares the versions before the claim.
     """
     version = f"{changed.digest[:16]}."
     for record in await broker.store.pending(tenant=changed.tenant_id or None):

@@ -1,7 +1,7 @@
-"""Everything the HTTP API needs, put together: a database, hooks that follow it, what they did, and the application.
+"""The HTTP API as a whole: a database, a registry and a broker come in; the application and its parts go out.
 
-async with managed(database, registry=registry, broker=broker, record=log) as api:
-    async with listening(api.app, loopback(8438)):
+async with open_api(database, registry=registry, broker=broker, record=log) as api:
+    async with listening(api.app, loopback_socket(8438)):
         ...
 """
 
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
 
 API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
-"""What the database has to have."""
+"""Tables that the database has to have."""
 
 
 @runtime_checkable
 class CheckedRecord(Protocol):
-    """A record that can say whether it takes anything."""
+    """A record that can check whether it accepts entries."""
 
     async def check(self) -> None:
-        """Raises while it does not."""
+        """Raise an error while the record accepts no entries."""
         ...
 
 
 @frozen(eq=False, kw_only=True)
 class ManagedApi:
-    """The application, and what stands behind it."""
+    """The application and its parts."""
 
     app: FastAPI
     tokens: AccessTokens
@@ -84,10 +84,10 @@ async def open_api(
     made: Callable[[HookRegistry], DefinedHooks] | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[ManagedApi]:
-    """Put the definitions of an open database in force, and make the application, for as long as the block lasts.
+    """Put the definitions of an open database in force, and make the application, for the duration of the block.
 
-    `routers` are further routes, `made` makes what registers definitions, where there are more kinds of hooks than
-    those that are built in. Raises `StoreUnavailable` when the database cannot be read.
+    `routers` are further routes; `made` makes the `DefinedHooks` of a registry, for hosts with further kinds of hooks.
+    Raises `StoreUnavailable` when the database cannot be read.
     """
     settings, clock = settings or DefinitionSettings(), clock or SystemClock()
     store, executions = DefinitionStore(database), ExecutionStore(database)

@@ -1,8 +1,7 @@
-"""`/healthz`: whether every part is there that gates need. It has no token, so it says which part, and never why.
+"""`/healthz`, the state of the parts that gates need, and `/metrics`, figures for Prometheus.
 
-Whoever asks often learns what was found a moment ago: nobody without a token keeps the store busy.
-
-`/metrics`: what Prometheus reads. No tenant, no name and no path of anybody's is in it.
+`/healthz` needs no token, so it names the parts that are down, but no reasons. It repeats a result for a moment, so
+clients without a token cannot keep the store busy. `/metrics` shows no tenant, no name and no path of a caller.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 State = Literal["ok", "down"]
 
 FRESH: Final = 1.0
-"""Seconds in which nobody looks again."""
+"""Seconds for which a result is repeated."""
 CHECK_TIMEOUT: Final = 5.0
-"""Seconds after which a part that says nothing is down."""
+"""Seconds after which a part that does not answer is down."""
 
 log = get_logger(__name__)
 
 
 class HealthBody(BaseModel):
-    """Whether it is well, as a whole and by its parts."""
+    """Health of the server, as a whole and by its parts."""
 
     status: State
     parts: dict[str, State]
@@ -46,7 +45,7 @@ class HealthBody(BaseModel):
 
 @define(eq=False)
 class Health:
-    """Looks after the parts of a server. Each look of `parts` raises, with the reason, while its part is down."""
+    """Health check of a server. Each function in `parts` raises, with the reason, while its part is down."""
 
     parts: Mapping[str, Callable[[], Awaitable[object]]]
     fresh: float = FRESH
@@ -57,7 +56,7 @@ class Health:
     _looking: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
     async def now(self) -> HealthBody:
-        """How it is, or was a moment ago. Cancelling it is harmless."""
+        """Check the parts, or return a result that is at most `fresh` seconds old. Cancelling is harmless."""
         async with self._looking:
             if self._found is None or self.clock() >= self._at + self.fresh:
                 states = await asyncio.gather(*(self._state(name) for name in self.parts))
@@ -71,9 +70,9 @@ class Health:
         try:
             async with asyncio.timeout(self.timeout):
                 await self.parts[name]()
-        except Exception as problem:  # noqa: BLE001  # whatever it is, the part cannot be used
+        except Exception as problem:  # noqa: BLE001  # any error means that the part cannot be used
             if before == "ok":
-                log.error("part_down", part=name, error=describe(problem))  # noqa: TRY400  # what it says is enough
+                log.error("part_down", part=name, error=describe(problem))  # noqa: TRY400  # its message is enough
             return "down"
         if before == "down":
             log.warning("part_up", part=name)
@@ -88,7 +87,7 @@ METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 @define(eq=False)
 class Meter:
-    """What is measured: requests, and gauges that are read when somebody asks."""
+    """Metrics of the server: counted requests, and gauges that are read at each scrape."""
 
     registry: CollectorRegistry = field(factory=CollectorRegistry)
     requests: Counter = field(init=False)
@@ -99,10 +98,10 @@ class Meter:
         name = "amplifier_hooks_http_requests"
         self.requests = Counter(name, "Requests answered.", (*labels, "status"), registry=self.registry)
         name = "amplifier_hooks_http_request_seconds"
-        self.seconds = Histogram(name, "How long they took.", labels, registry=self.registry)
+        self.seconds = Histogram(name, "Duration of requests in seconds.", labels, registry=self.registry)
 
     def gauge(self, name: str, means: str, read: Callable[[], float]) -> None:
-        """Show a number that is read at that moment."""
+        """Add a gauge whose value `read` returns at each scrape."""
         Gauge(f"amplifier_hooks_{name}", means, registry=self.registry).set_function(read)
 
 
@@ -114,7 +113,7 @@ class MeasuringMiddleware:
     meter: Meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass it on, and count how it ended."""
+        """Call the application, and count the request with its status and duration."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -137,7 +136,7 @@ class MeasuringMiddleware:
 
 
 def metrics_router(meter: Meter) -> APIRouter:
-    """The route. It is the system's: a tenant's token does not open it."""
+    """Return the route of metrics. It is for the system: a tenant's token gets 403."""
     router = APIRouter(tags=["server"])
 
     @router.get(
@@ -148,7 +147,7 @@ def metrics_router(meter: Meter) -> APIRouter:
     )
     async def metrics(caller: Reading) -> Response:
         if caller.tenant:
-            raise Problem(403, "refused", "these figures are the system's; use a token without a tenant")
+            raise Problem(403, "refused", "metrics are for the system; use a token without a tenant")
         return Response(generate_latest(meter.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return router

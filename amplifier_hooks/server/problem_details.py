@@ -1,9 +1,7 @@
-"""What went wrong, as RFC 9457 has it: one shape for every answer that is none.
+"""Errors come in; problem documents (RFC 9457) go out. Filters and cursors of lists are here, too.
 
-Nothing of what was sent stands in a problem, for it may hold a secret; it says where the mistake is, and what to write
-instead.
-
-Lists: filters and pages. A cursor says where the next one begins; what is in it is nobody's business but ours.
+A problem names the place of a mistake and the correct form, but repeats no value of the request, which may be secret.
+A cursor marks the beginning of the next page; its content is opaque to clients.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ log = get_logger(__name__)
 
 
 class Mistake(BaseModel):
-    """One thing that is wrong with a request."""
+    """One mistake in a request."""
 
-    at: str = Field(description="Where: body.name, query.limit …")
-    problem: str = Field(description="What is wrong there.")
+    at: str = Field(description="Place of the mistake: body.name, query.limit …")
+    problem: str = Field(description="Description of the mistake.")
 
 
 class ProblemDetails(BaseModel):
-    """An error, as RFC 9457 has it. `code` is for programs, `detail` for people."""
+    """An error as a problem document (RFC 9457). `code` is for programs, `detail` for people."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -61,9 +59,9 @@ class ProblemDetails(BaseModel):
 
 
 class Problem(Exception):
-    """Raised anywhere in a route, it becomes the answer.
+    """An error that a route raises and that becomes its response.
 
-    `facts` are further members of the body, and `headers` go out with it.
+    `facts` are further members of the body, `headers` further headers of the response.
     """
 
     def __init__(
@@ -77,12 +75,12 @@ class Problem(Exception):
         super().__init__(detail)
 
     def response(self) -> Response:
-        """The answer it is."""
+        """Return the response of this problem."""
         return problem(self.status, self.code, self.detail, headers=self.headers, **self.facts)
 
 
 def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **facts: Any) -> Response:
-    """The answer that says what went wrong."""
+    """Return a response with a problem document."""
     title = responses.get(status, "Error")
     said = clip(for_log(detail), LONGEST_DETAIL)
     body = {"type": "about:blank", "title": title, "status": status, "detail": said, "code": code, **facts}
@@ -90,8 +88,8 @@ def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] |
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Give every error of an application this shape."""
-    # Starlette's signature asks for the base class of each; they are only ever called with their own.
+    """Make an application answer every error with a problem document."""
+    # Starlette's signature asks for handlers of the base class; each is called with its own class only.
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
 
@@ -111,7 +109,7 @@ async def _answer_malformed(_request: Request, error: Any) -> Response:
 
 
 async def _answer_invalid_definition(_request: Request, error: Any) -> Response:
-    """What came of a change is no definition."""
+    """Return the response to a change that gives no valid definition."""
     error = RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)])
     return await _answer_malformed(_request, error)
 
@@ -184,23 +182,26 @@ LONGEST: Final = 512
 Cursor = Annotated[
     str | None, Query(max_length=LONGEST, description="The `next` of the page before, with the same filters.")
 ]
-Limit = Annotated[int, Query(ge=1, le=1_000, description="At most so many.")]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="Items of a page, at most.")]
 
 TenantFilter = Annotated[
-    str | None, Query(max_length=100, description="Only of this tenant; '' is the system. By default all you see.")
+    str | None,
+    Query(max_length=100, description="Only items of this tenant; '' is the system. By default all you can see."),
 ]
-EventFilter = Annotated[str | None, Query(min_length=1, max_length=100, description="Only of this event.")]
-NameFilter = Annotated[str | None, Query(min_length=1, max_length=300, description="Only of the hook of this name.")]
+EventFilter = Annotated[str | None, Query(min_length=1, max_length=100, description="Only items of this event.")]
+NameFilter = Annotated[
+    str | None, Query(min_length=1, max_length=300, description="Only items of the hook with this name.")
+]
 
 
 def cursor_of(tenant: str, filters: list[Any], *place: int | str) -> str:
-    """A cursor for this caller, with these filters, that begins after this place."""
+    """Return a cursor for a caller's tenant and filters that begins after a place."""
     text = json.dumps([tenant, filters, *place], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
-    """Where a page begins. Raises `Problem`: 404 for another tenant's cursor, 400 for any other text."""
+    """Return the place at which a page begins. Raises `Problem`: 404 for another tenant's cursor, 400 if invalid."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         whose, given, at, name = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -208,7 +209,7 @@ def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]
     except (ValueError, TypeError, binascii.Error, RecursionError):
         wrong, whose, given, at, name = True, tenant, filters, 0, ""
     if wrong or "\x00" in name:
-        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one")
+        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
     if whose != tenant:
         raise Problem(404, "not_found", "there is no such page")
     if given != filters:
@@ -217,10 +218,10 @@ def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]
 
 
 def wanted_event(name: str | None) -> str | None:
-    """The canonical name of an event in any spelling."""
+    """Return the canonical name of an event in any spelling."""
     return None if name is None else storable_text(canonical(name))
 
 
 def storable_text(text: str | None) -> str | None:
-    """A text as it can be looked for: one that no store can hold is nowhere."""
+    """Return a text with NUL replaced, as no store can hold a NUL; the result matches nothing stored."""
     return text if text is None else text.replace("\x00", "\\x00")

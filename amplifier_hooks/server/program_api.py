@@ -1,7 +1,7 @@
-"""The HTTP application: where the questions of other programs come in.
+"""The HTTP application for agent programs: questions of programs come in; exit status and output go out.
 
-Over the Unix socket the file system decides who may ask. Over TCP a token does, and the Host header has to name this
-machine, so that no page in a browser can ask in somebody's name.
+Over the Unix socket, file permissions decide which users may ask. Over TCP a program needs a token, and the Host header
+has to name this machine, so that no page in a browser can ask in the user's name.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 DELIVERY: Final = "webhook-id"
-"""Whoever sends a question again after no answer came names it by this header, as Standard Webhooks has it."""
+"""Header with the id of a question, as in Standard Webhooks; a program that repeats a question sends the same id."""
 
 BRIDGE: Final = frozenset({"bridge"})
-"""The Host that our bridge writes, over the Unix socket."""
+"""Host header of our bridge, over the Unix socket."""
 
 
 def create_app(
     guests: ProgramSessions, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
 ) -> FastAPI:
-    """The application. With a `token`, every request has to bear it; without one, the socket is the gate.
+    """Return the application. With a `token`, every request has to bear it; without one, the socket limits access.
 
-    `trouble` says why calls are denied whatever hooks say, if they are.
+    `trouble` returns the reason why the server denies all calls, or None.
     """
     app = FastAPI(title="amplifier-hooks", docs_url=None, redoc_url=None)
 
@@ -73,20 +73,20 @@ def create_app(
 
 
 def parse_question(body: bytes) -> dict[str, Any]:
-    """A question. Raises `InvalidPayload` for what is none."""
+    """Parse a question. Raises `InvalidPayload` if the body is not one."""
     if len(body) > LARGEST_PAYLOAD:
         raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
     try:
         question = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidPayload(f"a question that is no JSON: {error}") from None
+        raise InvalidPayload(f"a question that is not JSON: {error}") from None
     if not isinstance(question, dict):
         raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
     return question
 
 
 def exit_response(ended: ProgramExit) -> Response:
-    """What a program reads: as a body for those that post, and in parts for the bridge."""
+    """Return a program's exit as a response: its body for programs that post, its parts for the bridge."""
     return Response(
         ended.output + ended.errors,
         media_type="application/json",
@@ -95,7 +95,10 @@ def exit_response(ended: ProgramExit) -> Response:
 
 
 def refusal_response(error: InvalidPayload | HookRefused | StoreUnavailable, *, over_bridge: bool) -> Response:
-    """A question that was none, or cannot be answered now. The bridge can only pass on what a program would read."""
+    """Return the response to an invalid question, or to one that cannot be answered now.
+
+    The bridge can only pass on a program's exit, so it receives the error as one.
+    """
     if over_bridge:
         return exit_response(ProgramExit(code=BLOCKED, errors=f"amplifier-hooks: {error}".encode()))
     if isinstance(error, StoreUnavailable):
@@ -106,5 +109,5 @@ def refusal_response(error: InvalidPayload | HookRefused | StoreUnavailable, *, 
 
 
 def unhealthy_response(found: str) -> Response:
-    """What is said of a server that denies every call."""
+    """Return the health response of a server that denies every call."""
     return JSONResponse({"status": "red", "problem": found}, status_code=503)

@@ -1,4 +1,4 @@
-"""Where the server is found on this machine, by those who start it and those who ask it."""
+"""Default address of the server on this machine, for the server and its clients."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def default_socket() -> Path:
-    """The socket in the folder that is this user's alone, `AMPLIFIER_HOOKS_SOCKET` if that is set.
+    """Return `AMPLIFIER_HOOKS_SOCKET` if it is set, else a socket in a folder that belongs to this user alone.
 
-    Short, because the name of a socket has some hundred bytes.
+    The path is short, because a socket's path is limited to some hundred bytes.
     """
     named = os.environ.get("AMPLIFIER_HOOKS_SOCKET")
     if named:

@@ -1,1 +1,1 @@
-"""Turns, model calls and tool calls come in; checked, answered and recorded ones go out."""
+"""The session package carries out turns, model calls and tool calls: it checks, decides and records each of them."""

@@ -1,7 +1,7 @@
-"""Carries what the hooks said to its effects, for one session: its turns, its model calls, its tool calls.
+"""A session's public class: it carries out the hooks' answers, for turns, model calls and tool calls.
 
-This is what an orchestrator holds. How one event becomes effects is in `session.py`, the way of one tool call in
-`tool_call.py`, of one model call in `model_call.py`, of everything else in `operations.py`.
+An orchestrator holds a `SessionCoordinator`. `session.py` turns one event into effects, `tool_call.py` carries out a
+tool call, `model_call.py` a model call, and `operations.py` everything else.
 """
 
 from __future__ import annotations
@@ -85,28 +85,28 @@ log = get_logger(__name__)
 EXAMPLE: Final = "SessionCoordinator(registry, session_id='s1')"
 
 CLOSING: Final = 5.0
-"""Seconds each step of closing a session may take."""
+"""Seconds that each step of closing a session may take."""
 
 
 @define(eq=False)
 class Turn:
-    """One turn under way. When the prompt was denied, nothing in it runs."""
+    """A turn under way. If the prompt was denied, nothing in the turn runs."""
 
     prompt: str
-    """As the hooks left it."""
+    """The prompt as the hooks left it."""
     outcome: Outcome
     response: Any = None
-    """What the turn came to; told to the hooks when it ends."""
+    """The result of the turn; the hooks receive it when the turn ends."""
     status: Literal["completed", "denied", "cancelled", "error"] = "completed"
 
     @property
     def denied(self) -> bool:
-        """Whether the prompt may not be worked on."""
+        """True if the prompt may not be worked on."""
         return self.outcome.denied
 
     @property
     def reason(self) -> str | None:
-        """Why not."""
+        """The reason for a denial."""
         return self.outcome.reason
 
 
@@ -114,37 +114,37 @@ class SessionCoordinator:
     """One session: its hooks, its context, its screen, its approver and its record.
 
     Every collaborator has a working default, so `SessionCoordinator()` alone runs. Use it as an async context
-    manager: it tells the hooks when the session starts and ends, and closes in order.
+    manager: it notifies the hooks when the session starts and ends, and closes in order.
 
     Args:
         hooks: A registry, which many sessions may share.
-        session_id: Made up when it is not given.
-        context: Where the model's messages are.
-        approvals: Who decides when a hook asks; also any object with the upstream method
-            `request_approval(prompt, options, timeout, default)`. Without one, what is asked is denied.
+        session_id: The session's id; a new one is drawn when it is not given.
+        context: The store of the model's messages.
+        approvals: The approver of questions that hooks ask; also any object with the upstream method
+            `request_approval(prompt, options, timeout, default)`. Without an approver, every question is denied.
         approval_system: Another name of `approvals`.
-        display: The screen of the person at it.
+        display: The screen of the user.
         display_system: Another name of `display`.
-        audit: The record, which many sessions may share. What cannot be recorded is denied.
-        budget: What hooks may inject.
-        model: The model's name; decides how tokens are counted.
+        audit: The record, which many sessions may share. An act that cannot be recorded is denied.
+        budget: The limits of injections.
+        model: The model's name; it determines how tokens are counted.
         counter: A token counter of the host's own.
-        tenant: Whose session it is; system hooks and this tenant's take part.
-        agent: Which agent acts.
+        tenant: The tenant of the session; system hooks and this tenant's hooks take part.
+        agent: The name of the agent that acts.
         tools: Functions for `execute_tool`, by name.
-        tool_schemas: The JSON schemas of tools' inputs, by name. What hooks make of an input has to fit, or the call is
-            denied as `hook_invalid_output`; what the agent itself sends is not looked at.
-        run_id: The run it belongs to.
-        rules: What is decided without a person, at every tool call.
-        cwd: The directory the agent works in; where this program does, unless it is given.
-        risk: How much is at stake in a tool call, by name and arguments; "high" where it fails. The highest word of the
-            host, hooks and rules counts. Without it, a question that comes without a risk has "medium".
+        tool_schemas: The JSON schemas of tools' inputs, by name. An input that hooks changed has to fit, or the call is
+            denied as `hook_invalid_output`; an input as the agent sent it is not checked.
+        run_id: The run to which the session belongs.
+        rules: The rules that decide without a person, at every tool call.
+        cwd: The directory in which the agent works; this program's working directory, unless it is given.
+        risk: A function that assesses the risk of a tool call, by name and arguments; a failure counts as "high". The
+            highest assessment of the host, hooks and rules counts. Without it, a question without a risk has "medium".
         approval_wait: Seconds to wait for a person inline. Then a durable backend keeps the question open, and the
-            outcome of the call is pending; with any other the question expires.
-        grants: Where standing answers are kept; in the backend if it can, or in memory.
-        audit_required: Whether what cannot be recorded is denied. Without it, that is only logged.
-        arguments: Where the arguments of tool calls are kept beside the record; nowhere unless it is given.
-        audit_runs: Whether every run of hooks is put on record, with its start and its end; else only what they say.
+            outcome of the call is pending; with any other backend the question expires.
+        grants: The store of grants; by default the backend if it is one, or memory.
+        audit_required: True if an act that cannot be recorded is denied. If False, the failure is only logged.
+        arguments: A store for the arguments of tool calls, beside the record; none unless it is given.
+        audit_runs: True if the record has the start and the end of every run of hooks, and not only their answers.
 
     Raises `InvalidCollaborator` for `hooks` that are no registry, and for two names of one thing at once.
     """
@@ -179,7 +179,7 @@ class SessionCoordinator:
         arguments: ArgumentStore | None = None,
         tool_schemas: Mapping[str, Any] | None = None,
     ) -> None:
-        # Compared with None, not asked whether they are true: a context with a length is false while it is empty.
+        # Compared with None, because a context with a length is false while it is empty.
         hooks = HookRegistry() if hooks is None else hooks
         check_place("hooks", hooks, HookRegistry)
         check_place("session_id", session_id, str | None)
@@ -219,7 +219,7 @@ class SessionCoordinator:
             display=LogDisplay() if display is None else display,
             clock=clock,
             recorder=recorder,
-            approver=None,  # type: ignore[arg-type]  # set below, like the injector: they tell through the session
+            approver=None,  # type: ignore[arg-type]  # set below, like the injector: both show messages through the session
             injector=None,  # type: ignore[arg-type]
             rules=None if rules is None else FailClosedRules(rules),
             origin=origin,
@@ -251,33 +251,33 @@ class SessionCoordinator:
             self._session.show_message,
         )
 
-    # -- who it is -----------------------------------------------------------------------------------------------
+    # -- identity ------------------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
-        """Its name in every payload and record."""
+        """The session's id in every payload and record."""
         return self._session.id
 
     @property
     def hooks(self) -> HookRegistry:
-        """Its registry."""
+        """The session's registry."""
         return self._session.hooks
 
     @property
     def context(self) -> Any:
-        """Its context, as it was given; an `InMemoryContext` by default."""
+        """The session's context, as it was given; an `InMemoryContext` by default."""
         return self._session.context
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """What was injected so far, for review."""
+        """The injections so far, for review."""
         return self._session.injector.injections
 
     @property
     def transcript(self) -> tuple[tuple[str, str], ...]:
-        """What captured hooks printed and did not hide: name and text, the last 1,000 in order. Escape it to show it.
+        """The texts that captured hooks printed and did not hide, with the hook's name: the last 1,000, in order.
 
-        Of every output, hidden or not, the record has size and digest.
+        A program that shows a text escapes it. The record has size and digest of every output, hidden or not.
         """
         return tuple(self._session.printed)
 
@@ -302,13 +302,13 @@ class SessionCoordinator:
         await self.close()
 
     async def start(self) -> None:
-        """Tell the hooks that the session begins, or goes on where an earlier program left it. Twice is harmless.
+        """Notify the hooks that the session begins, or resumes where an earlier program left it.
 
-        In a durable approval backend this program becomes its owner. What another one began there, without saying how
-        it ended, is shown on the screen and never run again. Questions that are still open, and answers nobody has
-        used, wait for their calls to be made again.
+        In a durable approval backend this program becomes the session's owner. An action that another program began
+        there, and whose end is unknown, is shown on the screen and never run again. Open questions and unused answers
+        wait for their calls to be made again. A second call is harmless.
 
-        Raises `UnknownEvent`, and tells no hook anything, where a gate of its registry is at an unknown event.
+        Raises `UnknownEvent`, and notifies no hook, if a gate of its registry is at an unknown event.
         """
         if not self._started:
             self._session.hooks.check_gates()
@@ -321,9 +321,10 @@ class SessionCoordinator:
             await self._session.emit(event, about)
 
     async def _begin_lease(self) -> bool:
-        """Whether the session was there before. If that cannot be found out now, it has to be before anybody is asked.
+        """Become the session's owner in a durable backend. Return True if the session existed before.
 
-        Nobody is told twice, and a session that asks nothing needs no backend.
+        If the backend fails now, the session tries again before its first question. Unfinished actions are shown only
+        once, and a session that asks nothing needs no backend.
         """
         lease = self._session.approver.lease
         if not lease.durable:
@@ -341,10 +342,11 @@ class SessionCoordinator:
         The record stays open for other sessions; the program that opened it closes it.
 
         A session with calls that are pending in a durable backend is not over: their questions stay open there, and its
-        grants in force, for whoever comes back to them. `end` ends it all the same.
+        grants in force, for a program that comes back to them. `end` ends such a session, too.
 
-        Each step has a deadline, so closing ends whatever hangs; a tool that runs is left alone, and nothing begins any
-        more. Twice is harmless. Cancelling it does not stop it: the cancellation is raised when it has ended.
+        Each step has a deadline, so closing ends even if a step hangs. A tool that runs is left alone, and nothing new
+        begins. A second call is harmless. Cancelling does not stop closing: the cancellation is raised when closing has
+        ended.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -358,7 +360,7 @@ class SessionCoordinator:
             raise cancelled
 
     async def end(self) -> None:
-        """Close the session for good: what is pending in a durable backend is taken back, and its grants end."""
+        """Close the session for good: take back its pending questions in a durable backend, and end its grants."""
         self._final = True
         await self.close()
 
@@ -377,7 +379,7 @@ class SessionCoordinator:
                 self._parent._children.remove(self)  # noqa: SLF001
 
     async def _run_closing_step(self, step: Coroutine[Any, Any, Any]) -> None:
-        """One step of closing. That it fails or hangs keeps nothing after it from happening."""
+        """Carry out one step of closing. A step that fails or hangs does not keep the next ones from running."""
         try:
             await within(CLOSING, step)
         except TooLate:
@@ -386,10 +388,10 @@ class SessionCoordinator:
             log.warning("session_closing_failed", session_id=self.session_id, error=describe(error))
 
     def child(self, agent: str, **options: Any) -> SessionCoordinator:
-        """A sub-agent's session: linked to this one and in the same record, with grants and a budget of its own.
+        """Return a sub-agent's session: linked to this one, in its record, with grants and a budget of its own.
 
-        Options are those of a session; hooks, approver, screen, record, limits, tenant, tools and their schemas are
-        this one's unless they say otherwise. It is closed with this one.
+        Options are those of a session; hooks, approver, screen, record, limits, tenant, tools and their schemas are the
+        parent's unless an option replaces them. The child is closed with its parent.
         """
         session = self._session
         defaults: dict[str, Any] = {
@@ -423,10 +425,10 @@ class SessionCoordinator:
         return child
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """Stop what is under way: open questions are withdrawn, running hooks cancelled, and what waits is denied.
+        """Stop the work under way: withdraw open questions, cancel running hooks, and deny every act that waits.
 
-        Questions that wait in a durable backend are withdrawn, too. A tool that runs goes on; cancel its task for that.
-        A new turn begins afresh.
+        Questions that wait in a durable backend are withdrawn, too. A tool that runs goes on; cancel its task to end
+        it. A new turn begins afresh.
         """
         self._stop(reason)
         await self._withdraw_waiting(reason)
@@ -449,19 +451,19 @@ class SessionCoordinator:
         for child in self._children:
             child._stop(reason, closed=closed)  # noqa: SLF001  # its own kind
 
-    # -- standing answers ----------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------
 
     async def grants(self) -> Sequence[Grant]:
-        """What somebody has allowed or denied for good in this session, oldest first.
+        """Return the grants in force in this session, oldest first.
 
-        Raises what a store of grants raises.
+        Raises the errors of the store of grants.
         """
         return await self._session.approver.grants.list_grants(self._session.tenant, self.session_id)
 
     async def revoke(self, grant_id: str) -> bool:
-        """End one of them; whether there was one. The next time, a person is asked again.
+        """End a grant; return True if there was one. The next time, a person is asked again.
 
-        Raises what a store of grants raises.
+        Raises the errors of the store of grants.
         """
         session = self._session
         revoked = await session.approver.grants.revoke_grant(grant_id, session.tenant, session.id)
@@ -472,11 +474,11 @@ class SessionCoordinator:
 
     @asynccontextmanager
     async def turn(self, prompt: str, *, orchestrator: str = "") -> AsyncIterator[Turn]:
-        """One turn: the prompt passes its hooks, and the injection budget begins anew.
+        """Open a turn: the prompt passes its hooks, and the injection budget begins anew.
 
         When a hook denies the prompt, model and tool calls in this turn are denied with its reason. At the end, also
-        after an error, the hooks are told that the orchestrator is done and then that the turn is complete; before
-        that, the user is notified of an error or a denial. Raises what the body raises.
+        after an error, the hooks are notified that the orchestrator is done and then that the turn is complete; before
+        the latter, the user is notified of an error or a denial. Raises the errors of the body.
         """
         session = self._session
         session.turn += 1
@@ -524,28 +526,28 @@ class SessionCoordinator:
         await session.emit(PROMPT_COMPLETE, {"prompt": turn.prompt, "response": turn.response})
 
     def reset_turn(self) -> None:
-        """Begin anew, for hosts that do not use `turn`: the injection budget, and what a cancelled session denied."""
+        """Begin a turn, in a host that does not use `turn`: renew the injection budget, and clear a cancellation."""
         self._session.begin_turn()
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def emit(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
-        """Tell the hooks, carry their answers out, and return the outcome after its effects.
+        """Ask the hooks, carry their answers out, and return the outcome after its effects.
 
-        Where the event can be stopped, the outcome is denied when an asked person does not allow it and when the
-        record cannot be written. Injections of what was denied stay in the outcome, for the denial to quote.
+        If the event can be stopped, the outcome is denied when an approver does not allow it and when the record cannot
+        be written. Injections of a denied event stay in the outcome, for the denial to quote.
         """
         return self._session.emit(event, data)
 
     execute_with_hooks = emit
 
     async def process_hook_result(self, result: HookResult, event: str, hook_name: str = "unknown") -> HookResult:
-        """Carry out a result that was obtained elsewhere, and return what is left of it.
+        """Carry out a result that the caller obtained itself, and return the part that is left to the caller.
 
         A modification comes back as it is; a question comes back as `continue` or `deny`, once it is answered; a denial
-        keeps its injections, for its reader to find there. Observers are not told.
+        keeps its injections, for its reader to find there. Observers are not notified.
 
-        Raises `InvalidResult` for what is no result, and `InjectionTooLarge`, before anything is injected.
+        Raises `InvalidResult` for an invalid result, and `InjectionTooLarge`, before anything is injected.
         """
         session = self._session
         answer = Answer(hook_name, as_result(result))
@@ -570,21 +572,21 @@ class SessionCoordinator:
         *,
         call_id: str | None = None,
     ) -> ToolOutcome:
-        """Run one tool call past the hooks: decide, ask, record, run, tell.
+        """Run one tool call past the hooks: decide, ask, record, run, notify.
 
-        A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception (`SystemExit`
-        is one, and so is a `CancelledError` when nobody cancelled this call). Nothing runs that was not recorded first,
-        and what runs is exactly what was approved. `call` gets a fresh copy of it.
+        A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception (`SystemExit`,
+        too, and a `CancelledError` if the caller did not cancel this call). Nothing runs that was not recorded first,
+        and the call runs with exactly the input that was approved. `call` gets a fresh copy of it.
 
-        Cancelling it takes back an open question, or cancels the tool; the record says which. `cancel` instead leaves
-        a tool alone that runs.
+        Cancelling takes back an open question, or cancels the tool; the record tells the two apart. The method
+        `cancel` leaves a running tool alone.
         """
         return await ToolCall(self._session, name, call_id or self._session.new_id(), tool_input, call).carry_out()
 
     async def execute_tool(
         self, name: str, tool_input: Mapping[str, Any], *, call_id: str | None = None
     ) -> ToolOutcome:
-        """The same for one of the session's own tools.
+        """Run one of the session's own tools as `call_tool` does.
 
         Raises `UnknownTool`.
         """
@@ -602,8 +604,8 @@ class SessionCoordinator:
     ) -> ModelOutcome:
         """Call the model past the hooks, with these messages or the context's.
 
-        `tool_calls` finds the tool calls in a response, for the hooks that want to know of them. A denial comes back
-        as a `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
+        `tool_calls` returns the tool calls in a response, for the hooks that read them. A denial comes back as a
+        `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
         """
         return await ModelCall(self._session, messages, model or self._model or "", tool_calls).carry_out(call)
 
@@ -616,7 +618,7 @@ class SessionCoordinator:
         model: str = "",
         tool_calls: Callable[[Any], Sequence[Any]] | None = None,
     ) -> ModelStream:
-        """The same for an answer that comes in pieces: iterate over the stream, then look at its `outcome`."""
+        """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`."""
         one = ModelCall(self._session, messages, model or self._model or "", tool_calls)
         return ModelStream(one, call, join)
 
@@ -630,9 +632,9 @@ class SessionCoordinator:
         system_prompt: str | None = None,
         model: str | None = None,
     ) -> Any:
-        """Invoke an agent past the hooks: `call(inputs, system_prompt)` gets them as the hooks left them.
+        """Invoke an agent past the hooks: `call(inputs, system_prompt)` gets both as the hooks left them.
 
-        Raises what `call` raises, and `HookAbortError` when a hook denies or stops it.
+        Raises the errors of `call`, and `HookAbortError` when a hook denies or stops it.
         """
         return await operations.invoke_agent(
             self._session, name, inputs, call, definition=definition, system_prompt=system_prompt, model=model
@@ -650,23 +652,23 @@ class SessionCoordinator:
     ) -> StepOutcome:
         """Run a workflow step past the hooks, once for all its retries.
 
-        A step that a hook denies or stops has failed, with the error "Hook aborted: …". Raises what `call` raises.
+        A step that a hook denies or stops has failed, with the error "Hook aborted: …". Raises the errors of `call`.
         """
         return await operations.run_step(self._session, workflow, step_id, inputs, call, action=action, state=state)
 
     async def operation(
         self, kind: str, data: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
     ) -> Any:
-        """Any other operation with around hooks, such as storing something in memory.
+        """Run any other operation with around hooks, such as storing something in memory.
 
-        Raises what `call` raises, `HookAbortError` when a hook denies or stops it, and `InvalidRegistration` for a
-        kind that nothing runs around.
+        Raises the errors of `call`, `HookAbortError` when a hook denies or stops it, and `InvalidRegistration` for a
+        kind of operation that has no around hooks.
         """
         return await operations.operate(self._session, kind, data, call)
 
 
 def check_place(name: str, value: object, wanted: type | UnionType) -> None:
-    """Refuse an argument in another one's place. Raises `InvalidCollaborator`."""
+    """Refuse an argument that stands in the place of another one. Raises `InvalidCollaborator`."""
     if not isinstance(value, wanted):
         problem = f"{name} is of type {type(value).__name__}"
         raise InvalidCollaborator(f"{problem}; pass the HookRegistry first, and everything else by its name: {EXAMPLE}")
@@ -679,7 +681,7 @@ def check_once(**names: object) -> None:
 
 
 def working_directory() -> str:
-    """Where this program works; empty when that is gone."""
+    """Return the working directory of this program; empty if it is gone."""
     try:
         return getcwd()  # noqa: PTH109  # pathlib would be a tenth of what the front door loads
     except OSError:
@@ -687,14 +689,14 @@ def working_directory() -> str:
 
 
 def check_wait(seconds: float | None) -> float | None:
-    """How long to wait inline, checked."""
+    """Return the seconds to wait inline, once they are checked. Raises `InvalidLimit`."""
     if seconds is not None and not 0 <= seconds < inf:
         raise InvalidLimit("approval_wait", seconds, "a number of seconds, or None to wait until the question expires")
     return seconds
 
 
 def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
-    """The schemas of tools, each read once. Raises `InvalidRegistration` for one that is broken or could do harm."""
+    """Read the schemas of tools, each once. Raises `InvalidRegistration` for one that is broken or could do harm."""
     if not given:
         return {}
     from amplifier_hooks.text.json_schema import Schema, SchemaError

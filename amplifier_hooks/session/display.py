@@ -1,8 +1,8 @@
-"""Messages for the person at the screen, and what there is to read of the hooks besides.
+"""Messages for the person at the screen, and the transcript of what hooks printed.
 
-A display is whatever can `show_message(message, level, source)`. `show` hands the messages of an outcome to one;
-whatever that makes of them, the session goes on. Here are a `TerminalDisplay`, a `LogDisplay` (the screen of a session
-that was given none) and a `CollectingDisplay`. `transcript` is what hooks printed, without what they want hidden.
+A display is any object with `show_message(message, level, source)`. `show` hands the messages of an outcome to it; the
+session goes on even if the display fails. This module has a `TerminalDisplay`, a `LogDisplay` (the default screen of a
+session) and a `CollectingDisplay`. `transcript` returns the texts that hooks printed, without hidden ones.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 
 DEADLINE: Final = 1.0
-"""Seconds an async display may take for a message."""
+"""Seconds that an async display may take for a message."""
 
 SLOW_DISPLAY_FACTOR: Final = 0.1
-"""What is left of that after each message that took longer. So many messages hold nobody up much longer than one."""
+"""Factor that shortens the deadline after each slow message. Many slow messages take little more time than one."""
 
 LONGEST: Final = 8 * 1024
-"""Bytes of a message that are shown; it is said how many more there are."""
+"""Bytes of a message that are shown; a note tells the number of the rest."""
 
 LONGEST_NAME: Final = 200
-"""The same for who says it."""
+"""Bytes of a source's name that are shown."""
 
 TALLEST: Final = 40
-"""Rows of a terminal for one message; it is said how many more there are."""
+"""Rows of a terminal for one message; a note tells the number of the rest."""
 
 LATE: Final = "its time was up"
 
@@ -50,15 +50,15 @@ log = get_logger(__name__)
 
 
 async def show(display: DisplaySystem, messages: Iterable[UserMessage], *, deadline: float = DEADLINE) -> None:
-    """Show the messages in order. A display that fails is logged, once for each message, and breaks nothing.
+    """Show the messages in order. The failure of a display is logged, once for each message, and breaks nothing.
 
-    An async display has `deadline` seconds for a message, and after each that it let pass a tenth of that for the
-    next; what it is still doing then is cancelled. A plain one holds the loop for as long as it runs.
+    An async display has `deadline` seconds for a message, and after each message over its deadline a tenth of that for
+    the next one; a display over its deadline is cancelled. A plain display holds the loop for as long as it runs.
 
-    Cancelling it cancels what the display is doing, and shows nothing more.
+    Cancelling cancels the display, and shows nothing more.
     """
     left = deadline
-    with without_capture():  # a hook may have called for this, and hide what it prints
+    with without_capture():  # a hook may run this code, and hide its own output
         for message in messages:
             began = monotonic()
             problem = await _show_one(display, message, left)
@@ -72,11 +72,11 @@ async def show(display: DisplaySystem, messages: Iterable[UserMessage], *, deadl
 
 
 def transcript(outcome: Outcome) -> list[tuple[str, str]]:
-    """What hooks printed and do not hide: name and text, in the order they ran.
+    """Return the texts that hooks printed and do not hide: name and text, in the order they ran.
 
-    Only their own output can be hidden; the tools', the messages and denials are not theirs. What a hook printed that
-    failed is there: it did not get to say that it should not be. Hidden or not, all of it is in `outcome.answers`.
-    The text is as it was printed, so escape it for where it goes.
+    A hook can hide only its own output, not that of tools, messages and denials. The output of a hook that failed is
+    included, because such a hook could not ask to hide it. `outcome.answers` has all outputs, hidden or not. The text
+    is not escaped; escape it for the place where it is shown.
     """
     return [
         (answer.hook_name, answer.output)
@@ -89,7 +89,7 @@ def transcript(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 class CollectingDisplay:
-    """Keeps what it is shown; for tests, and for hosts that draw later."""
+    """A display that keeps its messages; for tests, and for hosts that draw later."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Level, str]] = []
@@ -100,7 +100,7 @@ class CollectingDisplay:
 
 
 class LogDisplay:
-    """Sends messages to the log; the screen of a session that was given none."""
+    """A display that sends messages to the log; the default screen of a session."""
 
     def show_message(self, message: str, level: Level, source: str) -> None:
         """Log the message on one line."""
@@ -109,22 +109,22 @@ class LogDisplay:
 
 
 class TerminalDisplay:
-    """Writes to a terminal; to standard error, unless it is given a file.
+    """A display that writes to a terminal; to standard error, unless it is given a file.
 
         ◆ warning  hook:lint  app.py has two findings:
           │ an unused import, and a line that is too long
 
-    The level is a shape and a word. Colour repeats it where there is a terminal and nobody set NO_COLOR. What others
-    wrote is escaped, and begins no row of the screen: all rows after the first begin with a bar.
+    A shape and a word show the level. Colour repeats the level on a terminal, unless NO_COLOR is set. Text of others is
+    escaped, and begins no row of the screen: all rows after the first begin with a bar.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
-        from rich.console import Console  # most sessions have another screen, and a message is too late to load it
+        from rich.console import Console  # most sessions have another screen; a message is too late to load it
 
         self._console = Console(file=file, stderr=True, markup=False, emoji=False, highlight=False)
 
     def show_message(self, message: str, level: Level, source: str) -> None:
-        """Write the message, all of it in one piece."""
+        """Write the message, in one piece."""
         from rich.text import Text  # the console has loaded it
 
         console, look = self._console, LOOKS[level]
@@ -140,7 +140,7 @@ class TerminalDisplay:
         console.print(whole, soft_wrap=True)
 
     def _rows(self, text: Text) -> list[Text]:
-        """The text as rows that leave room for what stands before them. A file is as wide as it needs to be."""
+        """Return the text as rows that leave room for the mark before them. A file is as wide as it needs to be."""
         if self._console.is_terminal:
             return list(text.wrap(self._console, max(self._console.width - MARGIN, 2), overflow="fold"))
         return list(text.split("\n", allow_blank=True))
@@ -148,7 +148,7 @@ class TerminalDisplay:
 
 @frozen
 class Look:
-    """How a level looks."""
+    """The look of a level: a shape, its ASCII stand-in, and a style."""
 
     shape: str
     ascii: str
@@ -165,7 +165,7 @@ MARGIN: Final = len("◆ warning  ")
 
 
 def _escape_unencodable(text: str, encoding: str) -> str:
-    """The same text; what the encoding does not have is written as `escape` writes what cannot be seen."""
+    """Return the text with each character that the encoding lacks written as `escape` writes invisible ones."""
     odd = {char for char in set(text) if not char.isascii() and not char.encode(encoding, "ignore")}
     return text.translate({ord(char): f"\\u{{{ord(char):02X}}}" for char in odd})
 
@@ -174,7 +174,7 @@ def _escape_unencodable(text: str, encoding: str) -> str:
 
 
 async def _show_one(display: DisplaySystem, message: UserMessage, seconds: float) -> str | None:
-    """Show this. What went wrong, if anything did, is a value: CancelledError is left to mean the caller's."""
+    """Show one message. Return its problem, or None; no error is raised, so that CancelledError means the caller's."""
     try:
         shown: object = display.show_message(message.text, message.level, message.source)
         if shown is None:
@@ -192,7 +192,7 @@ async def _show_one(display: DisplaySystem, message: UserMessage, seconds: float
 
 
 async def _await_end(shown: Any) -> str | None:
-    """How it ended; a task that raised SystemExit would take the loop with it."""
+    """Await the display. Return its problem, or None; a task that raised SystemExit would take the loop with it."""
     try:
         await shown
     except (KeyboardInterrupt, GeneratorExit):

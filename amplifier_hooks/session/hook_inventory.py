@@ -1,7 +1,7 @@
-"""What a session puts on record about its hooks: who was there when it began, and what changed since.
+"""The hooks of a session on record: a snapshot when it begins, and each change since.
 
-A record of decisions says little without the rules they were made by. The snapshot opens the session; a change is
-written before the next outcome, which is the first that it can have had a part in.
+A record of decisions says little without the hooks that made them. The snapshot opens the session; a change is
+written before the next outcome, the first in which the changed hook can have had a part.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 MOST_HOOKS: Final = 200
-"""Hooks in one record; more of them are in the records behind it."""
+"""Hooks in one record; the records after it hold the rest."""
 
 MOST_CHANGES: Final = 1_000
-"""Changes that wait to be written; of more there is only their number."""
+"""Changes that wait to be written; of further changes only the number is kept."""
 
 
 @define(eq=False)
@@ -38,14 +38,14 @@ class Inventory:
     recorder: Recorder
     tenant: str
     every_run: bool = False
-    """Whether every run of hooks is put on record as well, with its start and its end."""
+    """True if the record has every run of hooks as well, with its start and its end."""
     changes: list[RegistryChange] = field(factory=list)
-    """What is not on record yet."""
+    """The changes that are not on record yet."""
     _more: int = 0
     _unwatch: Callable[[], None] | None = None
 
     async def open(self) -> None:
-        """Put on record who is there, and listen from now on."""
+        """Record the hooks that are registered, and watch for changes from now on."""
         self._unwatch = self.hooks.watch(self._note_change)
         there = [hook_facts(hook) for hook in self.hooks.hooks() if hook.tenant in ("", self.tenant)]
         pages = [there[start : start + MOST_HOOKS] for start in range(0, len(there), MOST_HOOKS)] or [[]]
@@ -54,7 +54,7 @@ class Inventory:
             await self.recorder.note("registry.snapshot", facts)
 
     async def write(self) -> None:
-        """Put on record what changed."""
+        """Record the changes."""
         changes, self.changes, more, self._more = self.changes, [], self._more, 0
         for change in changes:
             about = ((name, getattr(change, name)) for name in ("what", "hook", "event", "owner", "tenant", "detail"))
@@ -63,9 +63,9 @@ class Inventory:
             await self.recorder.note("registry.changed", {"what": "more", "number": more})
 
     async def run(self, event: str, payload: Mapping[str, Any], deciding: Awaitable[Outcome]) -> Outcome:
-        """Put on record who is asked about an event, before anybody is, and that they have had their say.
+        """Record the hooks of an event before they are asked, and the end of the run after their answers.
 
-        Raises what deciding raises; that is on record as well.
+        Raises the errors of `deciding`; the end of a run that raised is on record as well.
         """
         told = self.hooks.explain(event, payload)
         about = {"event": told.event, "event_id": payload.get("event_id")}
@@ -81,7 +81,7 @@ class Inventory:
         return outcome
 
     async def close(self) -> None:
-        """Write what is left, and listen no longer."""
+        """Write the remaining changes, and stop watching."""
         if self._unwatch is not None:
             self._unwatch()
             await self.write()
@@ -96,7 +96,7 @@ class Inventory:
 
 
 def hook_facts(hook: Hook) -> dict[str, Any]:
-    """One hook as the record has it; what is as usual is left out."""
+    """Return one hook as the record has it, without the fields that have their usual value."""
     facts: dict[str, Any] = {
         "hook": hook.name,
         "event": hook.event,

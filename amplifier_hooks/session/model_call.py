@@ -1,4 +1,4 @@
-"""One model call: what the model will read, whether it is called, what it said, and which tools that calls."""
+"""One model call: its messages, its decision, its answer, and the tool calls in that answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ END: Final = object()
 
 @frozen(kw_only=True)
 class ModelOutcome:
-    """What became of a model call: a `value`, a denial, or the provider's own `error`.
+    """The end of a model call: a `value`, a denial, or the provider's own `error`.
 
     A denial after the answer (`answered` is then true) leaves the answer out and keeps its tool calls from running.
     """
@@ -43,7 +43,7 @@ class ModelOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the model answered and the answer may be used."""
+        """True if the model answered and the answer may be used."""
         return not self.denied and self.error is None
 
 
@@ -57,14 +57,14 @@ class ModelCall:
     tool_calls: Callable[[Any], Sequence[Any]] | None
     ran: bool = False
     failure: BaseException | None = None
-    """What the provider itself raised."""
+    """The exception that the provider itself raised."""
     ephemeral: list[dict[str, Any]] = field(factory=list)
-    """Texts for this call alone, until the model has answered to them."""
+    """Texts for this call alone, until the model has answered them."""
 
     async def carry_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
-        """Assemble, decide, call, decide on the answer. Cancelling it cancels the call.
+        """Assemble the messages, decide, call the model, decide on the answer. Cancelling cancels the call.
 
-        Texts that were for one call wait for another if the model did not answer to this one.
+        Texts for one call only wait for another call if the model did not answer this one.
         """
         try:
             return await self._carry_out(call)
@@ -90,7 +90,7 @@ class ModelCall:
     # -- before it is called -------------------------------------------------------------------------------------
 
     async def _assemble(self) -> tuple[list[Any], Outcome]:
-        """What the model will read, past its hooks, and what they said in the end."""
+        """Return the messages that the model will read, as the hooks left them, and the last outcome."""
         session = self.session
         messages = await self._context_messages() if self.given is None else list(self.given)
         seen = len(messages)
@@ -103,20 +103,20 @@ class ModelCall:
             outcome = await session.emit(LLM_PRE, {"messages": list(messages), "model": self.model})
             injected = injected or bool(outcome.injections)
             messages, outcome = self._apply_changes(messages, outcome)
-        if injected and not outcome.denied:  # for this call, and not for the one after it
+        if injected and not outcome.denied:  # an injection of this call belongs to this call, not to the next
             if self.given is None:
                 messages += (await self._context_messages())[seen:]
             messages += self._take_ephemeral()
         return messages, outcome
 
     def _take_ephemeral(self) -> list[dict[str, Any]]:
-        """Texts that wait for a model call; this is one."""
+        """Take the texts that wait for a model call."""
         taken = self.session.injector.take_ephemeral()
         self.ephemeral += taken
         return taken
 
     def _apply_changes(self, messages: list[Any], outcome: Outcome) -> tuple[list[Any], Outcome]:
-        """The messages as hooks want them. What they changed in place counts for nothing."""
+        """Return the messages as the hooks replaced them. Changes that hooks made in place do not count."""
         if outcome.denied or not outcome.modified:
             return messages, outcome
         replaced = outcome.data["messages"]
@@ -132,7 +132,7 @@ class ModelCall:
     # -- calling it ----------------------------------------------------------------------------------------------
 
     async def _call_model(self, messages: list[Any], call: Callable[[list[Any]], Awaitable[Any] | Any]) -> Any:
-        """The call inside its around hooks, with the messages as they leave them."""
+        """Call the model inside its around hooks, with the messages as they leave them."""
         tenant = self.session.tenant
         around = ModelContext(event_type=LLM_PRE, tenant_id=tenant, messages=messages, model=self.model)
 
@@ -151,7 +151,7 @@ class ModelCall:
         return await self.session.wrap("model", lambda: around, operate)
 
     async def _decide_answer(self, response: Any, spent: float) -> ModelOutcome:
-        """The model's answer, past its hooks."""
+        """Let the hooks decide on the model's answer, and return the outcome."""
         session = self.session
         told = {"response": response, "model": self.model, "duration_ms": spent}
         usage = response.get("usage") if isinstance(response, Mapping) else getattr(response, "usage", None)
@@ -167,10 +167,10 @@ class ModelCall:
             await session.emit(DECISION_TOOL_RESOLUTION, {"tool_calls": calls})
         return ModelOutcome(value=response, answered=True)
 
-    # -- when it did not come to an answer -----------------------------------------------------------------------
+    # -- ends without an answer ----------------------------------------------------------------------------------
 
     async def _fail(self, error: BaseException) -> ModelOutcome:
-        """The provider raised, or an around hook stopped it."""
+        """Return the outcome of a call in which the provider raised, or an around hook stopped it."""
         session = self.session
         if isinstance(error, HookAbortError) and error is not self.failure:
             stopped = self._withhold if self.ran else self._refuse
@@ -181,27 +181,27 @@ class ModelCall:
         return ModelOutcome(error=error)
 
     async def _withhold(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
-        """The model has answered, and nobody gets to use it."""
+        """Withhold the answer that the model gave, and deny its tool calls."""
         self.session.tools_denied = f"the model's response was denied by {by}" + (f": {reason}" if reason else "")
         refused = await self._refuse(by, reason, outcome)
         return ModelOutcome(denied=True, by=refused.by, reason=refused.reason, answered=True)
 
     async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
-        """A denial the host can read."""
+        """Record a denial, and return it as an outcome the host can read."""
         facts = {"model": self.model, "by": by, "reason": reason}
         await self.session.recorder.note("model.denied", facts, durable=True)
         return ModelOutcome(denied=True, by=by, reason=await self.session.refusal(by, reason, outcome))
 
 
 class ModelStream:
-    """A model call whose answer comes in pieces: iterate over it, once, then look at its `outcome`.
+    """A model call whose answer comes in pieces: iterate over it, once, then read its `outcome`.
 
-    Nothing is streamed when the call is denied. The hooks at llm:post see the whole answer, put together by `join`,
-    when the last piece has come: pieces that were shown are shown, and a denial then keeps the tool calls from
-    running. The provider is asked for the next piece when the host is.
+    A denied call streams nothing. The hooks at llm:post see the whole answer, put together by `join`, after the last
+    piece: the pieces before it were shown already, and a denial then keeps the tool calls from running. The provider is
+    asked for the next piece when the host is.
 
-    Leaving the loop early, or cancelling it, ends the provider's stream; no answer is then decided on, and there is no
-    `outcome`.
+    Leaving the loop early, or cancelling it, ends the provider's stream; no answer is then decided on, and `outcome` is
+    None.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class ModelStream:
             pieces.put_nowait(END)
 
     async def _pass_on(self, pieces: asyncio.Queue[Any], messages: list[Any]) -> Any:
-        """The whole answer, once the host has had every piece of it."""
+        """Hand each piece to the host, and return the whole answer once the host has had every piece."""
         given = self._call(messages)
         stream = aiter(await given if inspect.isawaitable(given) else given)
         whole: list[Any] = []

@@ -1,4 +1,4 @@
-"""Other things a session does past its hooks: whole agents, workflow steps, and whatever else has a pre and a post."""
+"""Agents, workflow steps, and all other operations with a pre and a post event, past the hooks of a session."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 OWN_WAY: Final[Mapping[str, str]] = {"tool": "call_tool", "model": "call_model"}
-"""What has a method with more steps than a passage has."""
+"""The methods of operations that have more steps than an `OperationCall`."""
 
 SHARED: Final = frozenset(field.name for field in attrs.fields(HookContext))
-"""Fields of a context that belong to the layers, and not to what they run around."""
+"""Fields of a context that belong to the layers, and not to the operation inside them."""
 
 
 @frozen(kw_only=True)
 class StepOutcome:
-    """What became of a workflow step."""
+    """The end of a workflow step."""
 
     status: Literal["completed", "failed"]
     result: Any = None
@@ -48,9 +48,9 @@ class OperationCall:
     data: dict[str, Any]
 
     async def carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any]) -> Any:
-        """Ask the hooks, run `call` with the data as they left it, and tell what came of it, also when it raised.
+        """Ask the hooks, run `call` with the data as they left it, and report the result, also an error.
 
-        Raises what `call` raises, and `HookAbortError` when a hook denies or stops it. Cancelling it cancels the call.
+        Raises the errors of `call`, and `HookAbortError` when a hook denies or stops it. Cancelling cancels the call.
         """
         session, row = self.session, OPERATIONS[self.kind]
         data = await self._decide()
@@ -77,7 +77,7 @@ class OperationCall:
         return result
 
     async def _decide(self) -> dict[str, Any]:
-        """The data as the hooks at the pre event left it."""
+        """Return the data as the hooks at the pre event left it."""
         session = self.session
         if session.stopped is not None:
             raise await self._record_denial(HookAbortError(session.stopped, "session"))
@@ -103,7 +103,7 @@ class OperationCall:
 
     @property
     def _fields(self) -> frozenset[str]:
-        """What of the data the layers see, and may replace where their context lets them."""
+        """The fields of the data that the layers see, and may replace where their context lets them."""
         fields = {field.name for field in attrs.fields(OPERATIONS[self.kind].context)}
         return frozenset(fields.difference(SHARED).intersection(self.data))
 
@@ -123,7 +123,7 @@ async def invoke_agent(
     system_prompt: str | None = None,
     model: str | None = None,
 ) -> Any:
-    """Invoke an agent; its inputs and system prompt are those the hooks left."""
+    """Invoke an agent with the inputs and the system prompt that the hooks left."""
     data = {
         "agent_name": name,
         "inputs": dict(inputs),
@@ -167,9 +167,9 @@ async def operate(
     data: Mapping[str, Any],
     call: Callable[[dict[str, Any]], Awaitable[Any] | Any],
 ) -> Any:
-    """Any other operation with around hooks, such as `memory`, with its pre and post events.
+    """Run any other operation with around hooks, such as `memory`, with its pre and post events.
 
-    Raises `InvalidRegistration` for a kind that nothing runs around, or that has a method of its own.
+    Raises `InvalidRegistration` for a kind without around hooks, or with a method of its own.
     """
     kind = operation_of(kind)
     if kind in OWN_WAY:
@@ -178,8 +178,8 @@ async def operate(
 
 
 def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state as it is now, as far as it can be copied."""
+    """Return a copy of the state as it is now, as deep as it can be copied."""
     try:
         return deepcopy(dict(state))
-    except Exception:  # noqa: BLE001  # a lock, a connection: whatever refuses to be copied
+    except Exception:  # noqa: BLE001  # a lock or a connection refuses to be copied
         return dict(state)

@@ -1,8 +1,8 @@
 """Calls that their program carries out itself: a tool it runs, a model it asks.
 
-The way of the call is that of `call_tool` and `call_model` all the same: they decide, ask, record and claim, and then
-wait. Once the call is admitted, the program carries it out with what `input` says then, and reports what it came to;
-`call_tool` and `call_model` go on from there. Nothing is decided here.
+`call_tool` and `call_model` decide, ask, record and claim as for any call, and then wait. Once the call is admitted,
+the program carries it out with `input`, and reports its result; `call_tool` and `call_model` go on from there. This
+module decides nothing.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Became = TypeVar("Became", ToolOutcome, ModelOutcome)
 
 @define(eq=False)
 class ProgramCall(ABC, Generic[Became]):
-    """One call, of one event loop. Ask whether it is `admitted`; then exactly one of the others."""
+    """A call bound to one event loop. Await `admit()`, then exactly one of the report methods or `give_up()`."""
 
     session: SessionCoordinator
     input: Any = field(default=None, init=False)
-    """What it is to be carried out with, once it is admitted: as it was decided about."""
+    """The input with which the program carries the call out, as it was decided about; set when the call is admitted."""
     outcome: Became | None = field(default=None, init=False)
-    """What became of it, once it is over."""
+    """The outcome of the call, once it is over."""
     _decided: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def admit(self) -> bool:
-        """Whether it may be carried out; if not, `outcome` says why. Asked again meanwhile, the answer is the same.
+        """Return True if the call may be carried out; if not, `outcome` has the reason. Calling it again is harmless.
 
-        Raises what `call_tool` and `call_model` raise. Cancelling it takes an open question back.
+        Raises the errors of `call_tool` and `call_model`. Cancelling takes an open question back.
         """
         if self._task is None:
             self._task = asyncio.create_task(self._carry_out())
@@ -57,26 +57,26 @@ class ProgramCall(ABC, Generic[Became]):
         return self.outcome is None
 
     async def report_result(self, value: Any) -> Became:
-        """It came to this; what became of the call, with the value as the hooks left it."""
+        """Report the result, and return the outcome, with the value as the hooks left it."""
         if not self._result.done():
             self._result.set_result(value)
         return await self._await_outcome()
 
     async def report_error(self, error: BaseException) -> Became:
-        """It failed."""
+        """Report a failure, and return the outcome."""
         if not self._result.done():
             self._result.set_exception(error)
         return await self._await_outcome()
 
     async def give_up(self) -> None:
-        """Nobody will say what it came to; what was admitted is on record as cancelled. Twice is harmless."""
+        """End the call without a result; an admitted call is on record as cancelled. A second call is harmless."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
 
     @abstractmethod
     def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[Became]:
-        """The way of the call, with this in the place of the tool or the model."""
+        """Carry the call out, with `run` in the place of the tool or the model."""
 
     async def _carry_out(self) -> None:
         try:
@@ -89,15 +89,15 @@ class ProgramCall(ABC, Generic[Became]):
             self._decided.set_result(None)
 
     async def _run(self, given: Any) -> Any:
-        """Say that it may be carried out, and wait until it has been."""
+        """Mark the call as admitted, and wait for its result."""
         self.input = given
         self._mark_decided()
         return await self._result
 
     async def _await_outcome(self) -> Became:
         if self._task is None:
-            raise RuntimeError("nobody has asked whether this call is admitted; nothing may happen before that")
-        await self._task  # cancelling this cancels the call, and waits until that is on record
+            raise RuntimeError("await admit() first; nothing may happen before this call is admitted")
+        await self._task  # cancelling this await cancels the call, and waits until that is on record
         assert self.outcome is not None  # noqa: S101  # the task has ended, and did not raise
         return self.outcome
 

@@ -1,4 +1,4 @@
-"""One session as its operations see it: who it is, whom it can turn to, and how an outcome becomes effects.
+"""One session as its operations see it: its collaborators, and the effects of an outcome.
 
 `emit` and the methods below it are the order of effects, and the only place that has it: record, screen, person,
 context, observers.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 OUTPUTS_KEPT: Final = 1_000
-"""Outputs of hooks a session keeps for review."""
+"""Outputs of hooks that a session keeps for review."""
 
 CAUSE_OF: Final[Mapping[str, Cause]] = {
     "denied": "denied_by_person",
@@ -57,9 +57,9 @@ CAUSE_OF: Final[Mapping[str, Cause]] = {
     "unavailable": "approval_unavailable",
     "cancelled": "session_cancelled",
 }
-"""Why an approval denies, by what became of its request."""
+"""The cause of a denial, by the status of its approval."""
 
-CHANGED: Final = "a hook that asked was changed before somebody answered"
+CHANGED: Final = "a hook that asked was changed before its question was answered"
 
 EDITED: Final = "the approver changed the data, which can be done for tool calls only"
 
@@ -67,11 +67,11 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The session was stopped while it waited for hooks. Never leaves the session."""
+    """The session was stopped while it waited for hooks. This exception never leaves the session."""
 
 
 class Undecided:
-    """Counts what is being decided right now; whoever closes the session waits until nothing is."""
+    """A counter of the decisions under way; closing the session waits until there is none."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -86,7 +86,7 @@ class Undecided:
             self._none.set()
 
     async def wait_until_none(self) -> None:
-        """Wait until nothing is being decided."""
+        """Wait until no decision is under way."""
         while self._number:
             self._none = self._none or asyncio.Event()
             self._none.clear()
@@ -95,7 +95,7 @@ class Undecided:
 
 @define(eq=False, kw_only=True)
 class Session:
-    """The collaborators of one session, and what they do with an outcome."""
+    """The collaborators of one session, and the effects that an outcome has on them."""
 
     id: str
     tenant: str
@@ -110,34 +110,37 @@ class Session:
     rules: FailClosedRules | None = None
     origin: Origin = field(factory=Origin)
     inventory: Inventory | None = None
-    """What of its hooks is on record; none where nothing is."""
+    """The hooks on record; None without a record."""
     schemas: Mapping[str, Schema] = field(factory=dict)
-    """What tools take, where that is known."""
+    """The schemas of tools' inputs, where they are known."""
     parent: Session | None = None
     run: str | None = None
     turn: int = 0
     halted: str | None = None
-    """Why this session runs nothing more in this turn; see `stopped`."""
+    """The reason why this session runs nothing more in this turn; see `stopped`."""
     tools_denied: str | None = None
-    """Why the tool calls of the last model response do not run."""
+    """The reason why the tool calls of the last model response do not run."""
     closed: bool = False
     undecided: Undecided = field(factory=Undecided)
     deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
-    """Tasks that wait for hooks, with the cancellations we sent them."""
+    """Tasks that wait for hooks, with the number of cancellations that the session sent each."""
     unique: str = field(factory=lambda: uuid4().hex)
     number: int = 0
     printed: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=OUTPUTS_KEPT))
-    """What hooks printed and do not hide: name and text."""
+    """The texts that hooks printed and do not hide, with the hook's name."""
 
     # -- going on, and stopping ----------------------------------------------------------------------------------
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing more runs: it was cancelled or closed, or a session above it was, or its prompt was denied."""
+        """The reason why nothing more runs, or None.
+
+        The session, or one above it, was cancelled or closed, or its prompt was denied.
+        """
         return self.halted or (self.parent.stopped if self.parent is not None else None)
 
     def begin_turn(self) -> None:
-        """Forget what stopped the last turn, and begin the injection budget anew. A closed session stays closed."""
+        """Forget the reason for the last stop, and begin the injection budget anew. A closed session stays closed."""
         if not self.closed:
             self.halted = None
         self.tools_denied = None
@@ -148,17 +151,17 @@ class Session:
         self.halted = reason
         self.approver.cancel(reason)
         for task in tuple(self.deciding):
-            if task is not asyncio.current_task():  # a hook may stop its own session, and then has its say
+            if task is not asyncio.current_task():  # a hook may stop its own session, and then still answers
                 self.deciding[task] += 1
                 task.cancel()
 
     async def deliberate(self, hooks: Awaitable[T]) -> T:
-        """Wait for hooks.
+        """Wait for hooks, and return their result.
 
         Raises `Stopped` when the session is stopped meanwhile: that cancels the hooks, and not the task they run in.
         """
         task = running_task()
-        if task is None or task in self.deciding:  # a hook of this session asks: stopping it stops us
+        if task is None or task in self.deciding:  # a hook of this session asks: cancelling the hook cancels this call
             return await hooks
         before = task.cancelling() - has_pending_cancellation(task)
         self.deciding[task] = 0
@@ -167,7 +170,7 @@ class Session:
         except asyncio.CancelledError:
             ours = self.deciding.get(task, 0)
             if not ours or task.cancelling() - ours > before:
-                raise  # somebody else wants the task to end
+                raise  # another party cancelled the task
             raise Stopped from None
         finally:
             if ours := self.deciding.pop(task, 0):
@@ -177,7 +180,7 @@ class Session:
     # -- from event to outcome -----------------------------------------------------------------------------------
 
     def payload(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The data of an event with what every payload carries, whatever the data says about that."""
+        """Return the data of an event with the fields of every payload; the session's values replace the data's."""
         payload = {
             **data,
             "session_id": self.id,
@@ -195,12 +198,12 @@ class Session:
         return payload
 
     def new_id(self) -> str:
-        """An id nobody else has: what this session has drawn once, and a number."""
+        """Return a unique id: this session's random part, and a number."""
         self.number += 1
         return f"{self.unique}-{self.number}"
 
     async def emit(self, event: str, data: Mapping[str, Any]) -> Outcome:
-        """Ask the hooks, carry out what they said, and return the outcome after its effects."""
+        """Ask the hooks, carry out their answers, and return the outcome after its effects."""
         with self.undecided:
             outcome = await self.decide(event, data)
             if outcome.asks and not outcome.denied and self.hooks.can_be_stopped(outcome.event):
@@ -212,9 +215,9 @@ class Session:
         return outcome
 
     async def decide(self, event: str, data: Mapping[str, Any], *, durable: bool = True) -> Outcome:
-        """Ask the hooks, put what they said on record, and show what is for the user.
+        """Ask the hooks, record their answers, and show the messages for the user.
 
-        With `durable` False the caller writes a durable record before anything follows from it.
+        With `durable` False the caller writes a durable record before anything follows from the outcome.
         """
         payload = self.payload(data)
         if self.rules is not None and events.canonical(event) == TOOL_PRE:
@@ -224,7 +227,7 @@ class Session:
     async def _decide_with_rules(
         self, rules: FailClosedRules, event: str, payload: dict[str, Any], *, durable: bool
     ) -> Outcome:
-        """The rules speak twice: about the input as the agent wrote it, and as the hooks left it."""
+        """Judge a tool call by the rules, before and after the hooks, and return the outcome with the rules applied."""
         verdict = await rules.judge(self.action_facts(payload))
         if verdict is not None and verdict.effect == "deny":
             outcome = Outcome(TOOL_PRE, payload)
@@ -243,7 +246,7 @@ class Session:
         return outcome
 
     async def _ask_hooks(self, event: str, payload: dict[str, Any]) -> Outcome:
-        """What the hooks say. A closed session asks nobody whether something may happen."""
+        """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
             try:
                 if self.inventory is not None and self.inventory.every_run:
@@ -257,7 +260,7 @@ class Session:
     # -- the effects ---------------------------------------------------------------------------------------------
 
     async def record_outcome(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
-        """Put an outcome on record and show its messages. What can be stopped is denied if it cannot be recorded."""
+        """Record an outcome and show its messages. An event that can be stopped is denied if it cannot be recorded."""
         if self.inventory is not None and self.inventory.changes:
             await self.inventory.write()
         facts = outcome_facts(outcome)
@@ -275,7 +278,7 @@ class Session:
         return outcome
 
     async def ask_about(self, outcome: Outcome) -> Outcome:
-        """Let a person decide about an event that is no tool call, and use the answer up."""
+        """Let an approver decide about an event that is no tool call, and use the answer up."""
         try:
             action = self.action(outcome.event, outcome.data.get("tool_name"), freeze(arguments_of(outcome)))
         except InputNotFreezable as error:
@@ -296,9 +299,9 @@ class Session:
     async def ask(
         self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0
     ) -> tuple[Outcome, Approval | None]:
-        """The outcome once somebody, or nobody, has decided. A stopped session asks nobody.
+        """Return the outcome with the approver's decision, or with the default. A stopped session asks no approver.
 
-        With a `call` somebody can come back to, the approval may be pending, and the outcome is then as it was.
+        With the id of a `call` that can be made again, the approval may be pending; the outcome is then unchanged.
         """
         if self.stopped is not None:
             return deny_outcome(outcome, "session", self.stopped, "session_cancelled"), None
@@ -317,7 +320,7 @@ class Session:
         return deny_outcome(outcome, by, approval.message, cause), approval
 
     def is_outdated(self, approval: Approval) -> bool:
-        """Whether a hook that asked was changed, so that neither a yes nor a question taken back means anything."""
+        """Return True if a hook that asked was changed, so that an allowance or a withdrawn question has no meaning."""
         if approval.status not in ("approved", "unavailable", "cancelled") or self.stopped is not None:
             return False
         return any(self.hooks.version_of(one.hook, self.tenant) != one.version for one in approval.request.questions)
@@ -329,9 +332,9 @@ class Session:
         return deny_outcome(outcome, "session", "the approval no longer holds for this action", "approval_unavailable")
 
     async def inject(self, outcome: Outcome) -> None:
-        """Inject what hooks want the model to read, unless it stands in a denial.
+        """Inject the texts that hooks want the model to read, unless the denial of the event quotes them.
 
-        An agent that may not stop goes on, and reads why.
+        An agent that may not stop goes on, and reads the reason.
         """
         if outcome.denied and self.hooks.can_be_stopped(outcome.event):
             return
@@ -344,20 +347,20 @@ class Session:
         await self.injector.deliver(injections)
 
     async def notify(self, outcome: Outcome) -> None:
-        """Show the observers an outcome as it stands after its effects."""
+        """Show the observers an outcome, after its effects."""
         with suppress(Stopped):
             await self.deliberate(self.hooks.notify(outcome))
 
     def start_notifying(self, outcome: Outcome) -> asyncio.Task[None] | None:
-        """Show the observers an outcome beside what follows from it, so that they never hold it up."""
+        """Show the observers an outcome in a task of its own, so that they never hold up the act."""
         return asyncio.create_task(self.notify(outcome)) if self.hooks.is_watched(outcome.event) else None
 
     # -- around an operation -------------------------------------------------------------------------------------
 
     async def wrap(self, operation: str, context: Callable[[], HookContext], call: Callable[[], Awaitable[T]]) -> T:
-        """Run `call` inside the around hooks of this operation; without any, `context` is not needed.
+        """Run `call` inside the around hooks of this operation; without any, `context` is not used.
 
-        Raises what `call` raises, and `HookAbortError` when a hook stops it, or when the session is stopped before
+        Raises the errors of `call`, and `HookAbortError` when a hook stops it, or when the session is stopped before
         the operation has begun. From then on stopping the session leaves operation and hooks alone.
         """
         if not self.hooks.wraps(operation):
@@ -382,7 +385,7 @@ class Session:
         return result
 
     def action_facts(self, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
-        """A tool call as rules see it; with an outcome, the hooks' word on the risk counts too."""
+        """Return the facts of a tool call for the rules; with an outcome, the hooks' risk counts, too."""
         tool, given = data.get("tool_name"), data.get("tool_input")
         name = tool if isinstance(tool, str) else ""
         arguments = DataView(given) if isinstance(given, Mapping) else DataView()
@@ -400,11 +403,11 @@ class Session:
     # -- words and facts -----------------------------------------------------------------------------------------
 
     def action(self, event: str, tool: object, input_bytes: bytes) -> Action:
-        """What is about to happen, bound to this session."""
+        """Return an action that is about to happen, bound to this session."""
         return Action(self.tenant, self.id, event, tool if isinstance(tool, str) else "", input_bytes)
 
     async def announce(self, event: str, data: dict[str, Any]) -> Outcome | None:
-        """Emit an event about an approval, if anybody listens. Whatever its hooks ask, nobody is asked about that."""
+        """Emit an event about an approval, if any hook listens. Questions of its hooks are not asked."""
         if not self.hooks.is_heard(event):
             return None
         outcome = await self.decide(event, data)
@@ -417,30 +420,30 @@ class Session:
         await show(self.display, [message])
 
     async def refusal(self, by: str, reason: str | None, outcome: Outcome | None = None) -> str:
-        """A denial in words the model can read; what hooks wanted to inject stands in it, and nowhere else."""
+        """Return a denial in words the model can read. It quotes the hooks' injections, which go nowhere else."""
         said = for_model(f"Operation denied by {by}: {reason or 'no reason given'}")
         return "\n\n".join([said, *(await self.quote_injections(outcome) if outcome else ())])
 
     async def quote_injections(self, outcome: Outcome) -> list[str]:
-        """What hooks wanted to inject, as it stands in the denial of this."""
+        """Return the injections of an outcome as its denial quotes them."""
         return await self.injector.quote(outcome.injections) if outcome.injections else []
 
 
 def deny_outcome(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
-    """The same outcome, denied after the hooks had their say; what they said stays on record."""
+    """Return a copy of the outcome that is denied after the hooks have answered; their answers stay on record."""
     return msgspec.structs.replace(outcome, action="deny", denied_by=by, reason=reason, cause=cause)
 
 
 def denial_line(what: str, outcome: Outcome) -> str:
-    """One line about a denial, for those it keeps from running."""
+    """Return one line about a denial, for the calls that it keeps from running."""
     by = outcome.denied_by or "registry"
     return f"{what} was denied by {by}" + (f": {outcome.reason}" if outcome.reason else "")
 
 
 def frozen_object(value: object) -> bytes:
-    """A tool's input as canonical bytes.
+    """Return a tool's input as canonical bytes.
 
-    Raises `InputNotFreezable`, also for what is no JSON object.
+    Raises `InputNotFreezable`, also for an input that is no JSON object.
     """
     if not isinstance(value, Mapping):
         raise InputNotFreezable(f"$ is of type {type(value).__name__}, and a tool's input is an object")
@@ -448,12 +451,12 @@ def frozen_object(value: object) -> bytes:
 
 
 def arguments_of(outcome: Outcome) -> dict[str, Any]:
-    """What an approval of this event is about: its data, without who, where and which."""
+    """Return the subject of an approval of this event: its data without the identity fields."""
     return {name: value for name, value in outcome.data.items() if name not in IDENTITY_FIELDS}
 
 
 def problem_of(error: BaseException) -> dict[str, str]:
-    """An exception as events and records have it; its text is somebody else's code, and may fail."""
+    """Return an exception as events and records have it. Its text comes from foreign code, which may fail."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001  # see above
@@ -462,7 +465,7 @@ def problem_of(error: BaseException) -> dict[str, str]:
 
 
 def outcome_facts(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as the record has it: every answer that is not a plain continue, and what they came to."""
+    """Return an outcome as the record has it: its action, and every answer that is not a plain continue."""
     facts: dict[str, Any] = {"event": outcome.event, "action": outcome.action}
     if outcome.reason is not None:
         facts["reason"] = outcome.reason
@@ -474,7 +477,7 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def answer_facts(answer: Answer) -> dict[str, Any]:
-    """One answer as the record has it. What the hook printed stands there by its digest, hidden or not."""
+    """Return one answer as the record has it. The hook's output stands there by its digest, hidden or not."""
     facts: dict[str, Any] = {
         "hook": answer.hook_name,
         "action": answer.action,
@@ -491,16 +494,16 @@ def answer_facts(answer: Answer) -> dict[str, Any]:
     return facts
 
 
-# -- who cancelled -----------------------------------------------------------------------------------------------------
+# -- cancellations -----------------------------------------------------------------------------------------------------
 
 
 def cancellations() -> int:
-    """How often the running task was asked to end, as far as it has met that already."""
+    """Return the number of cancellations of the running task, without one that it has not met yet."""
     task = running_task()
     return 0 if task is None else task.cancelling() - has_pending_cancellation(task)
 
 
 def was_cancelled_since(before: int) -> bool:
-    """Whether the running task was asked to end since then. If not, a `CancelledError` is an error like any other."""
+    """Return True if the running task was cancelled since then. If not, a `CancelledError` is an ordinary error."""
     task = running_task()
     return task is not None and task.cancelling() > before

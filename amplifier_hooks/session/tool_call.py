@@ -1,6 +1,7 @@
-"""One tool call, from the model's wish to its result: decide, ask, record, run, tell.
+"""One tool call, from the model's request to its result: decide, ask, record, run, notify.
 
-What is frozen in the beginning and after the last modification is what is shown, approved, claimed and run.
+The input is frozen at the beginning and after the last modification. The frozen bytes are shown, approved, claimed and
+run.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ if TYPE_CHECKING:
 
 
 ROUNDS: Final = 3
-"""How often an approver's own arguments pass through the gates in one call."""
+"""Number of times that an approver's own arguments pass through the gates in one call."""
 
-TOO_MANY_CHANGES: Final = "the hooks that asked were changed each time before somebody answered"
+TOO_MANY_CHANGES: Final = "the hooks that asked were changed each time before their questions were answered"
 
 TOO_MANY_EDITS: Final = f"the arguments were edited {ROUNDS} times, and no edit passed its gates as it was"
 
-DOES_NOT_FIT: Final = "what a hook made of the input does not fit the tool's schema"
+DOES_NOT_FIT: Final = "the input that a hook changed does not fit the tool's schema"
 
 CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
 
 
 @frozen(kw_only=True)
 class ToolOutcome:
-    """What became of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
+    """The end of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
-    `reason` is what the model is to read about a denial, escaped and ready for its context, and `cause` the kind of
-    reason: `denied_by_person` is a person's denial, `approval_expired` is not. `pending` is the id of
-    the request that nobody has decided yet; nothing ran. Calling again with the same `call_id` (in another process, if
-    need be) goes on from there: the answer given meanwhile is found, and the tool then runs once.
+    `reason` is the text about a denial for the model, escaped and ready for its context, and `cause` the kind of
+    reason: `denied_by_person` is a person's denial, `approval_expired` is not. `pending` is the id of an undecided
+    request; nothing ran. Calling again with this `call_id` (in another process, if need be) goes on from there: the
+    call finds an answer given meanwhile, and the tool then runs once.
     """
 
     value: Any = None
@@ -66,12 +67,12 @@ class ToolOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the tool ran and returned."""
+        """True if the tool ran and returned."""
         return not self.denied and self.error is None and self.pending is None
 
     @property
     def status(self) -> Literal["ok", "denied", "pending", "failed"]:
-        """Which of the four it is."""
+        """The end of the call in one word."""
         if self.denied:
             return "denied"
         if self.pending is not None:
@@ -89,21 +90,21 @@ class ToolCall:
     given: Mapping[str, Any]
     call: Callable[[Any], Awaitable[Any] | Any]
     action: Action | None = None
-    """What is about to happen, once the hooks have had their say."""
+    """The action that is about to happen, once the hooks have answered."""
     approval: Approval | None = None
     claimed: bool = False
     ran: bool = False
     over: bool = False
-    """What became of it is on record."""
+    """True if the end of the call is on record."""
     failure: BaseException | None = None
-    """What the tool itself raised."""
+    """The exception that the tool itself raised."""
     notifying: asyncio.Task[None] | None = None
-    """Shows the observers of tool:pre the outcome, beside the tool."""
+    """The task that shows the observers of tool:pre the outcome, beside the tool."""
 
     async def carry_out(self) -> ToolOutcome:
-        """The whole way. Nothing runs that was not recorded first, and what runs is exactly what was approved.
+        """Carry the call out. Nothing runs that was not recorded first, and it runs with exactly the approved input.
 
-        Cancelling it takes back its question or approval, or cancels the tool, and records that.
+        Cancelling takes back the question or approval, or cancels the tool, and records that.
         """
         session = self.session
         try:
@@ -129,10 +130,10 @@ class ToolCall:
     # -- before it runs ------------------------------------------------------------------------------------------
 
     async def _decide(self, before: bytes) -> Outcome:
-        """The outcome for what the hooks leave of the input, once a person has decided where one has to.
+        """Return the outcome for the input as the hooks leave it, decided by a person where a hook asks.
 
-        An approver's own arguments pass through the hooks like the agent's. What comes out of that is approved if it
-        is what the approver wrote and no hook asks anything the approver has not answered; otherwise it is asked again.
+        An approver's own arguments pass through the hooks like the agent's. They are approved if the hooks leave them
+        unchanged and ask nothing that the approver has not answered; otherwise the approver is asked again.
         """
         asked: tuple[Ask, ...] = ()
         assessed: tuple[Assessment, ...] = ()
@@ -149,14 +150,14 @@ class ToolCall:
                 return deny_outcome(outcome, "session", why, "approval_unavailable")
             if self.approval is not None:
                 await self._withdraw("superseded")
-                if not outcome.asks:  # asked again as before, so what was said about the risk then still holds
+                if not outcome.asks:  # asked as before, so the earlier assessments still hold
                     said = dict.fromkeys((*assessed, *outcome.assessments))
                     outcome = msgspec.structs.replace(outcome, asks=asked, assessments=tuple(said))
             asked, assessed = outcome.asks, outcome.assessments
             outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
             if self.approval is not None and self.session.is_outdated(self.approval):
                 await self._withdraw("superseded")
-                # An answer to the hook of old does not count for the new one.
+                # An answer to the hook before its change does not count for the changed one.
                 self.approval, asked, assessed = None, (), ()
                 attempt, why = attempt + 1, TOO_MANY_CHANGES
                 continue
@@ -168,13 +169,13 @@ class ToolCall:
             attempt, why = attempt + 1, TOO_MANY_EDITS
 
     def _is_approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
-        """Whether nobody has to be asked, or not again."""
+        """Return True if no approver has to be asked, or asked again."""
         if self.approval is None:
             return not outcome.asks
         return self.approval.digest == action.digest and all(ask in asked for ask in outcome.asks)
 
     async def _judge(self, before: bytes) -> Outcome:
-        """What the hooks say to this input; the action is what they left of it."""
+        """Return the hooks' outcome for this input, and set the action to the input as they left it."""
         given = thaw(before)
         outcome = await self.session.decide(TOOL_PRE, {**self._call_fields(), "tool_input": given}, durable=False)
         if outcome.denied:
@@ -184,7 +185,7 @@ class ToolCall:
             final = before if value is given and unchanged(given, before) else frozen_object(value)
         except InputNotFreezable as error:
             return deny_outcome(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
-        if value is given and final != before:  # behind the back of the gates that have looked already
+        if value is given and final != before:  # the gates have judged the input before this change
             return deny_outcome(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output")
         if value is not given and final != before and self.tool in self.session.schemas:
             problem = self.session.schemas[self.tool].problem(thaw(final))
@@ -194,7 +195,7 @@ class ToolCall:
         return outcome
 
     async def _admit(self, outcome: Outcome, action: Action) -> Outcome:
-        """Record that it is about to run, then claim the approval it has; without either it does not run."""
+        """Record that the tool is about to run, then claim its approval; if either fails, the outcome is denied."""
         session = self.session
         try:
             await session.recorder.keep(action.digest, action.input_bytes)
@@ -211,12 +212,12 @@ class ToolCall:
     # -- running it ----------------------------------------------------------------------------------------------
 
     async def _run(self, action: Action, outcome: Outcome) -> ToolOutcome:
-        """Run it inside its around hooks, and tell what came of it. The model reads injections after that."""
+        """Run the tool inside its around hooks, and report its result. The model reads injections after that."""
         session = self.session
         began, before = perf_counter(), cancellations()
         try:
             if self.notifying is not None:
-                await asyncio.sleep(0)  # observers that do not wait are told before the tool tells anybody anything
+                await asyncio.sleep(0)  # observers that do not wait are notified before the tool starts
             value = await session.wrap("tool", lambda: self._context(action), lambda: self._operate(action))
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
@@ -231,22 +232,22 @@ class ToolCall:
         return ToolOutcome(value=told.data["result"] if told.modified else value)
 
     async def _operate(self, action: Action) -> Any:
-        """The call itself, with a fresh copy of what was approved."""
+        """Call the tool with a fresh copy of the approved input."""
         self.ran = True
         try:
-            with without_capture():  # a hook may have called it, and hide what that hook prints
+            with without_capture():  # a hook may have called the tool, and hide its own output
                 value = self.call(action.input())
                 return await value if inspect.isawaitable(value) else value
         except BaseException as error:
             self.failure = error
             raise
 
-    # -- when it did not come to a value -------------------------------------------------------------------------
+    # -- ends without a value ------------------------------------------------------------------------------------
 
     async def _fail(
         self, action: Action, error: BaseException, injections: tuple[ContextInjection, ...], spent: float
     ) -> ToolOutcome:
-        """The tool raised, or an around hook stopped it."""
+        """Return the outcome of a call in which the tool raised, or an around hook stopped it."""
         session = self.session
         if isinstance(error, HookAbortError) and not self.ran:
             await self._settle()
@@ -261,7 +262,7 @@ class ToolCall:
         return ToolOutcome(error=error)
 
     async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ToolOutcome:
-        """A denial the model can read."""
+        """Record a denial, and return it as an outcome the model can read."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "by": by, "reason": reason}
         cause = None if outcome is None else outcome.cause
@@ -272,7 +273,7 @@ class ToolCall:
         return ToolOutcome(denied=True, by=by, reason=said, cause=cause)
 
     async def _leave_pending(self, approval: Approval) -> ToolOutcome:
-        """The question stays open without a decision."""
+        """Record that the question stays open without a decision, and return a pending outcome."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
@@ -280,7 +281,7 @@ class ToolCall:
         return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
 
     async def _give_up(self) -> None:
-        """Somebody cancelled it."""
+        """End a call that was cancelled: cancel its observers, record the end, withdraw an unclaimed approval."""
         telling, self.notifying = self.notifying, None
         if telling is not None:
             telling.cancel()
@@ -291,16 +292,16 @@ class ToolCall:
         if not self.claimed:
             await self._withdraw("cancelled")
 
-    # -- what everybody is told ----------------------------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------------------------
 
     async def _await_notified(self) -> None:
-        """Wait until the observers have been shown that it was to run."""
+        """Wait until the observers have been shown that the tool was to run."""
         telling, self.notifying = self.notifying, None
         if telling is not None:
             await telling
 
     async def _record(self, kind: str, action: Action, facts: dict[str, Any]) -> None:
-        """Put on record what became of it, and tell who approved it."""
+        """Record the end of the call, and report it to the approver."""
         self.over = True
         await self.session.recorder.note(kind, {**self._facts(action), "ran": self.ran, **facts})
         await self._settle(stopped=kind == "tool.cancelled")
@@ -309,7 +310,7 @@ class ToolCall:
         if self.claimed:
             became: Settlement = "done" if self.ran and self.failure is None else "failed"
             if stopped and self.failure is not None:
-                became = "unknown"  # nobody knows how far it had come
+                became = "unknown"  # the tool may or may not have had its effect
             await self.session.approver.settle(self.approval, became)
 
     async def _withdraw(self, why: str) -> None:
@@ -336,6 +337,6 @@ class ToolCall:
 
 
 def _changer(outcome: Outcome) -> str:
-    """The hook that had the last word on the input."""
+    """Return the name of the hook that last changed the input."""
     words = (one for one in reversed(outcome.answers) if one.effective_result.data is not None and not one.recheck)
     return next((one.hook_name for one in words if "tool_input" in (one.effective_result.data or {})), "session")

@@ -1,5 +1,5 @@
 """Facts come in; a SQLite file, a PostgreSQL database or memory keeps them. The only door to a database.
 
-A store writes its statements once, as a script that yields them and is given their rows; each kind of database drives
-it to the end in one transaction. Messages only wake: a waiter that is woken reads again.
+A store writes its statements once, as a script that yields them and receives their rows; each kind of database drives
+the script to its end in one transaction. Messages only wake: a waiter that wakes reads again.
 """

@@ -1,7 +1,7 @@
-"""Waiting for a change. A bell says that something may have changed; the truth is read.
+"""Signals that wake waiters. A signal says that something may have changed; the waiter reads the store for the truth.
 
-Who has just written what changed has read it with that, and may ring with what was read. Whoever is woken by such a
-ring and by no other need not read it again.
+A writer may signal with news: the state that its own transaction has read. A waiter that only this signal wakes uses
+the news and need not read again.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """One that waits. It remembers a ring it was not waiting for."""
+    """One waiter for changes. It remembers a signal that comes between two waits."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
         self._news: Any = None
 
     async def wait(self, seconds: float) -> bool:
-        """Until it is woken, at most so long; whether it was woken.
+        """Wait for a signal, at most `seconds`. Return True if one came.
 
-        Cancelling it loses nothing: the truth is read, not heard.
+        Cancelling it loses nothing, because the waiter reads the store anyway.
         """
         timer = asyncio.get_running_loop().call_later(max(seconds, 0.0), self._rung.set) if seconds > 0 else None
         if timer is None:
@@ -36,15 +36,15 @@ class Watch:
         return self._take(asyncio.get_running_loop().time() < timer.when())
 
     def notify(self, news: Any = None) -> None:
-        """Wake it; `news` is what a transaction that holds has made of what is watched, read in that transaction.
+        """Wake the waiter. `news` is the state of the watched thing, as read in a transaction that is committed.
 
-        Of two rings nobody knows which was last, so they bring no news.
+        If a second signal comes before the waiter wakes, their order is unknown, so the news is dropped.
         """
         self._news = None if self._rung.is_set() else news
         self._rung.set()
 
     def news(self) -> Any:
-        """What the only ring of the last wait has brought, once; None says: read."""
+        """Return the news of the last wait's only signal, once. None means that the waiter must read the store."""
         news, self._news = self._news, None
         return news
 
@@ -56,14 +56,14 @@ class Watch:
 
 
 class ChangeSignals:
-    """Those who wait, by topic. Of one event loop, and without locks."""
+    """Waiters by topic. They belong to one event loop, so there are no locks."""
 
     def __init__(self) -> None:
         self._watches: dict[str | None, set[Watch]] = {}
 
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
-        """One more that waits, for one topic or for all."""
+        """Add a waiter for one topic, or for all, until the context ends."""
         watch = Watch()
         there = self._watches.setdefault(topic, set())
         there.add(watch)
@@ -75,14 +75,14 @@ class ChangeSignals:
                 del self._watches[topic]
 
     def notify(self, topic: str, news: Any = None) -> None:
-        """Wake those of this topic, with the news if there are any, and those of all."""
+        """Wake the waiters for this topic, with the news, and the waiters for all topics, without."""
         for watch in self._watches.get(topic, ()):
             watch.notify(news)
         for watch in self._watches.get(None, ()):
             watch.notify()
 
     def notify_all(self) -> None:
-        """Wake everybody: something changed, and nobody knows what."""
+        """Wake all waiters, because something unknown may have changed."""
         for watches in self._watches.values():
             for watch in watches:
                 watch.notify()

@@ -1,16 +1,12 @@
-"""The face all databases share.
-
-What is opened and closed, and can be used as an async context.
-
-Why a store cannot be used, and whose turn it is then.
+"""The interface that all databases share: statements, scripts, migrations, and the errors of a store.
 
 ```
-StoreUnavailable          base of all; what needs the store is blocked
-├── StoreBusy             locked, or too slow, for longer than its limit; try again
-├── StoreClosed           it is closed, or was opened in another process
-├── UnsafeStore           others could read or replace it; the operator puts that right
-├── CorruptStore          it is damaged, or no store of ours; the operator restores it
-└── SchemaMismatch        written by a newer version; upgrade this one
+StoreUnavailable          base of all; everything that needs the store is blocked
+├── StoreBusy             the store is locked or too slow, for longer than its limit; try again
+├── StoreClosed           the store is closed, or was opened in another process
+├── UnsafeStore           other users can read or replace the store; the operator corrects that
+├── CorruptStore          the store is damaged, or belongs to another program; the operator restores it
+└── SchemaMismatch        a newer version wrote the store; the operator upgrades this one
 ```
 """
 
@@ -31,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Openable:
-    """Entering the context opens it, and leaving closes it, whatever happened meanwhile."""
+    """A resource with `open` and `close`. As an async context manager it opens on entry and always closes on exit."""
 
     async def open(self) -> Self:
-        """Make it ready, and return it. Twice is harmless."""
+        """Open the resource, and return it. A second call does nothing."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Let go of it. Twice is harmless."""
+        """Close the resource. A second call does nothing."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -51,31 +47,31 @@ class Openable:
 
 
 class StoreUnavailable(HookError):
-    """The store cannot be used now. Whether the last write arrived may be unknown: read again before repeating it."""
+    """The store cannot be used now. The last write may or may not have arrived: read again before repeating it."""
 
 
 class StoreBusy(StoreUnavailable):
-    """It was locked or did not answer for longer than its limit."""
+    """The store was locked, or did not answer, for longer than its limit."""
 
 
 class StoreClosed(StoreUnavailable):
-    """It is closed, not open yet, or was opened by the process this one was forked from."""
+    """The store is closed, is not open yet, or was opened by the parent process before a fork."""
 
 
 class UnsafeStore(StoreUnavailable):
-    """Somebody else could read it or put another in its place, so it is not opened."""
+    """Another user could read the store or replace it, so it is not opened."""
 
 
 class CorruptStore(StoreUnavailable):
-    """It is damaged or something else, so it is not opened. It is never replaced by an empty one."""
+    """The file is damaged, or not a store, so it is not opened. An empty store never replaces it."""
 
 
 class SchemaMismatch(StoreUnavailable):
-    """Its tables are of a version this program does not know, so it is not touched."""
+    """The store's tables have a version that this program does not know, so they stay untouched."""
 
 
 LIMIT: Final = 5.0
-"""Seconds after which a database that does not answer counts as unavailable."""
+"""Timeout, in seconds, after which a silent database counts as unavailable."""
 
 Row = Sequence[Any]
 T = TypeVar("T")
@@ -83,9 +79,9 @@ T = TypeVar("T")
 
 @frozen
 class Statement:
-    """One SQL statement with its values, which it names `$1`, `$2`, …; each of them at least once.
+    """One SQL statement with its values, which it names `$1`, `$2`, …; each value at least once.
 
-    Tables are written `{schema}.name`, so that one text serves every kind of database.
+    Statements write tables as `{schema}.name`, so that one text serves every kind of database.
     """
 
     sql: str
@@ -94,10 +90,11 @@ class Statement:
 
 @frozen
 class Wake:
-    """Wake whoever watches this topic, once the transaction holds. A topic is short: a notification has 8,000 bytes.
+    """A request to wake the watchers of a topic once the transaction is committed.
 
-    `said`: a statement of the script has notified other machines itself. `news` is what the transaction has made of
-    what is watched, if it has read that: who watches here need not read it again.
+    A topic must be short, because a notification has 8,000 bytes. `notified` is True if a statement of the script has
+    notified other machines itself. `news` is the new state of the watched thing, if the transaction has read it:
+    watchers in this process then need not read it again.
     """
 
     topic: str
@@ -106,21 +103,21 @@ class Wake:
 
 
 Script = Generator[Statement | Wake, list[Row], T]
-"""Statements of one transaction. It is given the rows of each; what it returns is the result, and what it raises undoes
-the transaction."""
+"""A generator of one transaction's statements. It receives the rows of each statement. Its return value is the result,
+and an exception undoes the transaction."""
 
 
 @frozen(kw_only=True)
 class Migrations:
-    """The steps that make one component's tables, the first version first. Never change one that was released."""
+    """The steps that create one component's tables, oldest version first. Never change a released step."""
 
     component: str
     steps: tuple[tuple[str, ...], ...]
 
     def after(self, version: int) -> tuple[str, ...] | None:
-        """The next step for tables of this version, or None when they are up to date.
+        """Return the next step for tables of this version, or None if they are up to date.
 
-        Raises `SchemaMismatch` for a version that is not known yet.
+        Raises `SchemaMismatch` for a version that this program does not know.
         """
         if version > len(self.steps):
             raise SchemaMismatch(
@@ -131,39 +128,39 @@ class Migrations:
 
 
 class Database(Protocol):
-    """Statements, transactions, and waiting for what others change.
+    """A database: statements, transactions, and waiting for changes by others.
 
-    Every method raises `StoreUnavailable` when the database cannot be reached, is full, locked or read-only. What
-    was being written then may or may not have arrived; read before writing again. Cancelling a write leaves that open,
-    too. One database belongs to one event loop.
+    Every method raises `StoreUnavailable` if the database cannot be reached, is full, locked or read-only. An
+    interrupted or cancelled write may or may not have arrived; read before writing again. One database belongs to one
+    event loop.
     """
 
     async def open(self) -> Self:
-        """Connect, check, and migrate. Twice is harmless.
+        """Connect, check, and migrate. A second call does nothing.
 
-        Raises also when the store is unsafe, damaged or too new; nothing is left open then.
+        Raises also if the store is unsafe, damaged or too new; leaves nothing open then.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Whoever waits is woken. Twice is harmless."""
+        """Close all connections, and wake all waiters. A second call does nothing."""
         ...
 
     async def migrate(self, *migrations: Migrations) -> None:
-        """Bring the tables of further components up to date, made if they are not there. Raises as `open` does."""
+        """Create or update the tables of further components. Raises the errors of `open`."""
         ...
 
     async def run(self, script: Script[T]) -> T:
-        """Drive a script to its end in one transaction that nothing else interleaves with.
+        """Drive a script to its end in one transaction, isolated from all others, and return its result.
 
-        It raises what the script raises, and nothing was written then.
+        Raises the errors of the script, and writes nothing then.
         """
         ...
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
-        """The rows of one statement that is a transaction of its own."""
+        """Run one statement in its own transaction, and return its rows."""
         ...
 
     def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
-        """Watch one topic, or all. Armed from here on: watch, then read, then wait, then read again."""
+        """Watch one topic, or all, from entry of the context on: watch, then read, then wait, then read again."""
         ...

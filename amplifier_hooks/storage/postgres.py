@@ -1,8 +1,8 @@
 """PostgreSQL: a pool of connections, and one that listens.
 
-A notification only wakes; the listener connects again when it is lost, wakes everybody then, and every few seconds
-anyway. Behind a pooler that hands connections out by the transaction nobody can listen: use `wakeup="poll"` there, or a
-`listen_dsn` that leads around the pooler.
+A notification only wakes. A listener that loses its connection connects again and wakes all waiters, which it also does
+every few seconds. A pooler that hands out connections for a transaction does not pass notifications on: use
+`wakeup="poll"` there, or a `listen_dsn` that leads around the pooler.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECHECK: Final = 5.0
-"""Seconds after which whoever waits looks again, notified or not."""
+"""Seconds after which waiters are woken without a notification."""
 POLL: Final = 0.25
-"""Seconds between two looks where nobody can listen."""
+"""Seconds between two wakes with `wakeup="poll"`."""
 AGAIN: Final = 0.25
 """Seconds before a lost listener connects again."""
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 LOCK: Final = 0x616D7068
-"""The advisory lock under which tables are migrated."""
+"""Number of the advisory lock for migrations."""
 
 
 class PostgresDatabase(Openable):
-    """A database many machines share. Its tables live in a schema of their own, written `{schema}` in statements."""
+    """A database that many machines share. Its tables live in their own schema, written `{schema}` in statements."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class PostgresDatabase(Openable):
         self._ear: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
-        """Connect, make or migrate the tables, and listen. Twice is harmless.
+        """Connect, create or migrate the tables, and listen. A second call does nothing.
 
-        Raises `UnsafeStore` where a commit may come undone, `SchemaMismatch`, other kinds of `StoreUnavailable`, and
+        Raises `UnsafeStore` if a commit may come undone, `SchemaMismatch`, other kinds of `StoreUnavailable`, and
         `MissingExtra`.
         """
         if self._pool is None:
             try:
-                await asyncio.to_thread(import_module, "asyncpg")  # long enough to make others late
+                await asyncio.to_thread(import_module, "asyncpg")  # the import would hold up the event loop
             except ModuleNotFoundError:
                 raise MissingExtra("PostgreSQL", "postgres") from None
             import asyncpg
@@ -98,8 +98,8 @@ class PostgresDatabase(Openable):
                     timeout=self._limit,
                     command_timeout=self._limit,
                     init=self._remember_process,
-                    reset=_do_nothing,  # it has no settings, cursors or locks to give back; open transactions are ended
-                    # Behind a pooler the next statement may reach another connection, which knows no prepared ones.
+                    reset=_do_nothing,  # a connection has no settings, cursors or locks to reset; transactions end
+                    # Behind a pooler the next statement may reach another connection without the prepared statement.
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
                 )
             try:
@@ -113,7 +113,7 @@ class PostgresDatabase(Openable):
         return self
 
     async def close(self) -> None:
-        """Close all connections, and wake whoever waits. Twice is harmless."""
+        """Close all connections, and wake all waiters. A second call does nothing."""
         pool, self._pool = self._pool, None
         ear, self._ear = self._ear, None
         if ear is not None:
@@ -132,14 +132,14 @@ class PostgresDatabase(Openable):
                 closing.result()
 
     async def migrate(self, *migrations: Migrations) -> None:
-        """Bring the tables of further components up to date."""
+        """Create or update the tables of further components."""
         async with self._connection() as connection:
             for migration in migrations:
                 while not await self._migrate_step(connection, migration):
                     pass
 
     async def run(self, script: Script[T]) -> T:
-        """Drive a script in one transaction; notifications go out with its commit."""
+        """Drive a script in one transaction, and return its result. Notifications go out with its commit."""
         wakes: list[Wake] = []
         try:
             async with self._connection() as connection, connection.transaction():
@@ -151,7 +151,7 @@ class PostgresDatabase(Openable):
         return result
 
     async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
-        """What the script returns, having been given what it asked for."""
+        """Drive the script to its end, and return its result. Adds its wakes to `wakes`, notifies other machines."""
         unsaid: dict[str, None] = {}
         try:
             step = next(script)
@@ -164,13 +164,13 @@ class PostgresDatabase(Openable):
                 else:
                     step = script.send(await connection.fetch(self._sql(step.sql), *step.values))
         except StopIteration as stop:
-            if unsaid:  # all at once, for they go out with the commit anyway
+            if unsaid:  # all at once, because they go out with the commit anyway
                 await connection.execute(NOTIFY, self.schema, list(unsaid))
             result: T = stop.value
             return result
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
-        """The rows of one statement."""
+        """Run one statement, and return its rows."""
         pool, text = self._open_pool(), self._sql(sql)
         try:
             connection = await self._take_connection(pool)
@@ -187,9 +187,9 @@ class PostgresDatabase(Openable):
         return rows
 
     def notify(self, topic: str, news: Any = None) -> None:
-        """Wake those here who watch this topic, after a statement that has notified all others itself.
+        """Wake this process's watchers of a topic, after a statement that has notified all other machines itself.
 
-        With news, what the statement returned, they need not read it again.
+        `news` is the state that the statement returned; the watchers then need not read it again.
         """
         self._signals.notify(topic, news)
 
@@ -222,7 +222,7 @@ class PostgresDatabase(Openable):
             await self._give_back(pool, connection)
 
     async def _take_connection(self, pool: Any) -> Any:
-        """A connection that is at hand, or one of the pool's. The pool makes a task for each that it gives or takes."""
+        """Return a kept connection, or one of the pool, which makes a task for each acquire and release."""
         while self._at_hand:
             connection = self._at_hand.pop()
             if not connection.is_closed():
@@ -236,14 +236,14 @@ class PostgresDatabase(Openable):
             self._wanting -= 1
 
     async def _give_back(self, pool: Any, connection: Any) -> None:
-        """Keep it at hand, unless somebody waits for the pool to have one, or the pool is being closed."""
+        """Keep an idle connection, or release it if a caller waits for the pool or the pool is closed."""
         if self._wanting or self._pool is not pool:
             await pool.release(connection)
         else:
             self._at_hand.append(connection)
 
     async def _remember_process(self, connection: Any) -> None:
-        """Keep in mind whose notifications are our own. A pooler in between would show us numbers that mean nothing."""
+        """Remember the server process of a connection, to recognise its own notifications; useless behind a pooler."""
         if self._listen_dsn == self._dsn:
             self._own.add(connection.get_server_pid())
 
@@ -262,9 +262,9 @@ class PostgresDatabase(Openable):
             )
 
     async def _migrate_step(self, connection: Any, migration: Migrations) -> bool:
-        """Take one step in a transaction of its own, or say that there is none left."""
+        """Take one step in its own transaction. Return True if there is none left."""
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on nobody else migrates
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on no other process migrates
             known = self._sql("SELECT version FROM {schema}.schema_version WHERE component = $1")
             version = await connection.fetchval(known, migration.component) or 0
             step = migration.after(version)
@@ -285,7 +285,7 @@ class PostgresDatabase(Openable):
     # -- waking --------------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Ring for what others write, for ever; whatever is lost, the next look finds."""
+        """Wake watchers after writes of other machines, for ever. The next wake makes up for a lost notification."""
         while True:
             if self._wakeup == "listen":
                 with suppress(StoreUnavailable):
@@ -297,7 +297,7 @@ class PostgresDatabase(Openable):
             self._signals.notify_all()
 
     async def _hear(self) -> None:
-        """Listen until the connection is lost. A server that is gone without a word is noticed by asking it."""
+        """Listen until the connection is lost. A regular query notices a server that vanished silently."""
         import asyncpg
 
         connection = await asyncpg.connect(self._listen_dsn, timeout=self._limit, command_timeout=self._limit)
@@ -305,13 +305,13 @@ class PostgresDatabase(Openable):
         connection.add_termination_listener(lambda _: lost.set())
 
         def on_notification(_connection: object, process: object, _channel: object, topic: object) -> None:
-            if process not in self._own:  # what was written here has rung already
+            if process not in self._own:  # writes of this process have woken its watchers already
                 self._signals.notify(str(topic))
 
         try:
             await connection.add_listener(self.schema, on_notification)
             while not lost.is_set():
-                self._signals.notify_all()  # whatever happened while nobody listened
+                self._signals.notify_all()  # a change may have come while nothing listened
                 timer = asyncio.get_running_loop().call_later(self._recheck, self._signals.notify_all)
                 try:
                     async with asyncio.timeout(self._recheck):
@@ -330,7 +330,7 @@ async def _do_nothing(_connection: object) -> None:
 
 @asynccontextmanager
 async def translate_errors() -> AsyncIterator[None]:
-    """Whatever the driver, the network or the server raises, as what it means."""
+    """Translate errors of the driver, the network and the server into `StoreUnavailable`."""
     try:
         yield
     except Exception as problem:
@@ -340,14 +340,14 @@ async def translate_errors() -> AsyncIterator[None]:
 
 
 def store_error(problem: Exception) -> StoreUnavailable | None:
-    """What an error of the driver, the network or the server is to whoever uses the store; None for any other."""
+    """Return the store's error for one of the driver, the network or the server, or None for any other error."""
     import asyncpg
 
     if isinstance(problem, TimeoutError):
         return StoreBusy("the database did not answer in time")
     if isinstance(problem, asyncpg.exceptions.QueryCanceledError):
         return StoreBusy(f"the database gave up: {problem}")
-    # The driver's own internal error is what it raises when the server vanishes between two of its steps.
+    # The driver raises its own internal error if the server vanishes between two of its steps.
     if isinstance(problem, OSError | asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         return StoreUnavailable(f"store_unavailable: {problem or type(problem).__name__}")
     return None

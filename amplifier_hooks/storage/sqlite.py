@@ -1,14 +1,11 @@
-"""SQLite: one file, one connection, one thread that alone touches it.
+"""SQLite: one file, or memory, with one connection that only one thread touches.
 
 A commit that returned survives a power cut: `synchronous=FULL` with the rollback journal in TRUNCATE mode, whose end is
 synced as well (with DELETE the removal of the journal is not, and a commit may come undone). No write-ahead log: SQLite
 before 3.51.3 can damage it when two processes write at once.
 
-A new file gets its tables under another name and is then linked into place, so there never is half a store.
-
-A database that is gone with the process: SQLite without a file.
-
-One thread that does one thing after the other, for a loop that waits for it.
+A new file gets its tables under another name and is then linked into place, so there never is half a store. A
+`MemoryDatabase` has no file and ends with the process.
 """
 
 from __future__ import annotations
@@ -48,9 +45,9 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A thread and its queue. It ends with the process, or when it is told to.
+    """A thread with a queue, which does its work in order. It ends with the process, or after `end`.
 
-    A pool of one would do the same and take longer to say so: `run_in_executor` makes two futures for each call.
+    A pool of one thread would be slower: `run_in_executor` makes two futures for each call.
     """
 
     def __init__(self, name: str) -> None:
@@ -60,10 +57,10 @@ class Worker:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], T], limit: float | None = None) -> T:
-        """What the work returns or raises.
+        """Run work in the thread; return its result, or raise its error.
 
-        Raises `StoreBusy` after so many seconds. What has not begun by then, or when this is cancelled, is not done
-        at all; what has begun is done to its end.
+        Raises `StoreBusy` after `limit` seconds. At the limit or a cancellation, work that has not begun is dropped,
+        and work that has begun runs to its end.
         """
         if not self._open:
             raise StoreClosed("the store is closed")
@@ -77,7 +74,7 @@ class Worker:
                 timer.cancel()
 
     def end(self) -> None:
-        """Do what is in the queue, and end. Twice is harmless."""
+        """End the thread after the queued work. A second call does nothing."""
         if self._open:
             self._open = False
             self._queue.put(None)
@@ -85,17 +82,17 @@ class Worker:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             result, work = job
-            if not result.done():  # read from another thread, which can only make it do what nobody waits for
+            if not result.done():  # read from another thread: at worst the work runs without a waiter
                 try:
                     self._deliver(result, work(), None)
-                except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
+                except BaseException as error:  # noqa: BLE001  # the error belongs to the waiter
                     self._deliver(result, None, error)
             del job, result, work
 
     def _deliver(self, result: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
         try:
             self._loop.call_soon_threadsafe(_set, result, value, error)
-        except RuntimeError:  # the loop is closed, and nobody waits any more
+        except RuntimeError:  # the loop is closed, and its waiters are gone
             self._open = False
 
 
@@ -114,7 +111,7 @@ def _fail_late(result: asyncio.Future[Any], limit: float) -> None:
 
 
 APPLICATION: Final = 0x616D7068
-"""Stands in the file's header and says whose it is."""
+"""Application id in the file's header, which marks the file as a store of this program."""
 
 SETTINGS: Final = (
     "PRAGMA journal_mode = TRUNCATE",
@@ -122,17 +119,17 @@ SETTINGS: Final = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA mmap_size = 0",
-    "PRAGMA secure_delete = ON",  # what is purged is gone from the file too
+    "PRAGMA secure_delete = ON",  # purged rows leave the file, too
 )
 VERSIONS: Final = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 NUMBERS: Final = tuple(map(str, range(1, 33)))
-"""The names of values: SQLite knows `$1` as a value called 1."""
+"""Names of values: SQLite calls the value of `$1` just 1."""
 POLL: Final = 0.02
-"""Seconds between two looks at whether another process has written; only while somebody waits."""
+"""Seconds between two checks for writes of other processes; SQLite is polled only while there are waiters."""
 
 
 class SqliteDatabase(Openable):
-    """A database in one file. `path` None is a database in memory."""
+    """A database in one file, or in memory if `path` is None."""
 
     def __init__(
         self, path: str | Path | None, *migrations: Migrations, limit: float = LIMIT, poll: float = POLL
@@ -149,7 +146,7 @@ class SqliteDatabase(Openable):
         self._poller: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
-        """Open the file, made if it is not there; check it; bring its tables up to date. Twice is harmless.
+        """Open or create the file, check it, and update its tables. A second call does nothing.
 
         Raises `UnsafeStore`, `CorruptStore`, `SchemaMismatch` and other kinds of `StoreUnavailable`.
         """
@@ -164,7 +161,7 @@ class SqliteDatabase(Openable):
         return self
 
     async def close(self) -> None:
-        """Close the file once what was begun is done, and wake whoever waits. Twice is harmless."""
+        """Wake all waiters, and close the file after the work that has begun. A second call does nothing."""
         thread, self._thread = self._thread, None
         connection, self._connection = self._connection, None
         poller, self._poller = self._poller, None
@@ -172,41 +169,41 @@ class SqliteDatabase(Openable):
             poller.cancel()
         self._signals.notify_all()
         if thread is None or self._process != os.getpid():
-            return  # the file belongs to the process that opened it; closing it here would drop that one's locks
+            return  # the file belongs to the process that opened it; closing it here would drop its locks
         if connection is not None:
             closing = asyncio.ensure_future(thread.run(connection.close))
             try:
-                await asyncio.wait({closing})  # not cancelled with us: what is in the queue before it has to be done
+                await asyncio.wait({closing})  # a cancellation does not reach it: the queued work must be done first
             finally:
                 closing.add_done_callback(lambda _: thread.end())
         else:
             thread.end()
 
     async def migrate(self, *migrations: Migrations) -> None:
-        """Bring the tables of further components up to date."""
+        """Create or update the tables of further components."""
         await self._do(lambda: _migrate(self._open_connection, migrations))
 
     async def run(self, script: Script[T]) -> T:
-        """Drive a script in one transaction, in one go of the thread: no waiting in between."""
+        """Drive a script in one transaction, without leaving the thread in between, and return its result."""
         result, wakes = await self._do(lambda: _drive(self._open_connection, script))
         for wake in wakes:
             self._signals.notify(wake.topic, wake.news)
         return result
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
-        """The rows of one statement."""
+        """Run one statement, and return its rows."""
         return await self._do(lambda: _execute(self._open_connection, sql, values))
 
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
-        """Watch one topic, or all. What other processes change wakes everybody."""
+        """Watch one topic, or all. A change by another process wakes all watchers."""
         with self._signals.watch(topic) as watch:
             if self.path is not None and self._thread is not None and self._poller is None:
                 self._poller = asyncio.get_running_loop().create_task(self._look())
             yield watch
 
     async def _look(self) -> None:
-        """Ring for what other processes write, as long as anybody waits."""
+        """Wake all watchers after writes of other processes, as long as there are watchers."""
         while self._signals and self._thread is not None:
             with suppress(StoreUnavailable):
                 ((version,),) = await self.fetch("PRAGMA data_version")
@@ -225,7 +222,7 @@ class SqliteDatabase(Openable):
         return self._connection
 
     async def _do(self, work: Callable[[], T], *, limit: float | None = 0.0) -> T:
-        """The result of work done in the thread; None as limit waits for ever, 0 for as long as the store may take."""
+        """Run work in the thread, and return its result. None as limit waits for ever, 0 twice the store's limit."""
         if self._thread is None:
             raise StoreClosed("the store is not open")
         if self._process != os.getpid():
@@ -256,7 +253,7 @@ class SqliteDatabase(Openable):
         sync_folder(path.parent)
 
     def _connect(self, address: str, *, new: bool = False) -> sqlite3.Connection:
-        """A connection that was set up, checked and migrated; or none is left open."""
+        """Return a connection that is set up, checked and migrated. Leaves none open on an error."""
         connection = sqlite3.connect(
             address, uri=True, timeout=self._limit, isolation_level=None, check_same_thread=False
         )
@@ -283,7 +280,7 @@ def _check(connection: sqlite3.Connection, address: str) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, migrations: tuple[Migrations, ...]) -> None:
-    """Bring every component to its newest version, a step a transaction."""
+    """Bring every component to its newest version, each step in its own transaction."""
     connection.execute(VERSIONS)
     for migration in migrations:
         while not _migrate_step(connection, migration):
@@ -291,7 +288,7 @@ def _migrate(connection: sqlite3.Connection, migrations: tuple[Migrations, ...])
 
 
 def _migrate_step(connection: sqlite3.Connection, migration: Migrations) -> bool:
-    """Take one step, or say that there is none left."""
+    """Take one step. Return True if there is none left."""
     connection.execute("BEGIN IMMEDIATE")  # from here on no other process migrates
     try:
         known = "SELECT version FROM schema_version WHERE component = ?"
@@ -328,7 +325,7 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[W
 
 
 def _run_script(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
-    """What the script returns, having been given what it asked for."""
+    """Drive the script to its end, and return its result. Adds its wakes to `wakes`."""
     rows: list[Row] = []
     try:
         step = next(script)
@@ -346,7 +343,7 @@ def _run_script(connection: sqlite3.Connection, script: Script[T], wakes: list[W
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
-        with suppress(sqlite3.Error):  # what went wrong is on its way already
+        with suppress(sqlite3.Error):  # the first error is on its way to the caller already
             connection.execute("ROLLBACK")
 
 
@@ -357,7 +354,7 @@ def _execute(connection: sqlite3.Connection, sql: str, values: tuple[Any, ...]) 
 
 @lru_cache(maxsize=256)
 def _without_schema(sql: str) -> str:
-    """The statement as it is said here, where there are no schemas."""
+    """Return the statement without schemas, which SQLite does not have."""
     return sql.replace("{schema}.", "")
 
 
@@ -376,7 +373,7 @@ def _translate_errors(work: Callable[[], T]) -> T:
 
 
 class MemoryDatabase(SqliteDatabase):
-    """The same statements and the same transactions, for tests and short lives. No other process can see it."""
+    """A SQLite database in memory, for tests and short lives. No other process can see it."""
 
     def __init__(self, *migrations: Migrations) -> None:
         super().__init__(None, *migrations)

@@ -1,6 +1,6 @@
-"""Where this user's state is kept: approvals, trust, records, tokens. The one place that says so.
+"""The folder of this user's state (approvals, trust, records, tokens), and checks that other users cannot touch it.
 
-Whether a file may hold what must not be read or replaced by others.
+No other module names that folder. `inspect_folder` and `inspect_file` refuse paths that other users can touch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from amplifier_hooks.storage.database import CorruptStore, StoreUnavailable, Uns
 
 
 def state_folder() -> Path:
-    """`amplifier-hooks` in `$XDG_STATE_HOME`, or in `~/.local/state`; in `%LOCALAPPDATA%` on Windows.
+    """Return `amplifier-hooks` in `$XDG_STATE_HOME` or `~/.local/state`, and in `%LOCALAPPDATA%` on Windows.
 
-    It may not be there yet. A variable that names no absolute path says nothing, as its specification has it.
+    The folder may not exist yet. A variable without an absolute path is ignored, as the XDG specification demands.
     """
     named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
     base = Path(named) if named and Path(named).is_absolute() else Path.home() / ".local" / "state"
@@ -24,7 +24,7 @@ def state_folder() -> Path:
 
 
 def make_state_folder() -> Path:
-    """The same, made for its owner alone if it is not there. Raises `OSError` if it cannot be made."""
+    """Return the state folder, and create it for its owner alone if it is missing. Raises `OSError` if that fails."""
     folder = state_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
@@ -35,10 +35,10 @@ OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def inspect_folder(path: Path) -> None:
-    """Raise unless only its owner can put files into this folder.
+    """Raise `UnsafeStore` unless only its owner can put files into this folder.
 
-    A sticky folder such as /tmp is refused as well: others cannot replace the database there, but they can put a
-    journal beside it, which SQLite would play back.
+    A sticky folder such as /tmp is unsafe as well: other users cannot replace the database there, but they can put a
+    journal beside it, which SQLite would play back. Raises `StoreUnavailable` if the folder cannot be inspected.
     """
     try:
         found = path.stat()
@@ -49,7 +49,11 @@ def inspect_folder(path: Path) -> None:
 
 
 def inspect_file(path: Path) -> bool:
-    """Whether the file is there. Raise if it is a link, no plain file, empty, or somebody else's to read or own."""
+    """Return True if the file exists.
+
+    Raises `UnsafeStore` for a link, for a file that is not plain, and for a file that other users own or may read or
+    write; `CorruptStore` for an empty file; `StoreUnavailable` if it cannot be inspected.
+    """
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -62,7 +66,7 @@ def inspect_file(path: Path) -> bool:
         raise UnsafeStore(f"{path} is no plain file")
     if os.name == "posix":
         if found.st_uid != os.geteuid():
-            raise UnsafeStore(f"{path} belongs to somebody else")
+            raise UnsafeStore(f"{path} belongs to another user")
         if found.st_mode & OTHERS:
             raise UnsafeStore(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
     if found.st_size == 0:

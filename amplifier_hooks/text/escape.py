@@ -1,22 +1,22 @@
-r"""One escaping per sink: what cannot be seen is shown, nothing is ever removed.
+r"""Untrusted text comes in; text for one sink goes out, with every invisible character shown and none removed.
 
-Removing is the trap: what is shown would no longer be what runs. So a character that draws nothing, moves the cursor
-or reorders its neighbours appears as `\u{202E}`, and a text that already holds `\u{` has that backslash escaped too
-(`\u{5C}u{`). Two different texts therefore never look the same after `visible`, `for_log` or `for_model`. A function
-like that cannot leave its own output alone: **call one of them, once, where the text enters its sink.** Text without
+Removal would be a trap: the shown text would no longer be the text that runs. So a character that draws nothing, moves
+the cursor or reorders its neighbours appears as `\u{202E}`, and a text that already holds `\u{` has that backslash
+escaped, too (`\u{5C}u{`). Two different texts therefore never look the same after `visible`, `for_log` or `for_model`.
+Such a function escapes its own output again: **call one of them, once, where the text enters its sink.** Text without
 anything to escape comes back unchanged.
 
 | sink            | function       | beyond `visible`                                                       |
 |-----------------|----------------|------------------------------------------------------------------------|
 | any             | `visible`      | newline and tab stay                                                   |
 | terminal        | `for_terminal` | long blank runs become their size, so nothing is pushed off the screen |
-| page            | `for_page`     | the same, and of marks that pile up on one character all but three     |
+| page            | `for_page`     | long blank runs, and all but three combining marks on one character    |
 | log line        | `for_log`      | newline and tab are escaped too: one physical line                     |
-| model's context | `for_model`    | the brackets of our own markers are escaped                            |
+| model's context | `for_model`    | the brackets of the coordinator's markers are escaped                  |
 
-**Markers.** What the coordinator itself writes into a model's context stands in white square brackets:
-`⟦hook lint · 12 tokens⟧`. Those brackets, and a pair that looks the same, leave `for_model` as `\u{27E6}`. Whatever
-text a hook brings, a raw `⟦` is ours: there is no wording, spacing or nesting to get around. Write one with `marker`.
+**Markers.** The coordinator's own lines in a model's context stand in white square brackets: `⟦hook lint · 12 tokens⟧`.
+`for_model` escapes these brackets, and a pair that looks the same, as `\u{27E6}`. So a raw `⟦` is always the
+coordinator's, and no wording, spacing or nesting of a hook's text gets around that. `marker` writes one.
 """
 
 from __future__ import annotations
@@ -43,49 +43,49 @@ _BLANK: Final = frozenset(
 
 
 def visible(text: str) -> str:
-    r"""Every invisible character as `\u{202E}`; newline and tab stay."""
+    r"""Return a text with every invisible character written as `\u{202E}`; newline and tab stay."""
     return _escape(text, keep="\n\t")
 
 
 def for_log(text: str) -> str:
-    """One physical line."""
+    """Return a text escaped to one physical line, for a log."""
     return _escape(text, keep="")
 
 
 def for_model(text: str) -> str:
-    """For a model's context: `visible`, and no raw bracket of our markers."""
+    """Return a text escaped for a model's context: `visible`, and no raw bracket of the coordinator's markers."""
     return _escape(text, keep="\n\t", also=MARK_OPEN + MARK_CLOSE + _LOOK_ALIKES)
 
 
 def marker(*parts: str) -> str:
-    """A line of ours in a model's context; the parts may be untrusted. `⟦hook lint · 12 tokens⟧`."""
+    """Return a marker for a model's context, such as `⟦hook lint · 12 tokens⟧`. The parts may be untrusted."""
     also = MARK_OPEN + MARK_CLOSE + _LOOK_ALIKES + _BETWEEN
     return MARK_OPEN + f" {_BETWEEN} ".join(_escape(part, keep="", also=also) for part in parts) + MARK_CLOSE
 
 
 def for_terminal(text: str, *, max_run: int = 64) -> str:
-    """For a terminal: `visible`, and blank runs over `max_run` columns become `⟨1,204 spaces⟩`.
+    """Return a text escaped for a terminal: `visible`, and blank runs over `max_run` columns become `⟨1,204 spaces⟩`.
 
-    Spaces, tabs and newlines are one run, else they could take turns. A raw `⟨` is ours, as above. What order the
-    blanks of a collapsed run had is not shown.
+    Spaces, tabs and newlines form one run, or else they could take turns. A raw `⟨` in the output is always from this
+    function. A collapsed run does not show the order of its blanks.
 
-    Where terminals do not agree how wide a text is, it could hide what comes after it. So what joins its neighbour is
-    shown by number: flags, skin tones, Korean vowels alone, and of combining marks all but the first three.
+    Terminals disagree on the width of some texts, which could hide the text after them. So characters that join their
+    neighbour are shown by number: flags, skin tones, Korean vowels alone, and all combining marks but the first three.
     """
     return _collapse(_limit_stacking(_escape(text, keep="\n\t", also="⟨" + _JOINING)), max_run)
 
 
 def for_page(text: str, *, max_run: int = 64) -> str:
-    r"""For a page, which shows `\u{202E}` and `⟨1,204 spaces⟩` as marks of its own: nothing else looks like them.
+    r"""Return a text escaped for a page, which shows `\u{202E}` and `⟨1,204 spaces⟩` as unmistakable marks.
 
-    Where more than three combining marks sit on one character, the others are shown by number, so that no text is drawn
-    over the lines above and below it. What comes out is text: a page sets it as such, never as HTML.
+    Of the combining marks on one character, all but three are shown by number, so that no text is drawn over the lines
+    above and below it. The output is text: a page sets it as such, never as HTML.
     """
     return _collapse(_limit_stacking(_escape(text, keep="\n\t", also="⟨")), max_run)
 
 
 def invisible(text: str) -> frozenset[str]:
-    """The characters that `visible` shows by their number."""
+    """Return the characters that `visible` shows by their number."""
     return frozenset(c for c in set(text) if c not in "\n\t" and (not c.isprintable() or c in _BLANK))
 
 
@@ -128,7 +128,7 @@ _RUNS: Final = {"\n": ("newline", 16), "\t": ("tab", 8), " ": ("space", 1)}  # w
 
 
 def clip(text: str, limit_bytes: int) -> str:
-    """At most `limit_bytes` of UTF-8, ending in `…(+N bytes)` when something was cut.
+    """Return at most `limit_bytes` of UTF-8 of a text, ending in `…(+N bytes)` if something was cut.
 
     Cuts between characters and never through an escape. A limit too small for the mark leaves `…`, or nothing. A lone
     surrogate counts as three bytes.
@@ -158,7 +158,10 @@ def _utf8(text: str) -> bytes:
 
 
 def _escape(text: str, *, keep: str, also: str = "") -> str:
-    """`keep` are the control characters that stay, `also` the printable ones (never ASCII) that do not."""
+    """Return an escaped text. `keep` are the control characters that stay, `also` the printable ones that do not.
+
+    `also` must have no ASCII characters.
+    """
     text = text.replace("\\u{", "\\u{5C}u{")
     if text.isascii() and not text.encode().translate(None, _PRINTABLE_ASCII + keep.encode()):
         return text  # the usual case, in microseconds

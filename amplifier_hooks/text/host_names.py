@@ -1,7 +1,7 @@
 """The Host and Origin of a request, compared with the addresses of its server. Pure: headers are arguments.
 
-A page can have its browser send requests here, but cannot have it lie about Host and Origin. So these two keep other
-pages out: by name and port, and each at most once.
+A page can make its browser send requests to this server, but cannot make it lie about Host and Origin. So these two
+headers keep other pages out: by name and port, and each at most once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")
 HTTP: Final = 80
-"""The port that requests leave out."""
+"""Default port, which requests leave out."""
 
 
 def local_names(port: int | None, *more: str) -> frozenset[str]:
-    """The hosts, as requests write them, that mean this machine at a port; without a port, at a Unix socket."""
+    """Return the Host values that mean this machine at a port or, without a port, at a Unix socket."""
     names = (*LOCAL, *more)
     with_port = frozenset(f"{name}:{port}" for name in names if port is not None)
     return with_port | frozenset(names) if port in (None, HTTP) else with_port
@@ -27,9 +27,9 @@ def local_names(port: int | None, *more: str) -> frozenset[str]:
 def turned_away(
     names: Collection[str], hosts: Sequence[str], origins: Sequence[str]
 ) -> Literal["host", "origin"] | None:
-    """The header for which a request is refused, if any. `names` are the server's own, in lower case.
+    """Return the header for which a request is refused, or None. `names` are the server's names, in lower case.
 
-    Each header is given as often as it was sent. A Host has to be there; an Origin may be missing.
+    `hosts` and `origins` hold all values that were sent. A Host is required; an Origin may be missing.
     """
     if len(hosts) != 1 or hosts[0].lower() not in names:
         return "host"

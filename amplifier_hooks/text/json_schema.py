@@ -1,14 +1,14 @@
-"""JSON schemas: of a tool's input, of the parameters and results of runs.
+"""A JSON schema and a value come in; the value's mistakes go out.
 
-Schemas may come from far away. One is read once, and refused then if it is broken, reaches out of itself, or would make
-judging a value slow:
+The values are inputs of tools, and parameters and results of runs. A schema may come from an untrusted source.
+`Schema` refuses one that is broken, refers to anything outside, or would make the check of a value slow:
 
-- a reference leads to a place or an anchor of the schema itself; nothing is fetched, and nothing in it has a name of
-  its own (`$id`) that references could be relative to;
+- a reference leads to a place or an anchor of the schema itself; nothing is fetched, and no part has an `$id`, to which
+  references could be relative;
 - a pattern is an expression for an engine without backtracking;
-- it has at most 256 KiB, is at most 64 deep, and has with its references written out at most 20,000 places.
+- a schema has at most 256 KiB, is at most 64 deep, and has at most 20,000 places with its references expanded.
 
-Values never stand in what is said about them: they may be long, or a secret.
+Messages never contain values, because a value may be long, or a secret.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 LARGEST_SCHEMA: Final = 256 * 1024
-"""Bytes."""
+"""Most bytes of a schema."""
 DEEPEST: Final = 64
 LONGEST_CHAIN: Final = 256
 MOST_PLACES: Final = 20_000
-"""Of a schema with everything written out that it refers to."""
+"""Most places of a schema with its references expanded."""
 FEW_PLACES: Final = 1_000
-"""A schema and a value of so many places are looked through to the end, so that all that is wrong is named."""
+"""Most places of a schema and of a value for which all mistakes are listed, not only the first."""
 LARGEST_PATTERN: Final = 1 << 20
-"""Bytes one pattern may take in memory."""
+"""Most bytes of memory for one pattern."""
 LONGEST_PROBLEM: Final = 400
 LONGEST_SENTENCE: Final = 200
 
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""All lead to one place here: where nothing has a name of its own, how one got there makes no difference."""
+"""Keywords of references. They are equivalent here, because without `$id` a target does not depend on the way to it."""
 ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 NAMES: Final = ("$id", "id")
-"""A name of a part's own; the second is that of the oldest draft."""
+"""Keywords that name a part; the second is that of the oldest draft."""
 OLDEST: Final = "draft-04"
 SINGLE: Final = (
     "not", "if", "then", "else", "items", "additionalItems", "contains", "propertyNames", "additionalProperties",
@@ -54,12 +54,12 @@ NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "dependen
 
 
 class SchemaError(ValueError):
-    """A schema that cannot be used; the sentence says where and why."""
+    """A schema that cannot be used; the message states the place and the reason."""
 
 
 @frozen
 class SchemaMistake:
-    """One thing a value has wrong: where, by which keyword of the schema, and in words."""
+    """One mistake of a value: its place, the schema's keyword, and a message."""
 
     where: str
     keyword: str
@@ -71,7 +71,7 @@ class SchemaMistake:
 
 @frozen
 class Schema:
-    """One schema, checked and ready. Raises `SchemaError` for one that is broken or could do harm."""
+    """One schema, checked and compiled. Its constructor raises `SchemaError` for a broken or harmful schema."""
 
     document: Any
     _thorough: bool = field(init=False, repr=False, eq=False)
@@ -97,11 +97,11 @@ class Schema:
             raise SchemaError(clip(str(problem), LONGEST_PROBLEM)) from None
 
     def fits(self, value: object) -> bool:
-        """Whether a value is right. Raises `ValueError` for what is no JSON."""
+        """Return True if a value fits the schema. Raises `ValueError` if it is not JSON."""
         return bool(self._validator.is_valid(value))
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a value, and where; None if it fits. What no JSON can hold does not fit."""
+        """Return the first mistake of a value and its place, or None if it fits. Only JSON values can fit."""
         import jsonschema_rs
 
         try:
@@ -113,9 +113,9 @@ class Schema:
         return None
 
     def mistakes(self, value: object) -> tuple[SchemaMistake, ...]:
-        """What a value has wrong; of a large one, or by a schema that refers to itself, the first thing only.
+        """Return the mistakes of a value, but only the first for a large value or schema, or a recursive schema.
 
-        Raises `ValueError` for what is no JSON.
+        Raises `ValueError` if the value is not JSON.
         """
         import jsonschema_rs
 
@@ -131,7 +131,7 @@ class Schema:
 
 
 def resolve_reference(root: object, reference: object) -> object:
-    """What a reference within a schema leads to, by its place; None where there is nothing."""
+    """Return the part to which a reference by place leads within a schema, or None if there is none."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     found = root
@@ -146,7 +146,7 @@ def resolve_reference(root: object, reference: object) -> object:
     return found
 
 
-# -- what is said ----------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------------------------
 
 
 def _problem_at(path: list[str | int], message: str) -> str:
@@ -178,13 +178,13 @@ def _is_small(value: object) -> bool:
     return True
 
 
-# -- how large a schema is, with its references written out ----------------------------------------------------------
+# -- the size of a schema, with its references expanded --------------------------------------------------------------
 
 
 def _check_document(document: Any) -> tuple[int, bool]:
-    """How many places a schema has, and whether that is all there is to it: it does not refer to itself.
+    """Return the number of places of a schema, and True if it does not refer to itself.
 
-    Raises `SchemaError` for one that is no JSON, too large or too deep, or leads outside.
+    Raises `SchemaError` for a schema that is not JSON, is too large or too deep, or refers to anything outside.
     """
     if not isinstance(document, dict | bool):
         raise SchemaError(f"a schema is an object, not a {type(document).__name__}")
@@ -198,7 +198,7 @@ def _check_document(document: Any) -> tuple[int, bool]:
 
 
 def _anchors(document: Any) -> Iterator[tuple[str, object]]:
-    """The parts that have an anchor, after a look at how deep it goes and whether a part has a name of its own."""
+    """Yield the parts that have an anchor. Raises `SchemaError` for a too deep schema, or an `$id` within it."""
     oldest = isinstance(document, dict) and OLDEST in str(document.get("$schema"))
     seen: set[str] = set()
     waiting = [(document, 1)]
@@ -222,7 +222,7 @@ def _anchors(document: Any) -> Iterator[tuple[str, object]]:
 
 
 class _SchemaSize:
-    """A schema with its references written out, each cycle once around."""
+    """The size of a schema with its references expanded, each cycle once."""
 
     def __init__(self, root: Any, anchors: Mapping[str, object]) -> None:
         self._root = root
@@ -232,7 +232,7 @@ class _SchemaSize:
         self._whole = True
 
     def measure(self) -> tuple[int, bool]:
-        """How many places it has, and whether those are all."""
+        """Return the number of places, and True if the schema has no cycle."""
         return self._size(self._root), self._whole
 
     def _size(self, part: object) -> int:
@@ -257,7 +257,7 @@ class _SchemaSize:
         return total
 
     def _parts(self, part: Mapping[str, Any]) -> Iterator[object]:
-        """The schemas a schema consists of, those it refers to included."""
+        """Yield the schemas of which a schema consists, including those to which it refers."""
         for word in REFERENCES:
             if isinstance(part.get(word), str):
                 yield self._resolve(word, part[word])

@@ -1,23 +1,20 @@
-"""Which calls a hook is for: by tool name, and never silently by none.
+"""A matcher's spelling comes in; a test of tool names goes out, and never one that silently matches nothing.
 
 | written                            | means                                                             |
 |------------------------------------|-------------------------------------------------------------------|
 | `None`, `"*"`                      | every tool                                                        |
-| `"Write"`                          | that tool: the whole name, case and all                           |
+| `"Write"`                          | that tool: the whole name, in this case                           |
 | `"Write|Edit"`, `["Write", "Edit"]`| any of them; each may be a glob                                   |
 | `"mcp__*"`, `"Ba?h"`, `"[A-C]x"`   | a glob over the whole name                                        |
 | `"re:mcp__(a|b)__.+"`, re.compile()| a regular expression over the whole name, run with a time limit   |
 
-A regular expression is one only when it says so. What looks like one and does not, and any other spelling that could
-never match a tool (`"Write, Edit"`, `"a||b"`, `"[z-a]"`), is refused with the way to write it: a gate that matches
-nothing would be an open door that looks closed.
+A regular expression as text needs the prefix `re:`. An expression without it, and any other spelling that could never
+match a tool (`"Write, Edit"`, `"a||b"`, `"[z-a]"`), is refused with the right way to write it: a gate that matches
+nothing would be an open door that looks closed. A dialect with rules of its own builds its own `Matcher`.
 
-`Matcher` is a spelling and a test. A dialect with rules of its own builds it with those.
-
-Whether a text has a pattern in it, in time that is linear in the text, whatever the text and the pattern are.
-
-The expressions are those of Rust's `regex`: no backtracking, and so no look-around and no back-references. It answers
-whether, not where.
+`compile_linear` searches a text in time that is linear in the text, whatever the text and the pattern are. Its
+expressions are those of Rust's `regex`: no backtracking, and so no look-around and no back-references. It does not tell
+the position of a match.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _MAX_COPIED: Final = 2**18
 
 
 class MatchTimedOut(HookError):
-    """A regular expression did not come to an end in time; whoever asked treats it as a failure of the hook."""
+    """A regular expression exceeded its time limit; the caller treats that as a failure of the hook."""
 
     def __init__(self, spec: str, limit: float) -> None:
         self.spec = spec
@@ -52,13 +49,13 @@ class MatchTimedOut(HookError):
 
 @attrs.frozen
 class Matcher:
-    """Decides by tool name. `spec` is how it was written."""
+    """A test of tool names. `spec` is its spelling."""
 
     spec: str
     _test: Callable[[str], bool] = attrs.field(eq=False, repr=False)
 
     def matches(self, tool_name: str) -> bool:
-        """Whether the hook is for this tool. Raises `MatchTimedOut`."""
+        """Return True if the hook is for this tool. Raises `MatchTimedOut`."""
         return self._test(tool_name)
 
 
@@ -66,7 +63,7 @@ ANY: Final = Matcher("*", lambda _name: True)
 
 
 def compile_matcher(spec: str | Iterable[str] | re.Pattern[str] | None) -> Matcher:
-    """The matcher for one of the spellings above. Raises `InvalidRegistration`."""
+    """Return the matcher for one of the spellings in the module's table. Raises `InvalidRegistration`."""
     if spec is None or spec == "*":
         return ANY
     if isinstance(spec, re.Pattern):
@@ -120,7 +117,7 @@ def _glob_test(spec: str, globs: list[str]) -> Callable[[str], bool]:
     patterns = []
     for glob in globs:
         [pattern], _ = fnmatch.translate(glob, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
-        if "(?!)" in pattern:  # how the translation says that nothing can match
+        if "(?!)" in pattern:  # the translation of a glob that matches nothing
             raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around")
         patterns.append(pattern)
     return _regex_test(spec, "|".join(patterns), 0)  # many stars backtrack like any regex: same engine, same limit
@@ -158,13 +155,13 @@ def _regex_test(spec: str, pattern: str, flags: int) -> Callable[[str], bool]:
 
 
 SURROGATES: Final = dict.fromkeys(range(55296, 57344), "�")
-"""For `str.translate`: halves of characters, which no such expression can look at, as something of the same length."""
+"""Table for `str.translate` that replaces lone surrogates, which linear expressions cannot read, at equal length."""
 
 
 def compile_linear(pattern: str) -> Callable[[str], bool]:
-    """The question whether a text has this in it. A text with lone surrogates is never said to have it.
+    """Return a function that is True for texts in which the pattern matches. It is False for lone surrogates.
 
-    Raises `pydantic_core.SchemaError` for a pattern that is none.
+    Raises `pydantic_core.SchemaError` for an invalid pattern.
     """
     from pydantic_core import SchemaValidator, core_schema  # its expressions are Rust's
 
@@ -172,12 +169,12 @@ def compile_linear(pattern: str) -> Callable[[str], bool]:
 
 
 def escape_literal(text: str) -> str:
-    """The expression for exactly this text."""
+    """Return the expression for exactly this text."""
     return "".join(f"\\x{{{ord(character):X}}}" for character in text)
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: no half of a character stands alone in it."""
+    """Return True if a text can be written as UTF-8, because it has no lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:

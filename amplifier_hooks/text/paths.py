@@ -1,23 +1,23 @@
-"""Where the paths in a call lead, whatever they are spelt like, and the patterns they are compared with.
+"""The arguments of a call come in; the paths in them go out, in any spelling, and are matched against patterns.
 
 | written        | means                                                                       |
 |----------------|-----------------------------------------------------------------------------|
 | `/etc/hosts`   | that file                                                                   |
 | `src/*.py`     | below the working directory of the session; `./setup.py` is right in it     |
-| `~/.ssh/**`    | below the home folder of whoever runs this, that folder included            |
+| `~/.ssh/**`    | below the home folder of the current user, that folder included             |
 | `**/.env`      | anywhere at all                                                             |
 
 `*` stays within one name and `**` crosses folders; both match names that begin with a dot.
 
-`Whereabouts.caught` looks at every text in the arguments, whatever the argument is called, at the words of commands and
-at the files a patch names, also where a shell would put them in the place of `.e*`: with `..` and links followed, `~`,
-variables, `file:` and percent signs written out, whatever the case of the letters and the spelling of their accents,
-and with everything below what a pattern matches.
-That is a net and no wall. What is changed between the look and the call is not seen, nor is a second name that a file
-has, a hard link. A `PathMatch` has the path only as the caller wrote it: the place it leads to may be made of values of
-variables.
+`CallPaths.find_match` looks at every text in the arguments, whatever the argument's name, at the words of commands, at
+the files that a shell would put in the place of `.e*`, and at the files that a patch names. It follows `..` and links,
+expands `~`, variables, `file:` and percent signs, and ignores the case of letters and the spelling of accents. A
+pattern also covers everything below the path that it matches.
 
-Nothing is run and nothing is changed; the file system is only asked where a path leads.
+This is a net and no wall. It does not see changes between the look and the call, nor a second name of a file, a hard
+link. A `PathMatch` has the path only as the caller wrote it, because the resolved path may hold values of variables.
+
+The module runs and changes nothing; it only asks the file system for the target of a path.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ PATH_NAMES: Final = (
     "old_path",
     "new_path",
 )
-"""Arguments that an allow takes for paths, unless it names others."""
+"""Names of arguments in which an allow rule looks for paths, unless it names others."""
 
 COMMAND_NAMES: Final = ("command", "cmd")
-"""Arguments that hold a shell command, unless a rule names another."""
+"""Names of arguments that hold a shell command, unless a rule names another."""
 
 LONGEST_PATH: Final = 4_096
 MOST_PARTS: Final = 4_000
 MOST_TEXTS: Final = 2_000
 SEPARATORS: Final = re.compile(r"[\s;|&()<>`${}]+")
 BETWEEN_WORDS: Final = re.compile(r"[\s;|&()<>`]+")
-"""What ends a word of a command while its variables are still in it."""
+"""Characters that end a word of a command before its variables are expanded."""
 VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})|%(\w+)%", re.ASCII)
-"""As shells write one. `os.path.expandvars` takes quadratic time over braces that nothing closes."""
+"""A variable of a shell. `os.path.expandvars` takes quadratic time over unclosed braces."""
 QUOTES: Final = str.maketrans("", "", "'\"\\")
 BLANKS: Final = re.compile(r"\\\n|\$\{IFS[^}]{0,64}\}|\$IFS\b")
 WITHIN: Final = re.compile(r"[=:@,]")
@@ -84,34 +84,34 @@ MAGIC_NAME: Final = re.compile(r"[\[\\]")
 WILD: Final = re.compile(r"[*?]+")
 
 ENCODED: Final = 3
-"""Times that percent signs are written out: somebody may have encoded them, too."""
+"""Times that percent signs are decoded, because they may be encoded themselves."""
 
 PATCH: Final = re.compile(r"^(?:\*\*\* Begin Patch|diff --git |--- )", re.MULTILINE)
-"""How a text begins to be a patch: as coding agents write them, or as `diff` and git do."""
+"""Beginning of a patch, as coding agents, `diff` or git write it."""
 PATCHED: Final = re.compile(
     r"^(?:\*\*\* (?:Add File|Update File|Delete File|Move to): |(?:---|\+\+\+|rename from|rename to|copy to) )"
     r"([^\t\r\n]+)",
     re.MULTILINE,
 )
 OF_GIT: Final = ("a/", "b/")
-"""What git puts before the paths of a patch."""
+"""Prefixes that git puts before the paths of a patch."""
 
 
 class TooManyParts(Exception):
-    """More texts than anybody looks at for one call."""
+    """A call has more texts than the matcher looks at."""
 
 
 class UnknownFolder(Exception):
-    """A pattern begins at a folder that nobody knows: the working directory, the home folder."""
+    """A pattern begins at an unknown folder: the working directory or the home folder."""
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
-        super().__init__(f"nobody knows the folder that {spec!r} begins at")
+        super().__init__(f"the folder that {spec!r} begins at is not known")
 
 
 @frozen
 class PathForms:
-    """A path as the caller wrote it, put in order, and as it really is, links followed."""
+    """A path in three forms: as the caller wrote it, normalised, and with its links followed."""
 
     text: str
     lexical: str
@@ -128,15 +128,15 @@ class PathMatch:
 
 @define(eq=False)
 class CallPaths:
-    """Where the paths in the arguments of one call lead, as far as that was found out so far."""
+    """The paths in the arguments of one call. It resolves them on first use."""
 
     arguments: Mapping[str, Any]
     folder: str
-    """The working directory of whoever calls; if it is not absolute, it is not known."""
+    """The caller's working directory; a relative one counts as unknown."""
 
     @cached_property
     def home(self) -> str:
-        """The home folder of whoever runs this; empty if there is none."""
+        """The home folder of the current user; empty if there is none."""
         try:
             return str(Path.home())
         except RuntimeError:
@@ -144,20 +144,20 @@ class CallPaths:
 
     @property
     def cwd(self) -> str:
-        """The session's working directory; empty if it is not known."""
+        """The session's working directory; empty if it is unknown."""
         return self.folder if os.path.isabs(self.folder) else ""  # noqa: PTH117  # text, on purpose
 
     @cached_property
     def roots(self) -> dict[str, tuple[str, str]]:
-        """What patterns may begin with: the working directory and the home folder, as written and as they really are.
+        """The roots of patterns by name: working directory and home folder, each as written and with links followed.
 
-        These are the operator's, so their links are followed even where those of a pattern are not.
+        The operator owns these folders, so their links are followed even where those of a pattern are not.
         """
         known = {"cwd": self.cwd, "home": self.home}
         return {name: (tidy(path), tidy(os.path.realpath(path))) for name, path in known.items() if path}
 
     def resolve(self, text: str) -> PathForms | None:
-        """What a path comes to; None if nobody can say."""
+        """Return the forms of a path, or None if it cannot be resolved."""
         if "\0" in text or len(text) > LONGEST_PATH or not text:
             return None
         if not os.path.isabs(text) and not self.cwd:  # noqa: PTH117  # text, on purpose
@@ -169,12 +169,12 @@ class CallPaths:
             return None
 
     def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The arguments of these names."""
+        """Return the arguments with these names."""
         return {name: self.arguments[name] for name in names if name in self.arguments}
 
     @cached_property
     def possible_paths(self) -> list[PathForms]:
-        """All that may lead to a file in the arguments: texts, words of commands, patches. Raises `TooManyParts`."""
+        """All possible paths in the arguments: texts, words of commands, files of patches. Raises `TooManyParts`."""
         given = texts_of([*self.arguments.values()])
         texts = {text: text for text in given}
         for value in self.arguments_named(COMMAND_NAMES).values():
@@ -191,7 +191,7 @@ class CallPaths:
         return self.resolve_all(texts)
 
     def find_match(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | None:
-        """The first path in the arguments that one of these patterns covers; with names, only in those arguments.
+        """Return the first path in the arguments that a pattern covers, or None. With `names`, look only in those.
 
         Raises `UnknownFolder`, `TooManyParts`, and `TimeoutError` for a pattern that takes longer than `TIME_LIMIT`.
         """
@@ -222,9 +222,9 @@ class CallPaths:
         return None
 
     def resolve_all(self, texts: Mapping[str, str]) -> list[PathForms]:
-        """Each of these texts resolved, also without its scheme, its `~` and its percent signs. Raises `TooManyParts`.
+        """Return each text resolved, in all its spellings: scheme, `~` and percent signs expanded.
 
-        `texts` maps each to the caller's own text.
+        `texts` maps each text to the caller's spelling of it. Raises `TooManyParts`.
         """
         if len(texts) > MOST_TEXTS:
             raise TooManyParts
@@ -236,7 +236,7 @@ class CallPaths:
         return [PathForms(written, forms.lexical, forms.real) for forms, written in found if forms is not None]
 
     def _expand_glob(self, word: str) -> list[str]:
-        """The files a shell would put in the place of a word such as `.e*`; only its last part is looked at."""
+        """Return the files that a shell would put in the place of a word such as `.e*`. Expands only its last part."""
         folder, _, last = word.rpartition("/")
         where = self.resolve(f"{folder}/" if "/" in word else ".") if MAGIC.search(last) else None
         if where is None:
@@ -250,16 +250,16 @@ class CallPaths:
 
 @frozen
 class PathPattern:
-    """One pattern, and what it begins at: the root, the working directory or the home folder."""
+    """One pattern, with the folder at which it begins: the root, the working directory or the home folder."""
 
     spec: str
     root: str
     rest: str
 
     def absolute_patterns(self, whereabouts: CallPaths, *, follow: bool) -> tuple[str, ...]:
-        """The patterns over whole paths that this one comes to; none where its root is not known.
+        """Return this pattern as patterns over whole paths, or none if its root is unknown.
 
-        With `follow`, also that with the links in its fixed part followed.
+        With `follow`, also return the pattern with the links in its fixed part followed.
         """
         if self.root and self.root not in whereabouts.roots:
             return ()
@@ -272,7 +272,7 @@ class PathPattern:
 
 
 def parse_patterns(given: object) -> tuple[PathPattern, ...]:
-    """The patterns that a file names. Raises `ValueError`."""
+    """Return the patterns that a file names. Raises `ValueError`."""
     texts = given if isinstance(given, list) else [given]
     if not texts or not is_texts(texts):
         raise ValueError("is a pattern or a list of patterns, as text: 'src/**' or ['src/**', '**/.env']")
@@ -295,7 +295,7 @@ def _pattern(text: str) -> PathPattern:
 
 
 def _split_root(text: str, first: str) -> tuple[str, str]:
-    """What a pattern begins at, and what follows."""
+    """Return the root at which a pattern begins, and the rest of the pattern."""
     if first == "~":
         return "home", text[1:]
     if first.startswith("~"):
@@ -306,13 +306,13 @@ def _split_root(text: str, first: str) -> tuple[str, str]:
 
 
 def _with_descendants(pattern: str) -> tuple[str, ...]:
-    """The pattern, and everything below what it matches; the folder itself, where it says `**`."""
+    """Return patterns for the path and for everything below it. A pattern with `/**` includes the folder itself."""
     own = pattern.removesuffix("/**") or "/"
     return (own, f"{own.rstrip('/')}/**")
 
 
 def matches(patterns: Iterable[str], paths: Iterable[str]) -> bool:
-    """Whether any of these patterns over whole paths is any of these paths. Raises `TimeoutError`."""
+    """Return True if one of these patterns over whole paths matches one of these paths. Raises `TimeoutError`."""
     texts = tuple(paths)
     return any(
         _compile(pattern).fullmatch(text, timeout=TIME_LIMIT)
@@ -324,7 +324,7 @@ def matches(patterns: Iterable[str], paths: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _literals(pattern: str) -> tuple[str, ...]:
-    """What stands in every path that a pattern matches: a quick look, for most texts are no such path."""
+    """Return texts that occur in every path that a pattern matches: a quick test that most texts fail."""
     plain = (name for name in pattern.split("/") if not MAGIC_NAME.search(name))
     return tuple({literal for name in plain for literal in WILD.split(name) if literal})
 
@@ -342,7 +342,7 @@ def _translate(pattern: str) -> str:
 
 
 def patched_files(text: str) -> list[str]:
-    """The files that a patch names, if the text is one."""
+    """Return the files that a patch names, or none if the text is not a patch."""
     if PATCH.search(text) is None:
         return []
     named = [found.strip() for found in PATCHED.findall(text)]
@@ -350,28 +350,28 @@ def patched_files(text: str) -> list[str]:
 
 
 def words_in(command: str) -> list[str]:
-    """The words of a command, roughly: quotes are dropped, and whatever ends a word somewhere in a shell ends it."""
+    """Return the words of a command, roughly: quotes are dropped, and every separator of a shell ends a word."""
     blanked = BLANKS.sub(" ", command)
     return [word for word in (piece.translate(QUOTES) for piece in SEPARATORS.split(blanked)) if word]
 
 
 def is_texts(values: Sequence[object]) -> TypeGuard[list[str]]:
-    """Whether all of these are texts."""
+    """Return True if all of these values are texts."""
     return all(isinstance(value, str) for value in values)
 
 
 def fold(text: str) -> str:
-    """For file systems to which case and the spelling of an accent make no difference."""
+    """Return a text folded for file systems that ignore case and the spelling of accents."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def tidy(path: str) -> str:
-    """With `/` between its parts."""
+    """Return a path with `/` between its parts."""
     return path.replace("\\", "/") if os.name == "nt" else path
 
 
 def _parts_of(command: str) -> dict[str, str]:
-    """The parts of a command that may be paths, with and without variables written out, each with the caller's text."""
+    """Return the possible paths in a command, with and without variables expanded, each with the caller's text."""
     parts: dict[str, str] = {}
     for written in BETWEEN_WORDS.split(BLANKS.sub(" ", command)):
         for word in words_in(written):
@@ -385,7 +385,7 @@ def _parts_of(command: str) -> dict[str, str]:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    """A text, and what tools may read in it: without its scheme, its percent signs, its `~` and its variables."""
+    """Yield a text and the readings that tools may have of it: scheme, percent signs, `~` and variables expanded."""
     yield text
     plain = text
     if text[:5].casefold() == "file:":
@@ -402,17 +402,17 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _expansion(text: str) -> str:
-    """A text with the variables of this process written out: for comparing only, because their values may be secret."""
+    """Return a text with the variables of this process expanded, for comparisons only: the values may be secret."""
     return VARIABLE.sub(lambda found: os.environ.get(found[found.lastindex or 0], found[0]), text)
 
 
 def _parts(word: str) -> list[str]:
-    """What may be a path inside a word, as in `--file=/etc/passwd`."""
+    """Return the possible paths inside a word, as in `--file=/etc/passwd`."""
     return [word[found.end() :] for found in WITHIN.finditer(word)][:8]
 
 
 def leaves_of(value: object) -> Iterator[object]:
-    """Every plain value inside a value in order, keys included. Raises `TooManyParts`."""
+    """Yield every plain value inside a value in order, keys included. Raises `TooManyParts`."""
     waiting, count = [value], 0
     while waiting:
         one = waiting.pop()
@@ -428,5 +428,5 @@ def leaves_of(value: object) -> Iterator[object]:
 
 
 def texts_of(value: object) -> list[str]:
-    """Every text inside a value, keys included. Raises `TooManyParts`."""
+    """Return every text inside a value, keys included. Raises `TooManyParts`."""
     return [one for one in leaves_of(value) if isinstance(one, str)]

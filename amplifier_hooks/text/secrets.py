@@ -1,21 +1,19 @@
-"""Where secrets are in a text: for the record, which keeps them out, and for hooks that do.
+"""A text comes in; the positions of the secrets in it go out, for the record and for hooks that hide secrets.
 
-Three things give a secret away: the name it stands under (`password`, `Authorization`, `API_KEY`), its shape
-(`secret_patterns`), and being one that is known (the values of the environment's secret names). It is a
-net for what everybody's secrets look like, and no wall: what has no shape and is not known is not found.
+Three things give a secret away: its name (`password`, `Authorization`, `API_KEY`), its shape (`SHAPES`), and its value,
+if it is known (the values of the environment's secret names). This is a net for secrets of usual shapes, and no wall:
+it misses an unknown secret without a shape.
 
-Time is linear in the text, whatever the text is. One expression for all shapes says whether there is a secret, which
-is quick and the usual end of it. If there is, the same question goes to shorter pieces, and each shape is asked apart,
-which is as quick. Only what is in a short piece is looked for there, by an expression of its own that never goes back
-over what it has read. Then the first is asked once more about what is left: where the two disagree, all of that piece
+The search takes time that is linear in the text, whatever the text is. One quick expression for all shapes tells that a
+text has no secret, which is the usual case. Otherwise the search repeats that test on shorter pieces, and with each
+shape by itself. Only in a short piece does it look for the exact position, with an expression that reads nothing twice.
+At the end the first expression tests the text without the found secrets: if it still suspects one, the whole piece
 counts as a secret.
 
-The shapes of secrets, one row each: enough of it to know that one is there, and an expression that finds all of it.
-
-`least` is asked by an engine that takes linear time for anything and cannot look around. `whole` is for Python's, which
-can, and is written so that it reads nothing twice: where only a beginning was there it passes over that. It begins with
-a letter or a set of letters, because then Python skips quickly to where one stands; that is why every name of a
-password has a row of its own.
+Each shape has one row with two expressions: `least` detects a secret, and `whole` finds all of it. An engine that takes
+linear time for any pattern and cannot look around runs `least`. Python's engine, which can look around, runs `whole`.
+`whole` reads nothing twice: it skips a mere beginning of a secret. It starts with a letter or a set of letters, because
+Python then skips quickly to a candidate; therefore every name of a password has a row of its own.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ if TYPE_CHECKING:
 
 
 CODE: Final = "code"
-"""The group of `whole` that looks like a secret and is none."""
+"""Name of the group of `whole` that looks like a secret and is none."""
 
 
 class SecretShape(NamedTuple):
-    """One kind of secret. A group without a name in `whole` is the secret; a match without groups is passed over."""
+    """One kind of secret. A group without a name in `whole` is the secret; a match without groups is ignored."""
 
     kind: str
     least: str
@@ -47,7 +45,7 @@ class SecretShape(NamedTuple):
 
 
 def _any_case(text: str) -> str:
-    """These letters in either case; a flag that says the same would make Python's search slow."""
+    """Return an expression for these letters in either case; a flag would make Python's search slow."""
     return "".join(f"[{one.upper()}{one.lower()}]" if one.isalpha() else re.escape(one) for one in text)
 
 
@@ -55,18 +53,18 @@ WORD: Final = r"[A-Za-z0-9_\-]"
 VALUE: Final = r"[A-Za-z0-9._~+/=\-]"
 ANYTHING: Final = r"[A-Za-z0-9._~+/=!@\#$%^&*\-]"
 IN_QUOTES: Final = r"[A-Za-z0-9._~+/=!@\#$%^&*()\[\]?,;:|\-]"
-"""What a password may hold besides where quotes tell its end; blanks end it."""
+"""Characters of a password that quotes enclose; a blank still ends it."""
 CRUMB: Final = r"[!\#-&(-:<-~]"
-"""What the value of a cookie is made of."""
+"""Characters in the value of a cookie."""
 
 QUOTE: Final = r"""(?:["']|\\{1,7}["']|%22)"""
-"""Also as it stands in JSON within JSON, and in an address."""
+"""A quote, also in the spelling of JSON within JSON, and of an address."""
 BLANKS: Final = r"(?:[\x20\t]+|\s)?"
 SIGN: Final = r"(?::=|[:=]>?|%3[AaDd])"
 BESIDE: Final = rf",?\s+{QUOTE}?[Vv]alue{QUOTE}?"
-"""As in `name: DB_PASSWORD, value: …`."""
+"""Text between a name and its value, as in `name: DB_PASSWORD, value: …`."""
 ASSIGNED: Final = rf"(?:{SIGN}|(?:{QUOTE}?{BESIDE}|{QUOTE})?{BLANKS}{SIGN}{BLANKS})"
-"""The usual case stands first: nearly all the time goes into it."""
+"""Text between a name and its value. The usual case stands first, because it takes nearly all the time."""
 
 CALL: Final = r"\$?[A-Za-z_][A-Za-z0-9_.]*+[(\[]"
 MEMBER: Final = (
@@ -75,20 +73,20 @@ MEMBER: Final = (
 )
 VARIABLE: Final = r"\$[A-Z_][A-Z0-9_]*+"
 TYPE: Final = r"(?:[Ss]tring|SecretStr|Optional|undefined|boolean|number|required|optional|hidden|\*{6,}+)"
-"""Types, what forms say of a field, and a mask."""
+"""Types, attributes of form fields, and a mask."""
 
 NAMES: Final = (
     _any_case("passw") + f"(?:{_any_case('or')})?" + _any_case("d"),
     *map(_any_case, ("secret", "token", "credential")),
     *(f"{_any_case(word)}[_\\-]?{_any_case('key')}" for word in ("api", "access", "private", "account", "signing")),
 )
-"""How passwords are called; more of the name may stand before and after it."""
+"""Names of passwords; the full name may have more before and after them."""
 
 
 def _password(name: str, begins: str = "", holds: str = IN_QUOTES) -> SecretShape:
-    """What is called a password: assigned to the name, or between its tags.
+    """Return the shape of a value that is assigned to a password's name, or stands between its tags.
 
-    `begins` is how its value does, and `holds` what may be in it where quotes tell its end.
+    `begins` is an expression for the beginning of the value, and `holds` for its characters within quotes.
     """
     called, bare, quoted = f"{name}{WORD}*", begins + ANYTHING, (begins or ANYTHING) + holds
     code = f"(?P<{CODE}>{CALL}|(?:{MEMBER}|{VARIABLE}|{TYPE}|{QUOTE}(?:{VARIABLE}|{TYPE}))(?!{ANYTHING}))"
@@ -103,22 +101,22 @@ ISSUERS: Final = (
     "gh[pousr]_", "github_pat_", "glpat-", "npm_", "hf_", "pypi-", "dop_v1_", "shpat_", "whsec_", "sk-", "rk_live_",
     "sk_live_", "rk_test_", "sk_test_", "xox[abeoprs]-", "xapp-", "AIza", r"ya29\.", r"SG\.",
 )  # fmt: skip
-"""What tokens begin with, by who issues them."""
+"""Prefixes of tokens, by issuer."""
 ISSUED: Final = "|".join(f"{one[0]}(?<=\\b{one[0]}){one[1:]}" for one in ISSUERS)
-"""The same, each beginning with its letter; that it begins a word is looked at after that."""
+"""Expression for `ISSUERS` in which each prefix starts with its letter; the word boundary is tested after that."""
 
 OPTION: Final = rf"--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|api-?key|secret-key)\x20{QUOTE}?"
-"""Before a password that is an option of a command; that of `--password=…` is assigned."""
+"""Option of a command before its password; `--password=…` is an assignment."""
 HEADER: Final = rf"{_any_case('authorization')}{QUOTE}?{BLANKS}(?:{SIGN}|,){BLANKS}{QUOTE}?"
-"""Also as the first of two in a list."""
+"""Authorization header, also as the first of two items in a list."""
 COOKIES: Final = rf"{_any_case('cookie')}{QUOTE}?:\x20?{QUOTE}?"
 ENCODED: Final = r"LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFUR|FQyBQUklWQVRF|EU0EgUFJJVkFUR|FTkNSWVBURUQ|PUEVOU1NI)"
-"""`-----BEGIN …PRIVATE` and its like in base64."""
+"""`-----BEGIN …PRIVATE` and similar beginnings, in base64."""
 BEGIN: Final = r"-----BEGIN\x20[A-Z\x20]*PRIVATE\x20KEY"
 END: Final = r"-----END\x20[A-Z\x20]*PRIVATE\x20KEY(?:\x20BLOCK)?-----"
 
 PRIVATE_KEY: Final = SecretShape("private key", BEGIN, rf"({BEGIN}(?s:.*?{END}|.*))")
-"""The only one that is longer than a line."""
+"""Shape of a private key, the only shape that is longer than a line."""
 
 SHAPES: Final = (
     SecretShape("token", rf"\b(?:{'|'.join(ISSUERS)}){WORD}{{12}}", rf"((?:{ISSUED}){WORD}{{12,}}+)"),
@@ -154,12 +152,12 @@ SHAPES: Final = (
 
 
 SHORTEST: Final = 8
-"""Characters of a known secret at least: shorter ones stand in too many texts by accident."""
+"""Fewest characters of a known secret: shorter values occur in too many texts by accident."""
 
 MOST_KNOWN: Final = 256
 
 PIECES: Final = (16_384, 1_024)
-"""Characters of the pieces that are asked for secrets, one within the other, before anybody looks for where it is."""
+"""Characters of the nested pieces that are tested for secrets before the search for exact positions."""
 
 _WORDS: Final = frozenset((
     "accesskey", "apikey", "apikeys", "authorization", "cookie", "cookies", "credential", "credentials", "passphrase",
@@ -168,20 +166,20 @@ _WORDS: Final = frozenset((
 _PAIRS: Final = frozenset(("api key", "api keys", "access key", "private key", "signing key", "encryption key"))
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 GONE: Final = "\0"
-"""What stands where a secret was, while the rest is looked at: no shape has it in it."""
+"""Replacement of a found secret while the rest is tested. No shape contains it."""
 
 _BLANK: Final = re.compile(r"\s")
 _LONGEST_NAME: Final = 128
 _LOOKALIKES: Final = str.maketrans("аеорсѕіԁһкмтуɑοενԝАВЕКМОРСТІЅ", "aeopcsidhkmtyaoevwABEKMOPCTIS")
 
 _NO_SECRET: Final = frozenset(("PWD", "OLDPWD"))
-"""Variables of the environment that are called as if they were secrets."""
+"""Variables of the environment whose names look like those of secrets."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what stands under this name is taken for a secret: `API_KEY`, `apiKey`, `x-api-key`, `userPassword`.
+    """Return True if this name marks its value as a secret: `API_KEY`, `apiKey`, `x-api-key`, `userPassword`.
 
-    Letters that look like Latin ones count as those, and what cannot be seen does not count.
+    Letters that look like Latin ones count as those, and invisible characters do not count.
     """
     name = name[-_LONGEST_NAME:]
     if not name.isascii():
@@ -192,14 +190,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def names_a_secret(members: Mapping[Any, Any]) -> bool:
-    """Whether the `value` in there is one by what its `name` is: `{"name": "DB_PASSWORD", "value": "…"}`."""
+    """Return True if the `name` or `key` makes the `value` a secret: `{"name": "DB_PASSWORD", "value": "…"}`."""
     return "value" in members and any(
         isinstance(name := members.get(called), str) and is_secret_name(name) for called in ("name", "key")
     )
 
 
 def _environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    """The values of an environment's secret names; the path of a file that is there is none."""
+    """Yield the values of an environment's secret names, except paths of existing files."""
     for name, value in environment.items():
         if is_secret_name(name) and name not in _NO_SECRET:
             try:
@@ -211,11 +209,11 @@ def _environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 Span = tuple[int, int, str]
-"""Where a secret is in a text, from where to where, and of what kind it is. Plain, for there may be very many."""
+"""Start, end and kind of a secret in a text. A plain tuple, because there may be very many."""
 
 
 def replace_spans(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str:
-    """The text with these marks in the places of these spans."""
+    """Return the text with these marks in the places of these spans."""
     pieces: list[str] = []
     place = 0
     for (start, end, _), mark in zip(spans, marks, strict=True):
@@ -225,7 +223,7 @@ def replace_spans(text: str, spans: Iterable[Span], marks: Iterable[str]) -> str
 
 
 class _Finder:
-    """One shape, and the two questions about it: whether, and where."""
+    """One shape, with a test for it (`suspects`) and a search (`spans`)."""
 
     def __init__(self, shape: SecretShape) -> None:
         self.kind = shape.kind
@@ -237,7 +235,7 @@ class _Finder:
         return re.compile(self._whole, re.ASCII)
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
-        """Where they are between these places, in order."""
+        """Return the spans of this shape between `begin` and `end`, in order."""
         kind, found = self.kind, self._pattern.finditer(text, begin, end)
         if CODE not in self._pattern.groupindex:
             return [(*match.span(match.lastindex), kind) for match in found if match.lastindex]
@@ -249,14 +247,14 @@ class _Finder:
 
 
 class _KnownSecrets:
-    """Secrets that are known by their value."""
+    """Secrets with known values."""
 
     def __init__(self, values: list[str]) -> None:
         self._values = values
         self.suspects: Callable[[str], bool] = compile_linear("|".join(map(escape_literal, values)))
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
-        """Where they are between these places, in order."""
+        """Return the spans of known secrets between `begin` and `end`, in order."""
         found: list[Span] = []
         for value in self._values:
             place = text.find(value, begin, end)
@@ -268,11 +266,11 @@ class _KnownSecrets:
 
 
 class Secrets:
-    """Finds secrets in texts.
+    """A finder of secrets in texts.
 
     Args:
-        known: Secrets by their value; those shorter than `SHORTEST` are passed over.
-        environment: Where to look for more of them, by their names; that of the process if it is not given.
+        known: Secrets by their value; values shorter than `SHORTEST` are ignored.
+        environment: An environment with more secrets, found by their names. The default is that of the process.
     """
 
     def __init__(self, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
@@ -288,10 +286,13 @@ class Secrets:
         self.suspects: Callable[[str], bool] = compile_linear(
             "|".join([f"(?-u)(?:{least})", *map(escape_literal, longest)])
         )
-        """Whether a text may have a secret in it: where not, it has none. The text must have no lone surrogates."""
+        """Return True if a text may have a secret in it, and False if it has none.
+
+        The text must have no lone surrogates.
+        """
 
     def spans(self, text: str) -> list[Span]:
-        """Where its secrets are, in order, none over another. Where that cannot be told, it is a whole piece of it."""
+        """Return the spans of a text's secrets, in order and disjoint; a whole piece where a position is unclear."""
         if not is_text(text):
             text = text.translate(SURROGATES)
         if not self.suspects(text):
@@ -308,7 +309,7 @@ class Secrets:
 
 
 class _SecretSearch(NamedTuple):
-    """The search through one text."""
+    """The search in one text."""
 
     suspects: Callable[[str], bool]
     text: str
@@ -316,9 +317,9 @@ class _SecretSearch(NamedTuple):
     def between(
         self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _KnownSecrets, ...]
     ) -> tuple[list[Span], str]:
-        """Where secrets are between these places, and what is code; and the text without them.
+        """Return the spans of secrets and of code between `begin` and `end`, and the text without them.
 
-        They are looked for in shorter pieces, unless those do not have all of them.
+        Searches shorter pieces, unless a secret crosses their borders.
         """
         piece = self.text[begin:end]
         if not self.suspects(piece):
@@ -338,7 +339,7 @@ class _SecretSearch(NamedTuple):
         return ([(begin, end, "secret")], GONE) if self.suspects(rest) else (found, rest)
 
     def _blank_spans(self, begin: int, end: int, spans: list[Span]) -> str:
-        """What is between these places, with `GONE` in the place of each span."""
+        """Return the text between `begin` and `end`, with `GONE` in the place of each span."""
         parts, text = [], self.text
         for first, last, _ in spans:
             parts.append(text[begin:first])
@@ -348,7 +349,7 @@ class _SecretSearch(NamedTuple):
 
 
 def _merge_spans(spans: list[Span]) -> list[Span]:
-    """In order, and those that overlap as one: of the kind of the first, and code only if all of it is."""
+    """Return the spans in order, with overlapping ones merged: of the first kind, and code only if all of them are."""
     merged: list[Span] = []
     for span in sorted(spans, key=itemgetter(0)):
         if merged and span[0] < merged[-1][1]:
@@ -359,7 +360,7 @@ def _merge_spans(spans: list[Span]) -> list[Span]:
 
 
 def _pieces(text: str, begin: int, last: int, size: int) -> Iterator[tuple[int, int]]:
-    """What is between these places in pieces of about this size, that begin after a new line or after a blank."""
+    """Yield pieces of about this size between `begin` and `last`, each of which begins after a newline or a blank."""
     while begin < last:
         aim = begin + size
         end = text.find("\n", aim, min(aim + size, last)) + 1

@@ -1,8 +1,8 @@
-"""YAML that means what it looks like, and JSON; both with a line for every part, so that a mistake can be shown.
+"""Strict YAML or JSON comes in; its value goes out, with the line of every part, so that an error can name the line.
 
-In YAML `yes`, `no`, `on` and `off` are words, and so are dates and numbers that begin with a zero: what a value has to
-be should not depend on the YAML version somebody has in mind. A key twice, an alias and a tag are refused. JSON is read
-strictly: `NaN`, a key twice and a character after the end are no JSON.
+In YAML `yes`, `no`, `on` and `off` are texts, and so are dates and numbers that begin with a zero: the type of a value
+should not depend on the YAML version that its author has in mind. Duplicate keys, aliases and tags are refused. In JSON
+`NaN`, a duplicate key and a character after the end are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 KeyPath = tuple[str | int, ...]
-"""Where something stands in a file, by keys and numbers."""
+"""Position of a part in a file: keys of objects and indexes of lists."""
 
 STRING: Final = "tag:yaml.org,2002:str"
 SCALARS: Final = (
@@ -39,7 +39,7 @@ TOO_DEEP: Final = "it is nested too deeply"
 
 
 class NotReadable(HookError, ValueError):
-    """A text that is no YAML, or no JSON, or that could be taken for two things."""
+    """A text that is not YAML or not JSON, or that is ambiguous."""
 
     def __init__(self, line: int, said: str) -> None:
         self.line = line
@@ -49,25 +49,25 @@ class NotReadable(HookError, ValueError):
 
 @frozen
 class ParsedDocument:
-    """What a file says, and on which line each part of it stands. An empty file says None."""
+    """The value of a file, with the line of each part. The value of an empty file is None."""
 
     value: Any
     lines: dict[KeyPath, int] = field(factory=lambda: {(): 1})
 
     def line(self, place: KeyPath) -> int:
-        """The line of a part; of one that is not there, that of what it would be in."""
+        """Return the line of a part or, if the part is missing, of the part that would contain it."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
 
 
 class Loader(yaml.SafeLoader):
-    """YAML with few surprises."""
+    """Loader of YAML without implicit types that surprise authors."""
 
     yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # the base's; replaced, not changed
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """The next node. Refuses an alias: a few lines of them make a file of any size."""
+        """Return the next node. Refuses an alias, because a few lines of aliases make a file of any size."""
         if self.check_event(yaml.AliasEvent):
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
             raise yaml.MarkedYAMLError(problem="an alias", problem_mark=event.start_mark)
@@ -79,7 +79,7 @@ for _tag, _pattern, _first in SCALARS:
 
 
 def parse_yaml(data: bytes) -> ParsedDocument:
-    """What the YAML says. Raises `NotReadable`."""
+    """Return the value of YAML, with its lines. Raises `NotReadable`."""
     text = _text(data)
     node = _compose(text)
     if node is None:
@@ -92,7 +92,7 @@ def parse_yaml(data: bytes) -> ParsedDocument:
 
 
 def parse_json(data: bytes) -> ParsedDocument:
-    """What the JSON says. Raises `NotReadable`."""
+    """Return the value of JSON, with its lines. Raises `NotReadable`."""
     text = _text(data)
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
@@ -102,7 +102,7 @@ def parse_json(data: bytes) -> ParsedDocument:
         raise NotReadable(1, TOO_DEEP) from None
     except ValueError as problem:
         raise NotReadable(1, f"this is not JSON: {problem}") from None
-    # All JSON is YAML but for its tabs, which stand between the values only; the lines are found there.
+    # All JSON is YAML except its tabs, which stand only between values, so the YAML nodes give the lines.
     node = _compose(text.replace("\t", " "))
     lines: dict[KeyPath, int] = {}
     _mark(node, (), lines)
@@ -153,7 +153,7 @@ def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
 
 
 def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> None:
-    """The lines alone."""
+    """Add the line of each part to `lines`."""
     if node is None:
         return
     lines.setdefault(at, node.start_mark.line + 1)
@@ -171,7 +171,7 @@ def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> Non
 
 
 def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
-    """A plain value, where its tag and its text agree: `!!int yes` and a number of 10,000 digits are mistakes."""
+    """Return a plain value. Raises `NotReadable` for `!!int yes`, where tag and text disagree, and for huge numbers."""
     for tag, pattern, _ in SCALARS:
         if node.tag == tag and pattern.fullmatch(node.value) and len(node.value) <= LONGEST_NUMBER:
             return MEANT[tag](node.value)

@@ -61,6 +61,13 @@ QUESTION_AGE: Final = 1.0
 
 log = logging.getLogger(__name__)
 
+TELL: Final = {
+    "added": ClientSession.tell_added,
+    "resolved": ClientSession.tell_resolved,
+    "changed": ClientSession.tell_changed,
+}
+"""Tells a client of a change of a request, by the kind of the change."""
+
 
 class Gateway:
     """Serves the page and the socket. Use it as an async context manager, or `start` and `stop` it.
@@ -252,7 +259,7 @@ class Gateway:
                 log.exception("gateway_failed")
                 continue
             for visitor in list(self._clients):
-                getattr(visitor, one.kind)(one.record, text)
+                TELL[one.kind](visitor, one.record, text)
             if one.kind == "resolved":
                 self._questions.pop(one.record.id, None)
                 if _makes_grant(one.record):

@@ -1,4 +1,4 @@
-"""What the kernel's tests share: hooks that refused to end are ended after each test, so that the run exits quietly."""
+"""Fixtures of the kernel's tests. A hook that refused to end is ended after its test, so that the run exits quietly."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def _end_what_was_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 async def timers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The delay of every timer that is set from now on: nothing else says how often the loop is woken."""
+    """Return the delays of all timers that are set from now on; only they tell how often the loop is woken."""
     loop, delays = asyncio.get_running_loop(), list[float]()
     call_later = loop.call_later
 

@@ -52,11 +52,11 @@ class Point(NamedTuple):
 
 
 class ReadOnly(dict[str, Any]):
-    """As hooks get their data."""
+    """A read-only view of a dict, as hooks receive their data."""
 
 
 def same(left: object, right: object) -> bool:
-    """Equal with equal types, all the way down; -0.0 is not 0.0."""
+    """Return True if two values have equal types and values, all the way down; -0.0 is not 0.0."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -70,7 +70,7 @@ def same(left: object, right: object) -> bool:
 
 @given(values)
 def test_round_trip_or_refusal(value: object) -> None:
-    """What is accepted reads back exactly, with the same types; the rest is refused."""
+    """An accepted value reads back exactly, with its types; every other value is refused."""
     try:
         data = freeze(value)
     except InputNotFreezable:
@@ -83,7 +83,7 @@ def test_round_trip_or_refusal(value: object) -> None:
 
 
 def not_exact(value: object) -> bool:
-    """The slow way to see that the standard library would change a value, or not write it."""
+    """Return True if the standard library would change a value, or not write it; a slow check."""
     try:
         return not same(json.loads(json.dumps(value, allow_nan=False)), value)
     except (TypeError, ValueError):
@@ -123,13 +123,13 @@ def test_key_order_is_irrelevant(value: dict[str, Any], chance: random.Random) -
     ],
 )
 def test_bytes(value: object, data: bytes) -> None:
-    """Canonical bytes; big integers, signed zero, undecodable file names and read-only views of a dict survive."""
+    """Canonical bytes keep big integers, signed zero, undecodable file names and read-only views of a dict."""
     assert freeze(value) == data
     assert thaw(data) == value
 
 
 def nested(depth: int) -> object:
-    """Lists in lists."""
+    """Return lists in lists."""
     value: object = []
     for _ in range(depth - 1):
         value = [value]
@@ -137,7 +137,7 @@ def nested(depth: int) -> object:
 
 
 def cycle() -> object:
-    """A dict that holds itself."""
+    """Return a dict that holds itself."""
     value: dict[str, Any] = {}
     value["self"] = value
     return value
@@ -165,7 +165,7 @@ def cycle() -> object:
     ],
 )
 def test_refusals_name_the_part(value: object, problem: str) -> None:
-    """What JSON would change or cannot hold is refused, with the path to it."""
+    """A value that JSON would change or cannot hold is refused, with the path to it."""
     with pytest.raises(InputNotFreezable) as caught:
         freeze(value)
     assert caught.value.problem == problem
@@ -180,16 +180,16 @@ def test_depth() -> None:
 
 
 class Lying(dict[str, Any]):
-    """A dict whose items are not what it holds."""
+    """A dict whose items differ from its contents."""
 
     def items(self) -> Any:
-        """Tell something else the second time."""
+        """Return other items the second time."""
         self["told"] = "told" in self
         return [("a", 1)] if not self["told"] else [("a", object())]
 
 
 class Growing(dict[str, Any]):
-    """A dict that another thread fills meanwhile, as it were."""
+    """A dict that grows while it is read, as if another thread filled it."""
 
     def items(self) -> Any:
         """Grow while being read."""
@@ -241,7 +241,7 @@ def test_vectors(fields: tuple[str, str, str, str], value: object, digest: str) 
 
 @given(any_text, any_text, any_text, any_text, st.binary())
 def test_digest_is_as_documented(tenant: str, session: str, event: str, tool: str, data: bytes) -> None:
-    """Anybody can compute the digest from the encoding the module describes."""
+    """Any program can compute the digest from the encoding that the module describes."""
     parts = [text.encode("utf-8", "surrogatepass") for text in (tenant, session, event, tool)] + [data]
     encoded = b"amplifier-hooks/action/1\n" + b"".join(struct.pack(">Q", len(part)) + part for part in parts)
     assert Action(tenant, session, event, tool, data).digest == hashlib.sha256(encoded).hexdigest()
@@ -262,7 +262,7 @@ def test_no_two_splits_share_a_digest(
 
 
 def test_frozen() -> None:
-    """Nothing about an action can be assigned, and its bytes are bytes."""
+    """No field of an action can be assigned, and its bytes are bytes."""
     action = Action("", "s", "e", "t", b"{}")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         action.tool = "u"  # type: ignore[misc]
@@ -273,7 +273,7 @@ def test_frozen() -> None:
 @pytest.mark.rule("COO-4")
 @pytest.mark.parametrize("data", [b"", b"{}{}", b"{} ", b" {}", b"{", "é".encode()])
 def test_what_was_never_frozen_does_not_thaw(data: bytes) -> None:
-    """Only one value, and nothing around it, is read back."""
+    """Thawing reads exactly one value, and refuses any text around it."""
     with pytest.raises(ValueError, match=r"."):
         thaw(data)
 
@@ -281,7 +281,7 @@ def test_what_was_never_frozen_does_not_thaw(data: bytes) -> None:
 @pytest.mark.rule("COO-4")
 def test_canonical_as_the_encoder_has_it() -> None:
     """The bytes are those of the standard library's own encoder."""
-    value = {"b": [1, -0.0, 1e16, True, None], "a": {"é\u2028": "\ud800", "": 10**30}}  # a lone half stays one
+    value = {"b": [1, -0.0, 1e16, True, None], "a": {"é\u2028": "\ud800", "": 10**30}}  # a lone half stays a lone half
     assert freeze(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     assert unchanged(value, freeze(value))
     assert not unchanged(value | {"c": 1}, freeze(value))

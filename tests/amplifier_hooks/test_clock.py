@@ -1,4 +1,4 @@
-"""The time of day, and how it is written."""
+"""The time of day, and its text."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ from amplifier_hooks.testing import ManualClock
 
 @pytest.mark.rule("EVT-2")
 def test_stamp() -> None:
-    """The system's time is written in ISO 8601, in UTC, and is the time it is."""
+    """The system's time is written in ISO 8601, in UTC, and is the current time."""
     before = datetime.now(UTC) - timedelta(microseconds=1)
     written = [stamp(SystemClock()) for _ in range(3)]
     assert before <= datetime.fromisoformat(written[0]) <= datetime.fromisoformat(written[-1]) <= datetime.now(UTC)
@@ -20,7 +20,7 @@ def test_stamp() -> None:
 
 @pytest.mark.rule("EVT-2")
 def test_stamps_of_different_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written for one second is not taken for another, also when the clock is set back."""
+    """The text of one second is not used for another, also when the clock is set back."""
     nanoseconds = [1_767_225_599_999_999_999, 1_767_225_600_000_000_000, 1_767_225_599_000_001_999]
     monkeypatch.setattr(clock, "time_ns", lambda: nanoseconds.pop(0))
     assert [stamp(SystemClock()) for _ in range(3)] == [
@@ -32,7 +32,7 @@ def test_stamps_of_different_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("EVT-2")
 def test_stamp_of_another_clock() -> None:
-    """Of a clock that was handed in, it is what that shows."""
+    """A clock that was handed in gives the time of the stamp."""
     hands = ManualClock()
     hands.advance(0.25)
     assert stamp(hands) == "2026-01-01T12:00:00.250000+00:00"

@@ -76,7 +76,7 @@ SENTENCES: list[tuple[HookError, str]] = [
     (InjectionTooLarge(11, 10), "the injection has 11 bytes, which exceeds the limit of 10; shorten it"),
     (InvalidLimit("per_turn", -1, "a whole number, 0 or more"), "per_turn is -1; pass a whole number, 0 or more"),
     (InvalidResult("modify without data"), "modify without data"),
-    (ApprovalTimeout("nobody came"), "nobody came"),
+    (ApprovalTimeout("no answer came"), "no answer came"),
     (
         MissingExtra("PostgreSQL", "postgres"),
         "PostgreSQL needs the extra 'postgres': pip install 'amplifier-hooks[postgres]'",
@@ -113,7 +113,7 @@ def test_copies_keep_sentence_and_facts(
 
 
 def test_facts() -> None:
-    """What the sentences are built from can be read from fields."""
+    """The facts of each error's sentence can be read from its fields."""
     unknown = UnknownEvent("a", "b", hook="h", remedy="r")
     assert (unknown.name, unknown.likely, unknown.hook, unknown.remedy) == ("a", "b", "h", "r")
     assert OperationRanTwice("h").hook == "h"
@@ -153,7 +153,7 @@ def test_facts() -> None:
     ],
 )
 def test_families(kind: type[HookError], bases: tuple[type[BaseException], ...]) -> None:
-    """Each error is caught by its family and by the built-in error it is a case of."""
+    """Each error is caught by its family and by the built-in error that it specialises."""
     assert kind.__bases__ == bases
 
 

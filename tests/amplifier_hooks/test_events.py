@@ -29,7 +29,7 @@ from amplifier_hooks.result import ACTIONS
 ROOT = Path(__file__).parent.parent.parent
 SPELLINGS = [spelling for event in CATALOGUE for spelling in event.spellings]
 
-# EVT-4: what has to be there at least.
+# EVT-4: the events that have to be there.
 AT_LEAST = {
     "session": "start end fork resume",
     "prompt": "submit complete",
@@ -72,7 +72,7 @@ UPSTREAM = [
     *("module:on_session_ready_failed", "module:load_failed"),
 ]
 
-# EVT-3 and EVT-7: what other vocabularies call it.
+# EVT-3 and EVT-7: the names in other vocabularies.
 ALIASES = {
     "agent.invoke.pre": "agent:pre",
     "agent.invoke.post": "agent:post",
@@ -160,14 +160,14 @@ def test_columns_agree(event: Event) -> None:
 
 @pytest.mark.rule("EVT-1", "RES-6")
 def test_gates() -> None:
-    """The gates are these; where an agent wants to stop, a deny makes it go on."""
+    """Exactly these events are gates; a denied stop of an agent makes it go on."""
     assert {event.name for event in CATALOGUE if event.gate} == set(GATES)
     assert {"agent:stop", "subagent:stop"} == GOES_ON_WHEN_DENIED
 
 
 @pytest.mark.rule("EVT-1")
 def test_hooks_about_hooks() -> None:
-    """Nothing that is told about hooks and modules can be answered, or it would go in circles."""
+    """No event about hooks and modules accepts an answer, because that would go in circles."""
     about = [event for event in CATALOGUE if event.name.startswith(("hook:", "module:"))]
     assert {action for event in about for action in event.answers} == {"continue"}
 
@@ -186,7 +186,7 @@ def test_hooks_about_hooks() -> None:
     ],
 )
 def test_privileged(name: str) -> None:
-    """What the model reads and says is privileged under every name, and nothing else is."""
+    """The events of the model's messages and answers are privileged under every name, and no other event is."""
     event = find(name)
     assert event is not None
     assert event.privileged
@@ -238,7 +238,7 @@ def test_canonical_name() -> None:
 @pytest.mark.rule("EVT-3", "EVT-5")
 @pytest.mark.parametrize("name", ["deploy:pre", "", "*", "tool:*", "PRETOOLUSE"])
 def test_unknown_name(name: str) -> None:
-    """A name nobody knows comes back unchanged: it is somebody's own event."""
+    """An unknown name comes back unchanged: it is an event of the host."""
     assert canonical(name) == name
     assert find(name) is None
     assert spellings(name) == (name,)
@@ -299,13 +299,13 @@ def test_typo(typed: str, meant: str) -> None:
     ],
 )
 def test_own_names(name: str) -> None:
-    """A name further away is somebody's own, and nobody is asked whether something else was meant."""
+    """A name further away is an event of the host, and raises no question of a typo."""
     assert likely(name) is None
 
 
 @pytest.mark.rule("EVT-5")
 def test_no_typo() -> None:
-    """A known name was meant as it is."""
+    """A known name is no typo."""
     assert [name for name in SPELLINGS if likely(name)] == []
 
 
@@ -329,7 +329,7 @@ def test_names_that_read_alike(typed: str, known: str) -> None:
     "name", [*SPELLINGS, "tool:pree", "tol:pre", "tool:before", "deploy:post", "tool:*", "*", ":", ""]
 )
 def test_names_that_do_not(name: str) -> None:
-    """A known name is like no other, and neither is one that has other letters."""
+    """A known name is like no other, and neither is a name with other letters."""
     assert alike(name, also=["deploy:pre"]) is None
 
 
@@ -347,13 +347,13 @@ def test_names_that_do_not(name: str) -> None:
     ],
 )
 def test_what_was_meant(typed: str, meant: str | None) -> None:
-    """A suggestion is a typo away, or has mostly the same words, or looks much like the name; else there is none."""
+    """A suggestion is a typo away, or has mostly the name's words, or looks much like it; else there is none."""
     assert suggestion(typed, also=["deploy:begin"]) == meant
 
 
 @pytest.mark.rule("EVT-5")
 def test_typo_of_declared() -> None:
-    """A misspelt name is also recognised when what was meant is a declared one."""
+    """A typo of a declared name is recognised, too."""
     assert likely("deploy:prre", also=["deploy:pre"]) == "deploy:pre"
     assert likely("deploy:pre", also=["deploy:pre"]) is None
 
@@ -363,7 +363,7 @@ LETTERS = st.sampled_from("abcdefghijklmnopqrstuvwxyz")
 
 @st.composite
 def misspelt(draw: st.DrawFn) -> str:
-    """One known name with one edit."""
+    """Return a known name with one edit."""
     name = draw(st.sampled_from([spelling for spelling in SPELLINGS if spelling != "Stop"]))
     at = draw(st.integers(0, len(name) - 1))
     before, letter, after = name[:at], name[at], name[at + 1 :]
@@ -377,7 +377,7 @@ def misspelt(draw: st.DrawFn) -> str:
 @pytest.mark.rule("EVT-5")
 @given(misspelt())
 def test_one_edit_is_found(name: str) -> None:
-    """Whatever the one edit is, what comes back is a known name one edit away."""
+    """Any single edit of a known name yields a known name one edit away."""
     assume(find(name) is None)
     meant = likely(name)
     assert meant in SPELLINGS
@@ -395,12 +395,12 @@ def test_two_edits_are_not(name: str) -> None:
 
 
 def letters(name: str) -> str:
-    """Drop case and separators."""
+    """Return a name without case and separators."""
     return "".join(letter for letter in name.casefold() if letter not in "_:.- ")
 
 
 def edits(left: str, right: str) -> int:
-    """Count Damerau-Levenshtein edits the textbook's way, with the whole matrix."""
+    """Return the Damerau-Levenshtein distance the textbook's way, with the whole matrix."""
     rows = [[i + j if 0 in {i, j} else 0 for j in range(len(right) + 1)] for i in range(len(left) + 1)]
     for i, a in enumerate(left, 1):
         for j, b in enumerate(right, 1):
@@ -426,7 +426,7 @@ def edits(left: str, right: str) -> int:
     }.items(),
 )
 def test_replaced_part(name: str, replaced: str | None) -> None:
-    """A modification replaces one named part of the payload, or there is nothing to replace."""
+    """A modification replaces one named part of the payload, or the event has nothing to replace."""
     event = find(name)
     assert event is not None
     assert event.replaces == replaced
@@ -444,7 +444,7 @@ def test_identity_stays(event: Event) -> None:
 @pytest.mark.rule("EVT-8")
 @pytest.mark.parametrize("event", CATALOGUE, ids=ALL_EVENTS)
 def test_all_fields_have_a_side(event: Event) -> None:
-    """Of the fields an event describes each is either replaced or kept; what is left are custom ones."""
+    """Each described field of an event is either replaced or kept; all other fields are custom."""
     described = set(payload_model(event.name).model_fields)
     changed = {event.replaces, *event.also_replaces} - {None}
     assert changed <= described
@@ -477,7 +477,7 @@ def test_table_needs_a_place() -> None:
 
 @pytest.mark.rule("EVT-1")
 def test_loads_lightly() -> None:
-    """The front door and the catalogue leave pydantic alone until somebody wants a payload's model."""
+    """The front door and the catalogue import pydantic only for the model of a payload."""
     program = (
         "import sys, amplifier_hooks.events as events\n"
         "assert 'pydantic' not in sys.modules\n"
@@ -490,7 +490,7 @@ def test_loads_lightly() -> None:
 @pytest.mark.rule("EVT-1")
 def test_is_pure() -> None:
     """The catalogue brings no clock, task, socket or logger with it."""
-    # By its path, because the package around it does have a heart that beats.
+    # Loaded by its path, because the package around it is not pure.
     program = (
         "import importlib.util, sys\n"
         "before = set(sys.modules)\n"

@@ -10,14 +10,14 @@ from amplifier_hooks.logs import get_logger
 
 NAME = "amplifier_hooks.test_logs"
 TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime", "event", "level", "stacklevel"} - {
-    "exc_info",  # these two mean something to logging
+    "exc_info",  # logging gives these two a meaning
     "stack_info",
 }
 
 
 @pytest.fixture(autouse=True)
 def everything(caplog: pytest.LogCaptureFixture) -> None:
-    """The host wants all levels."""
+    """Set the host's log level to the lowest."""
     caplog.set_level(logging.DEBUG, NAME)
 
 
@@ -96,7 +96,7 @@ def test_a_host_with_structlog(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_silent_light_and_unconfigured() -> None:
-    """In a program that says nothing about logging nothing is printed, nothing configured, and nothing loaded."""
+    """A program that does not configure logging prints nothing, and loads and configures nothing."""
     program = f"""
 import sys
 from amplifier_hooks.logs import get_logger

@@ -1,4 +1,4 @@
-"""Imports on the event loop: none that makes others late."""
+"""Imports on the event loop: none holds other tasks up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async with SessionCoordinator(hooks=registry, approvals=ScriptedApprover("Allow"
 
 WEBHOOK = """
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.definitions.kinds.allowed_urls import Reach
+from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 
 async def serve(reader, writer):
@@ -54,7 +54,7 @@ async def serve(reader, writer):
 
 server = await asyncio.start_server(serve, "127.0.0.1", 0)
 port = server.sockets[0].getsockname()[1]
-reach = Reach(networks=["127.0.0.0/8"], ports=[port], http=True)
+reach = AllowedUrls(networks=["127.0.0.0/8"], ports=[port], http=True)
 hook = WebhookHook(url=f"http://127.0.0.1:{port}/", secrets="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", reach=reach)
 registry = HookRegistry()
 registry.gate("tool:pre", hook, name="service", timeout=60)
@@ -110,7 +110,7 @@ RECORD = "from pathlib import Path; from tempfile import mkdtemp; from amplifier
     ids=["plain", "estimate", "terminal display", "record"],
 )
 def test_first_calls(setup: str, more: str) -> None:
-    """From its start on a session imports next to nothing on the loop: it logs, denies, asks, injects, tells, fails."""
+    """A started session imports next to nothing on the loop: it logs, denies, asks, injects, notifies, fails."""
     names = imported_on_the_loop(SESSION.replace("__SETUP__", setup).replace("__MORE__", more))
     assert len(names) <= MOST, names
 

@@ -13,14 +13,14 @@ DATA = {"tool_name": "Write"}
 
 
 def outcome(*results: HookResult) -> Outcome:
-    """What the hooks a, b, c … said, put together."""
+    """Merge the answers of the hooks a, b, and c."""
     answers = [Answer(hook_name=name, result=result) for name, result in zip("abc", results, strict=False)]
     return merge("tool:pre", DATA, answers)
 
 
 @pytest.mark.rule("RES-4")
 def test_reads_like_a_result() -> None:
-    """Every field of a result can be read, and where nobody said anything it has its default, but for the data."""
+    """Every field of a result can be read; without answers it has its default, but for the data."""
     silent = Outcome("tool:pre", DATA)
     fields = set(HookResult.__struct_fields__)
     assert {name: getattr(silent, name) for name in fields} == {
@@ -31,7 +31,7 @@ def test_reads_like_a_result() -> None:
 
 @pytest.mark.rule("RES-4")
 def test_frozen() -> None:
-    """Nothing of an outcome, an answer, a question or a message can be assigned."""
+    """No field of an outcome, an answer, a question or a message can be assigned."""
     whole = outcome(HookResult.ask("sure?", user_message="hi", context_injection="text"))
     for record in (whole, *whole.answers, *whole.asks, *whole.messages, *whole.injections):
         for name in record.__struct_fields__:
@@ -41,7 +41,7 @@ def test_frozen() -> None:
 
 @pytest.mark.rule("RES-4")
 def test_texts_together() -> None:
-    """As one text the injections stand apart by a blank line, with the first one's role."""
+    """The injections read as one text, with a blank line between them and the first one's role."""
     whole = outcome(HookResult.inject("one", role="user"), HookResult.deny("no"), HookResult.inject("two"))
     assert whole.context_injection == "one\n\ntwo"
     assert whole.context_injection_role == "user"
@@ -61,7 +61,7 @@ def test_flags_hold_for_all_texts(flag: str, flags: tuple[bool, ...], together: 
 
 @pytest.mark.rule("RES-4")
 def test_questions_together() -> None:
-    """Several questions are one: all prompts, common options, the shortest time, the stricter default and scope."""
+    """Several questions read as one: all prompts, common options, shortest time, stricter default and scope."""
     whole = outcome(
         HookResult.ask(
             "one?", options=["Allow always", "Allow", "Deny"], timeout=60, default="allow", approval_key="k"
@@ -79,7 +79,7 @@ def test_questions_together() -> None:
 
 @pytest.mark.rule("RES-4")
 def test_questions_that_agree() -> None:
-    """A default of allow and the wider scope hold if every question has them, and keys that differ are none."""
+    """A default of allow and the wider scope hold if all questions have them; keys that differ are no key."""
     whole = outcome(
         HookResult.ask("one?", default="allow", approval_key="k"), HookResult.ask("two?", default="allow", timeout=900)
     )
@@ -91,7 +91,7 @@ def test_questions_that_agree() -> None:
 
 @pytest.mark.rule("RES-4")
 def test_messages_together() -> None:
-    """As one text the messages stand in lines, with the first one's source and the most serious level."""
+    """The messages read as lines, with the first one's source and the most serious level."""
     whole = outcome(
         HookResult.proceed(user_message="one", user_message_source="Lint"),
         HookResult.deny(user_message="two", user_message_level="error"),
@@ -119,7 +119,7 @@ def test_output_is_suppressed_for_all() -> None:
 
 @pytest.mark.rule("RES-8")
 def test_reads_like_a_chain() -> None:
-    """Event, records, abortion, reason, duration, success and count have the names chains use."""
+    """An outcome has chains' names for event, records, abortion, reason, duration, success and count."""
     said = Answer(hook_name="b", result=HookResult.deny("no", data={"a": 1}), duration_ms=2.0)
     whole = merge("tool:pre", DATA, [said], ran=("a", "b"), duration_ms=3.0)
     assert whole.event_type == "tool:pre"
@@ -133,7 +133,7 @@ def test_reads_like_a_chain() -> None:
 
 @pytest.mark.rule("RES-8")
 def test_not_aborted() -> None:
-    """An outcome that is not denied has no reason for an abortion, whatever reason was given."""
+    """An outcome that is not denied has no reason for an abortion, also if a reason was given."""
     whole = outcome(HookResult.modify({}, reason="tidied"))
     assert (whole.aborted, whole.abort_reason, whole.reason) == (False, None, "tidied")
 
@@ -149,7 +149,7 @@ def test_nobody_spoke() -> None:
 
 @pytest.mark.rule("RES-8", "DSP-2")
 def test_second_looks_come_last() -> None:
-    """Records stand in the order of the hooks, and those of second looks behind all of them."""
+    """The records of second looks stand behind all others, which have the order of the hooks."""
     late, early = Answer(hook_name="c", status="error", error="it broke"), Answer(hook_name="a")
     again = Answer(hook_name="a", result=HookResult.deny("no"), recheck=True)
     stranger = Answer(hook_name="z")
@@ -162,7 +162,7 @@ def test_second_looks_come_last() -> None:
 @pytest.mark.rule("RES-8")
 @given(chains())
 def test_nothing_after_a_denial(given: tuple[tuple[str, ...], list[Answer]]) -> None:
-    """Where the first round was denied, the last record of it is the one that denied."""
+    """If the first round was denied, its last record is the denial."""
     ran, said = given
     whole = merge("tool:pre", DATA, said, ran=ran)
     first = [record for record in whole.hook_results if not record.recheck]
@@ -173,7 +173,7 @@ def test_nothing_after_a_denial(given: tuple[tuple[str, ...], list[Answer]]) -> 
 
 @pytest.mark.rule("RES-4", "DSP-4")
 def test_a_failure_is_not_an_answer() -> None:
-    """A record of a failure says what went wrong, has no data, and denies only where the hook gates."""
+    """A failure's record has its error and no data, and denies only if the hook gates."""
     failed = Answer(hook_name="a", status="timeout", error="too slow", result=HookResult.modify({"a": 1}))
     assert (failed.success, failed.error, failed.data, failed.action) == (False, "too slow", None, "continue")
     gate = Answer(hook_name="a", status="timeout", error="too slow", denies=True)

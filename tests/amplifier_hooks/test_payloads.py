@@ -12,7 +12,7 @@ WHERE_AND_WHEN = {"session_id": "s-1", "timestamp": "2026-01-31T12:00:00.250000+
 TOOL = {"tool_name": "Write", "tool_call_id": "c-1", "tool_input": {"file_path": "a.py"}}
 ERROR = {"type": "OSError", "message": "disk full"}
 
-# EVT-8: the least each of them holds.
+# EVT-8: the required fields of each payload.
 MINIMUM: dict[str, dict[str, Any]] = {
     "prompt:submit": {"prompt": "Update config"},
     "context:assembled": {"messages": [{"role": "user", "content": "Update config"}]},
@@ -40,7 +40,7 @@ def test_model_of_each(event: Event) -> None:
 
 @pytest.mark.rule("EVT-1", "EVT-3")
 def test_model_by_alias() -> None:
-    """Any spelling leads to the model, and an event nobody knows has what all payloads have."""
+    """Any spelling leads to the model, and an unknown event has the fields of all payloads."""
     assert payload_model("PreToolUse") is payload_model("tool:pre") is ToolPayload
     assert payload_model("deploy:pre") is Payload
 
@@ -56,14 +56,14 @@ def test_no_model_is_left_over() -> None:
 @pytest.mark.rule("EVT-1")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_fields_are_described(model: type[BaseModel]) -> None:
-    """Every field says what it holds."""
+    """Every field has a description."""
     assert [name for name, field in model.model_fields.items() if not field.description] == []
 
 
 @pytest.mark.rule("EVT-2")
 @pytest.mark.parametrize("name", ALL_EVENTS)
 def test_where_and_when(name: str) -> None:
-    """Every payload has a session and a time, and room for who, which run, which turn and what it belongs to."""
+    """Every payload has a session and a time, and fields for agent, run, turn and the event it follows from."""
     fields = payload_model(name).model_fields
     assert fields["timestamp"].is_required()
     assert {"session_id", "tenant_id", "run_id", "turn", "agent", "event_id", "parent_id"} <= set(fields)
@@ -89,7 +89,7 @@ def test_not_utc(when: object) -> None:
 @pytest.mark.rule("EVT-2")
 @pytest.mark.parametrize("name", ALL_EVENTS)
 def test_no_session(name: str) -> None:
-    """The session may be empty where there is none yet, in requests, and in what is told about hooks and modules."""
+    """The session may be empty in requests, in runs, and in events about hooks and modules."""
     domain, _ = name.split(":")
     try:
         payload_model(name).model_validate({"session_id": "", "timestamp": WHERE_AND_WHEN["timestamp"]})
@@ -102,7 +102,7 @@ def test_no_session(name: str) -> None:
 @pytest.mark.rule("EVT-8")
 @pytest.mark.parametrize(("name", "fields"), MINIMUM.items())
 def test_minimum(name: str, fields: dict[str, Any]) -> None:
-    """The least a payload holds is enough, and comes out as it went in."""
+    """A payload with only its required fields is valid, and comes out unchanged."""
     data = {**WHERE_AND_WHEN, **fields}
     seen = payload_model(name).model_validate(data)
     assert seen.model_dump(exclude_unset=True) == data
@@ -130,14 +130,14 @@ def test_more_than_minimum(name: str, fields: dict[str, Any]) -> None:
 @pytest.mark.rule("EVT-8")
 @pytest.mark.parametrize("missing", ["type", "message"])
 def test_error_is_type_and_message(missing: str) -> None:
-    """An error names its type and says something."""
+    """An error names its type and has a message."""
     with pytest.raises(ValidationError, match=missing):
         ErrorInfo.model_validate({key: value for key, value in ERROR.items() if key != missing})
 
 
 @pytest.mark.rule("EVT-8")
 def test_upstream_error() -> None:
-    """Orchestrators of the upstream kernel call the message `msg`; it is understood."""
+    """An error with `msg`, as orchestrators of the upstream kernel write it, is read."""
     data = {**WHERE_AND_WHEN, **TOOL, "error": {"type": "OSError", "msg": "disk full"}}
     assert payload_model("tool:error").model_validate(data).model_dump()["error"] == ERROR
 
@@ -162,7 +162,7 @@ def test_payloads_are_values() -> None:
     }.items(),
 )
 def test_hook_events(phase: str, more: set[str]) -> None:
-    """What is told about the hooks of a run has a field for each fact."""
+    """The payloads about the hooks of a run have a field for each fact."""
     facts = {"event_type", "session_id", "run_id", "timestamp", "hook_type", "target_type", "target_name"}
     assert facts | more <= set(payload_model(f"hook:{phase}").model_fields)
 
@@ -182,5 +182,5 @@ def test_hook_events(phase: str, more: set[str]) -> None:
     }.items(),
 )
 def test_operations(name: str, fields: str) -> None:
-    """Around an operation the payload has the facts that its typed context has."""
+    """The payload of an operation has the facts of its typed context."""
     assert set(fields.split()) <= set(payload_model(name).model_fields)

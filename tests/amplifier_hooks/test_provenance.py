@@ -1,4 +1,4 @@
-"""The tag on what came from a hook."""
+"""The tag on messages that came from a hook."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_facts() -> None:
 
 @pytest.mark.rule("INJ-6", "INJ-9")
 def test_one_text() -> None:
-    """A message of one text says all about it at the top, and once more in the list of its items."""
+    """A message of one text has all its facts at the top, and once more in the list of items."""
     assert tag([ONE], 12) == {"source": "hook", **ONE.facts(), "items": [ONE.facts()]}
 
 
 @pytest.mark.rule("INJ-6", "INJ-9")
 def test_several_texts() -> None:
-    """A batch keeps one provenance for each of its items, and at the top what holds for the whole message."""
+    """A batch keeps one provenance for each item, and at the top the facts of the whole message."""
     assert tag([ONE, TWO], 50) == {
         "source": "hook",
         "event": "tool:post",
@@ -54,9 +54,9 @@ def test_several_texts() -> None:
 
 @pytest.mark.rule("INJ-6")
 def test_frozen() -> None:
-    """Nobody changes it afterwards."""
+    """No field of a provenance can be assigned."""
     with pytest.raises(FrozenInstanceError):
-        ONE.hook = "security"  # type: ignore[misc]  # the point
+        ONE.hook = "security"  # type: ignore[misc]  # the test's subject
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_frozen() -> None:
     ],
 )
 def test_is_injected(metadata: Any, injected: bool) -> None:
-    """A message came from a hook when its metadata says so."""
+    """A message came from a hook if its metadata says so."""
     assert is_injected(metadata) is injected

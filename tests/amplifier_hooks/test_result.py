@@ -36,7 +36,7 @@ from amplifier_hooks.result import (
 from tests.strategies import injections, results
 
 unchecked: Any = HookResult
-"""The class as it looks to whoever does not heed its types."""
+"""The class for calls that ignore its types."""
 
 OURS = {"approval_scope", "approval_key", "risk", "risk_reason"}
 """The fields that the upstream kernel does not have."""
@@ -80,13 +80,13 @@ WORDS = {
 
 
 class Word(str):
-    """A str of a kind of its own."""
+    """A subclass of str."""
 
     __slots__ = ()
 
 
 class Equal:
-    """Claims to be equal to whatever it is compared with."""
+    """An object that claims to be equal to any other."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -122,14 +122,14 @@ class Snare(Sequence[Any]):
 
 
 class Mirage(Snare):
-    """A list that says it has an item, and has none."""
+    """A list whose length promises an item that it does not have."""
 
     def __getitem__(self, place: Any) -> Any:
         raise IndexError
 
 
 def fields(struct: msgspec.Struct) -> dict[str, Any]:
-    """All fields of a record."""
+    """Return all fields of a record."""
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
@@ -145,7 +145,7 @@ def test_fields_and_defaults() -> None:
 
 @pytest.mark.rule("RES-1")
 def test_words() -> None:
-    """Fields that take a word take these, in this order."""
+    """A field that takes a word takes these words, in this order."""
     assert ACTIONS == ("continue", "deny", "modify", "inject_context", "ask_user")
     assert ROLES == ("system", "user", "assistant")
     assert LEVELS == ("info", "warning", "error")
@@ -179,7 +179,7 @@ def test_fields_are_those_of_the_upstream_kernel(theirs: Any, ours: type[msgspec
 @pytest.mark.rule("RES-1")
 @given(results())
 def test_any_result_survives_the_upstream_kernel(result: HookResult) -> None:
-    """What can be said here can be said there and comes back the same, but for what only this side has."""
+    """A result survives the upstream kernel's model and comes back equal, but for fields that only this side has."""
     said = {name: value for name, value in fields(result).items() if name not in OURS}
     said["context_injections"] = [fields(item) for item in result.context_injections]
     options = result.approval_options
@@ -253,7 +253,7 @@ def test_any_result_survives_the_upstream_kernel(result: HookResult) -> None:
     ids=count(),
 )
 def test_impossible_results(said: dict[str, Any], sentence: str) -> None:
-    """An answer nobody could carry out is refused with a sentence that says what is wrong and what to write."""
+    """An answer that cannot be carried out is refused, with a sentence that names the flaw and the remedy."""
     with pytest.raises(InvalidResult) as caught:
         unchecked(**said)
     assert str(caught.value).startswith(sentence)
@@ -272,7 +272,7 @@ def test_texts_are_text(field: str, value: object) -> None:
 @pytest.mark.parametrize("field", FLAGS)
 @pytest.mark.parametrize("value", [1, 0, None, "False", Equal()], ids=["one", "zero", "None", "text", "equal"])
 def test_flags_are_flags(field: str, value: object) -> None:
-    """A flag takes True or False and nothing that merely counts as one."""
+    """A flag takes True or False, and no value that merely counts as one."""
     with pytest.raises(InvalidResult, match=rf"^{field} .*: pass True or False$"):
         unchecked(**{field: value})
 
@@ -281,9 +281,9 @@ def test_flags_are_flags(field: str, value: object) -> None:
 @pytest.mark.parametrize("field", WORDS)
 @pytest.mark.parametrize("value", ["", "CONTINUE", "x" * 10_000_000, None, 5, {}, Equal()], ids=lambda v: str(v)[:9])
 def test_words_are_of_the_list(field: str, value: object) -> None:
-    """A field with a list of words takes those, not what claims to equal one, and says so in a short sentence."""
+    """A field with a list of words takes only those, and refuses an object equal to one in a short sentence."""
     if value is FIELD_TABLE[field]:
-        return  # nothing said is no word
+        return  # the default, None, is accepted
     with pytest.raises(InvalidResult, match=rf"^{field} (?s:.)*: (use one of|did you mean)") as caught:
         unchecked(**{field: value})
     assert len(str(caught.value)) < 150
@@ -316,7 +316,7 @@ def test_unknown_keyword(field: str) -> None:
 
 @pytest.mark.rule("RES-2")
 def test_what_is_possible() -> None:
-    """A denial without reason, data that changes nothing, no time at all and a very long time all make sense."""
+    """A denial without reason, data that changes nothing, a timeout of zero and a very long one are valid."""
     assert HookResult(action="deny").reason is None
     assert HookResult(action="modify", data={}).data == {}
     assert HookResult(approval_timeout=0).approval_timeout == 0
@@ -342,7 +342,7 @@ def test_what_is_possible() -> None:
     ids=count(),
 )
 def test_impossible_injections(said: dict[str, Any], sentence: str) -> None:
-    """A text for the context is checked like a result."""
+    """An injection is checked like a result."""
     with pytest.raises(InvalidResult) as caught:
         ContextInjection(**said)
     assert str(caught.value).startswith(sentence)
@@ -363,7 +363,7 @@ def test_frozen(result: HookResult) -> None:
 
 @pytest.mark.rule("RES-2")
 def test_what_was_said_stays_said() -> None:
-    """Changing the dict or the lists a result was made of changes nothing of the result."""
+    """Changing the dict or the lists that a result was made of changes nothing in the result."""
     data, options, items = {"a": 1}, ["Allow", "Deny"], [ContextInjection(content="x")]
     result = HookResult(data=data, approval_options=options, context_injections=items)
     data["b"], options[:], items[:] = 2, [], []
@@ -374,7 +374,7 @@ def test_what_was_said_stays_said() -> None:
 
 @pytest.mark.rule("RES-2")
 def test_data_is_a_plain_dict() -> None:
-    """Whatever mapping the data came in, what the result has of it is a dict of its own."""
+    """A result keeps its data as a dict of its own, from any mapping."""
     assert type(HookResult(data=DataView({"a": 1})).data) is dict
     assert type(HookResult(data=Chained({"a": 1})).data) is dict
 
@@ -449,7 +449,7 @@ def test_copies_are_equal(result: HookResult) -> None:
     ],
 )
 def test_short_forms(short: HookResult, long: HookResult) -> None:
-    """Each short form is the long one with fewer words."""
+    """Each short form equals its long form."""
     assert short == long
 
 
@@ -473,7 +473,7 @@ def test_a_misspelt_keyword_of_a_short_form() -> None:
 
 @pytest.mark.rule("RES-3")
 def test_saying_nothing_costs_nothing() -> None:
-    """Continuing without more is one shared result."""
+    """A plain continue is one shared result."""
     assert HookResult.proceed() is CONTINUE
     assert as_result(None) is CONTINUE
 
@@ -481,7 +481,7 @@ def test_saying_nothing_costs_nothing() -> None:
 @pytest.mark.rule("RES-3")
 @given(results())
 def test_result_is_taken_as_it_is(result: HookResult) -> None:
-    """A result comes back itself; as a mapping of its fields it comes back equal."""
+    """A result comes back itself; a mapping of its fields comes back equal."""
     assert as_result(result) is result
     assert as_result(fields(result)) == result
     assert as_result(msgspec.to_builtins(result)) == result
@@ -515,7 +515,7 @@ def test_result_is_taken_as_it_is(result: HookResult) -> None:
     ids=count(),
 )
 def test_anything_else_is_no_answer(answer: object, sentence: str) -> None:
-    """What is neither a result, nor None, nor a mapping that names fields is refused, and never guessed at."""
+    """An answer that is neither a result, nor None, nor a mapping with fields is refused, and never guessed at."""
     with pytest.raises(InvalidResult) as caught:
         as_result(answer)
     assert str(caught.value).startswith(sentence)
@@ -531,10 +531,10 @@ def test_injections_as_mappings() -> None:
 
 @pytest.mark.rule("RES-2", "RES-3")
 def test_subclasses() -> None:
-    """A subclass is taken for what its fields say, and checked even if it switched its checks off."""
+    """A subclass is read by its fields, and checked even if it switched its checks off."""
 
     class Lenient(HookResult, frozen=True, kw_only=True):
-        """Accepts anything."""
+        """A result that accepts anything."""
 
         severity: int = 0
 
@@ -542,7 +542,7 @@ def test_subclasses() -> None:
             """Check nothing."""
 
     class Loose(ContextInjection, frozen=True, kw_only=True):
-        """Accepts anything."""
+        """An injection that accepts anything."""
 
         def __post_init__(self) -> None:
             """Check nothing."""
@@ -585,14 +585,14 @@ def test_upstream_injections(item: ContextInjection) -> None:
     ids=count(),
 )
 def test_upstream_results_are_checked(said: dict[str, Any]) -> None:
-    """What the upstream kernel lets pass and nobody could carry out is refused when it arrives."""
+    """An upstream result that cannot be carried out is refused when it arrives."""
     with pytest.raises(InvalidResult):
         as_result(upstream.HookResult(**said))
 
 
 @pytest.mark.rule("RES-2", "RES-3")
 def test_upstream_results_may_have_been_changed() -> None:
-    """Upstream results can be assigned to without a check, so they are read as they are when they arrive."""
+    """An upstream result, whose fields can be assigned, is read as it is when it arrives."""
     answer: Any = upstream.HookResult()
     answer.action = "deny"
     assert as_result(answer).action == "deny"
@@ -603,10 +603,10 @@ def test_upstream_results_may_have_been_changed() -> None:
 
 @pytest.mark.rule("RES-3")
 def test_upstream_subclass_and_older_version() -> None:
-    """Subclasses are taken too, and a field that a version lacks has its default."""
+    """A subclass is read, too, and a field that a version lacks has its default."""
 
     class Stricter(upstream.HookResult):  # type: ignore[misc]
-        """A hook author's own."""
+        """A hook author's own result."""
 
         severity: int = 0
 

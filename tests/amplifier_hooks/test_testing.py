@@ -1,4 +1,4 @@
-"""The stand-ins do what their names say."""
+"""The stand-ins behave as their names promise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def request(number: int = 1) -> ApprovalRequest:
-    """A request that offers Allow and Deny."""
+    """Return a request that offers Allow and Deny."""
     return ApprovalRequest(
         id=f"r{number}",
         tenant="",
@@ -39,7 +39,7 @@ def request(number: int = 1) -> ApprovalRequest:
 
 
 def test_ports() -> None:
-    """Each stand-in fits its port, for the type checker too."""
+    """Each stand-in fits its port, also for the type checker."""
     fakes: tuple[ApprovalBackend, AuditSink, Clock, ContextManager]
     fakes = (ScriptedApprover(), CollectingAudit(), ManualClock(), RecordingContext())
     assert len(fakes) == 4
@@ -54,7 +54,7 @@ def test_clock() -> None:
 
 
 async def test_approver_answers_in_order() -> None:
-    """Answers come in the order of the script, by label; what was not offered is given as it is."""
+    """Answers come in the order of the script, by label; a label that was not offered is answered unchanged."""
     approver = ScriptedApprover("Deny", "Allow", "Maybe")
     answers = [await approver.request(request(number)) for number in (1, 2, 3)]
     assert [answer.option for answer in answers] == ["option-2", "option-1", "Maybe"]
@@ -92,7 +92,7 @@ async def test_approver_hangs() -> None:
 
 
 async def test_approver_calls() -> None:
-    """A function in the script answers for itself."""
+    """A function in the script returns the decision."""
 
     async def mine(given: ApprovalRequest) -> Any:
         return Decision(option="option-1", by=given.agent, channel="x")
@@ -109,7 +109,7 @@ async def test_approver_runs_out() -> None:
 
 
 async def test_context_fails() -> None:
-    """A context that was told to fail raises, and keeps what it had."""
+    """A context whose `error` is set raises it, and keeps its messages."""
     context = RecordingContext()
     await context.add_message("user", "one")
     context.error = OSError("full")
@@ -119,7 +119,7 @@ async def test_context_fails() -> None:
 
 
 async def test_audit_fails() -> None:
-    """A record that was told to fail raises, for one kind only where one was named."""
+    """A record whose `error` is set raises it, for one kind only if a kind was named."""
     audit = CollectingAudit(OSError("full"), only="b")
     await audit.write("a", {"x": 1}, durable=True)
     with pytest.raises(OSError, match="full"):

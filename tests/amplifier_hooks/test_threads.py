@@ -13,12 +13,12 @@ import pytest
 from amplifier_hooks import threads
 from amplifier_hooks.threads import DaemonPool
 
-SOON = 60  # seconds; nothing here waits that long unless it is broken
+SOON = 60  # seconds; a test waits that long only for broken code
 colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
 
 class Gate:
-    """A function that says when it runs and returns when it is told to."""
+    """A function that reports when it runs and returns when it is opened."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
@@ -26,7 +26,7 @@ class Gate:
         self.left = threading.Semaphore(0)
 
     def __call__(self) -> str:
-        """Give the thread's name, once open."""
+        """Return the thread's name, once the gate is open."""
         self.entered.release()
         assert self.opened.wait(SOON)
         self.left.release()
@@ -35,14 +35,14 @@ class Gate:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """Open at the end, whatever happened."""
+    """Return a gate that is opened at the end of the test, also after a failure."""
     gate = Gate()
     yield gate
     gate.opened.set()
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until it holds."""
+    """Let the loop turn until the condition holds."""
     async with asyncio.timeout(SOON):
         while not condition():  # noqa: ASYNC110  what is waited for happens in threads
             await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_result_and_arguments() -> None:
     "error", [ValueError("x"), KeyboardInterrupt("x"), SystemExit("x"), asyncio.CancelledError("x"), GeneratorExit("x")]
 )
 async def test_errors_are_raised_where_the_call_is_awaited(error: BaseException) -> None:
-    """Whatever the function raises is raised to the caller, and the thread lives on."""
+    """An exception of the function is raised to the caller, and the thread lives on."""
     pool = DaemonPool(limit=1)
 
     def fail() -> None:
@@ -87,7 +87,7 @@ async def test_stop_iteration() -> None:
 
 @pytest.mark.rule("DSP-7")
 async def test_context() -> None:
-    """The function sees the caller's context variables; what it sets does not leak back."""
+    """The function sees the caller's context variables; variables that it sets do not leak back."""
     pool = DaemonPool(limit=1)
     colour.set("red")
 
@@ -100,7 +100,7 @@ async def test_context() -> None:
 
 
 async def test_limit_and_queue(gate: Gate) -> None:
-    """No more threads than the limit; further calls wait their turn and all are answered."""
+    """A pool starts no more threads than its limit; further calls wait their turn and all are answered."""
     pool = DaemonPool(limit=2, name="mine")
     calls = [asyncio.ensure_future(pool.run(gate)) for _ in range(5)]
     for _ in range(2):
@@ -202,7 +202,7 @@ def test_several_loops(gate: Gate) -> None:
 
 
 def test_closed_loop(gate: Gate) -> None:
-    """A loop that is gone when the answer comes harms nobody; the thread serves the next one."""
+    """A loop that is gone when the answer comes does no harm; the thread serves the next one."""
     pool = DaemonPool(limit=1)
 
     async def leave() -> None:
@@ -241,7 +241,7 @@ async def test_nothing_is_kept(fails: bool) -> None:
     big = Big()
     gone = weakref.ref(big)
     gc.collect()
-    gc.disable()  # what only the collector could free counts as kept
+    gc.disable()  # an object that only the collector could free counts as kept
     try:
         with contextlib.suppress(ValueError):
             await pool.run(work, big)
@@ -254,7 +254,7 @@ async def test_nothing_is_kept(fails: bool) -> None:
 
 
 async def test_no_thread_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the system refuses a thread the caller is told, and nothing stays behind."""
+    """When the system refuses a thread the caller gets the error, and nothing stays behind."""
 
     def refuse(_self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -46,7 +46,7 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
         "Write|Edit",
         "python tests.browser.workbench:protect",
         "files",
-        "the system’s",
+        "all, as a hook of the system",
     ):
         await see(page, "#hook .facts-list", text)
     for text in ("Denied", "config/keys.yaml holds keys", "Asked", "Change config/production.yaml?", "Let pass"):
@@ -59,7 +59,7 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
     await see(page, "#tried", "keys holds keys")
     await page.fill("textarea", "{")
     await page.click("text=Try it")
-    await see(page, "#hook .wrong", "This is no JSON")
+    await see(page, "#hook .wrong", "This is not JSON")
     assert await page.input_value("textarea") == "{"
     assert (await workshop.admin.get("/v1/hooks/stats", params={"hook": "protect-production"})).json()["statistics"][0][
         "runs"

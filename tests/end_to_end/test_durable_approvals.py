@@ -244,7 +244,7 @@ async def test_unknown_is_shown(stores: Callable[[], DatabaseStore]) -> None:
     await lost.session.call_tool("deploy", {"build": 7}, dies, call_id="c1")
     for _ in range(3):
         async with started(stores) as program:
-            assert any("nobody knows whether it ran" in text for text, *_ in program.display.messages)
+            assert any("its result is unknown" in text for text, *_ in program.display.messages)
             assert [facts["request"] for facts in program.audit.facts("approval.unknown")] == [pending.pending]
             outcome = await program.deploy()
             assert outcome.denied

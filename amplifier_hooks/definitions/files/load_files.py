@@ -1,10 +1,10 @@
-"""Definitions in files: one format, YAML or JSON, with names for what is used again.
+"""Definitions in files: YAML or JSON comes in; a set of definitions, or all mistakes, goes out.
 
 ```yaml
 version: 1
 settings:                         # DEF-3; in one file of a set
   hooks_max_per_event: 10
-events: [deploy:before]           # events of the program's own, where hooks may be besides those of the catalogue
+events: [deploy:before]           # the program's own events, at which hooks may be besides the catalogue's
 library:                          # ready-made hooks by name, each with its settings
   secret_redaction: {}
 definitions:                      # named parts, for $ref
@@ -17,8 +17,8 @@ hooks:
     name: lint
 ```
 
-A `$ref` may stand in a hook, in a named part and in a ready-made hook's settings, but not deeper: a JSON schema in a
-`config` has `$ref`s of its own. It leads to this file, or to one in the folder of the set or below.
+A `$ref` is allowed in a hook, in a named part and in a ready-made hook's settings, but not deeper: a JSON schema in a
+`config` has `$ref`s of its own. A `$ref` names a part of its own file, or of a file in the folder of the set or below.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 PROJECT_FILE: Final = "amplifier-hooks.yaml"
-"""What a project's own file is called."""
+"""Name of a project's own file."""
 
 MOST_HOOKS: Final = 1_000
 NAME_IT: Final = "name it under 'events', if your program emits it"
@@ -80,19 +80,19 @@ class DefinitionSet:
     """Events that the program emits itself, besides those of the catalogue."""
     settings: DefinitionSettings = field(factory=DefinitionSettings)
     folder: Path = field(factory=Path.cwd)
-    """Where relative paths in it begin."""
+    """Folder to which the set's paths are relative."""
     files: Mapping[Path, str] = field(factory=dict)
-    """The files it was read from, each with the SHA-256 of its content."""
+    """Files of the set, each with the SHA-256 of its content."""
     spots: Mapping[str, dict[KeyPath, Spot]] = field(factory=dict, repr=False)
-    """Where the parts of a definition stand, by its id."""
+    """Lines of the parts of each definition, by hook id."""
 
     def spot(self, definition: HookDefinition, *part: str | int) -> Spot:
-        """Where a definition, or a part of it, was written; without a line where that was no file."""
+        """Return the line of a definition or of a part of it; a definition that is not from a file has no line."""
         return nearest_spot(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
 
     @property
     def digest(self) -> str:
-        """Stands for all that is in it, wherever that was written."""
+        """Digest of the content of the set, independent of the files it was written in."""
         said = {
             "definitions": [definition.digest for definition in self.definitions],
             "library": [[entry.name, dict(entry.config)] for entry in self.library],
@@ -103,9 +103,9 @@ class DefinitionSet:
 
 
 def load_files(path: Path, *, environment: Mapping[str, str] | None = None) -> DefinitionSet:
-    """Everything a file says, with the files in the folder its settings name; or what the files in a folder say.
+    """Read a file of definitions and the files in the folder that its settings name, or the files in a folder.
 
-    Reads files and imports nothing. Raises `InvalidDefinitions` with everything that is wrong.
+    Imports nothing. Raises `InvalidDefinitions` with all mistakes.
     """
     path = path.absolute()
     return Reading(OpenedFiles((path if path.is_dir() else path.parent).resolve()), environment).read(path)
@@ -113,14 +113,14 @@ def load_files(path: Path, *, environment: Mapping[str, str] | None = None) -> D
 
 @define(eq=False)
 class Reading:
-    """One set of files being read. Mistakes are collected, so that all of them are told."""
+    """Reader of one set of files. It collects mistakes, so that one error reports all of them."""
 
     files: OpenedFiles
     environment: Mapping[str, str] | None
     flaws: list[Flaw] = Factory(list)
 
     def read(self, path: Path) -> DefinitionSet:
-        """The set that begins with a file, or is a folder."""
+        """Read the set that starts at a file, or is a folder. Raises `InvalidDefinitions`."""
         first = [] if path.is_dir() else self._open_pages([path])
         settings = self._settings(first)
         folder = path if path.is_dir() else self._folder(first, settings)
@@ -160,7 +160,7 @@ class Reading:
             return []
 
     def _folder(self, pages: Iterable[Page], settings: DefinitionSettings) -> Path | None:
-        """The folder that settings name; the one of the default need not be there."""
+        """Return the folder that the settings name; the default folder need not exist."""
         named, default = settings.hooks_definitions_dir, DefinitionSettings().hooks_definitions_dir
         folder = self.files.root / named
         if folder.is_dir():
@@ -171,7 +171,7 @@ class Reading:
         return None
 
     def _settings(self, pages: Iterable[Page]) -> DefinitionSettings:
-        """The settings of the set; they stand in one of its files."""
+        """Return the settings of the set, which are in one of its files."""
         saying = [page for page in pages if page.section("settings")]
         for page in saying[1:]:
             there = f"there are settings in {saying[0].spot('settings')} already; keep one of them"
@@ -188,7 +188,7 @@ class Reading:
             return DefinitionSettings()
 
     def _events(self, pages: Iterable[Page]) -> dict[str, None]:
-        """The events of the program's own, in the order of files and lines."""
+        """Return the program's own events, in the order of files and lines."""
         found: dict[str, None] = {}
         for page in pages:
             for number, said in enumerate(page.section("events") or ()):
@@ -199,7 +199,7 @@ class Reading:
         return found
 
     def _library(self, pages: Iterable[Page]) -> tuple[ReadyMadeEntry, ...]:
-        """The ready-made hooks that are switched on, each of them once."""
+        """Return the ready-made hooks that are switched on, each once."""
         found: dict[str, ReadyMadeEntry] = {}
         for page in pages:
             for name in page.section("library") or {}:
@@ -212,7 +212,7 @@ class Reading:
         return tuple(found.values())
 
     def _hooks(self, pages: Iterable[Page], events: Iterable[str]) -> list[tuple[HookDefinition, dict[KeyPath, Spot]]]:
-        """The hooks in the order of files and lines; their names are told apart, and so are their ids."""
+        """Return the hooks in the order of files and lines; note names and ids that clash as mistakes."""
         known = Vocabulary(strict=True)
         known.add_own(events)
         found: list[tuple[HookDefinition, dict[KeyPath, Spot]]] = []
@@ -249,7 +249,7 @@ class Reading:
             return None
 
     def _definition(self, page: Page, value: LocatedMapping) -> HookDefinition | None:
-        """What was written as a definition. Where it says no id it has the same one every time, and its file's date."""
+        """Return the definition in a mapping. The default id follows from tenant and name, the date from the file."""
         said = value.value
         made = said.get("created_at", page.modified)
         try:
@@ -264,7 +264,7 @@ class Reading:
 
 
 def _own_event(said: object) -> str:
-    """The name of an event of the program's own. Raises `ValueError`."""
+    """Return the name of one of the program's own events. Raises `ValueError`."""
     name = event_name(said) if isinstance(said, str) else ""
     if not name or is_pattern(name):
         raise ValueError(f"'events' has {said!r:.40}; write the name of one event, as 'domain:phase'")
@@ -274,6 +274,6 @@ def _own_event(said: object) -> str:
 
 
 def _hook_id(said: Mapping[str, Any]) -> str:
-    """The id of a hook that has none written, by its tenant and its name."""
+    """Return the default id of a hook, made of its tenant and its name."""
     whose = f"{said.get('tenant_id', '')}\0{said.get('name', '')}".encode("utf-8", "surrogatepass")
     return f"hook_{hashlib.sha256(HOOK_ID_DOMAIN + whose).hexdigest()[:12]}"

@@ -1,8 +1,6 @@
-"""OpenedFiles of definitions, opened: read within limits, in the shape of one, every part with its line.
+"""Files of definitions: paths come in; checked pages, with a line for every part and with `$ref`s resolved, go out.
 
-`$ref`: a part of a file with what it refers to in it.
-
-What stands beside a `$ref` stands over what it refers to, and within `config` key by key.
+Keys beside a `$ref` override those of the part that it names; a `config` is merged key by key.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ KEYS: Final[dict[str, tuple[type, str]]] = {
     "definitions": (dict, "a mapping of name to a part of a hook"),
     "hooks": (list, "a list of hooks"),
 }
-"""The keys of a file, and what each has to be."""
+"""Keys of a file, each with the type and the description of its value."""
 
 LARGEST: Final = 1_048_576
 MOST_FILES: Final = 200
@@ -47,9 +45,9 @@ class Page:
     modified: datetime
     marked: ParsedDocument
     digest: str
-    """The SHA-256 of its bytes."""
+    """SHA-256 of the file's bytes."""
     lines: dict[tuple[str | int, ...], dict[KeyPath, int]] = field(init=False)
-    """The lines of each hook, named part and ready-made hook, by where they stand within it."""
+    """Lines of each hook, named part and ready-made hook, by the path of keys within it."""
 
     @lines.default
     def _by_part(self) -> dict[tuple[str | int, ...], dict[KeyPath, int]]:
@@ -60,15 +58,15 @@ class Page:
         return found
 
     def section(self, key: str) -> Any:
-        """What stands under one of the top keys; None where nothing does."""
+        """Return the value of a top key; None if it is missing."""
         return self.marked.value.get(key)
 
     def spot(self, *place: str | int) -> Spot:
-        """The line of a part of it."""
+        """Return the line of a part of the file."""
         return Spot(str(self.path), self.marked.line(place))
 
     def spots(self, key: str, name: str | int) -> dict[KeyPath, Spot]:
-        """The lines within a hook, a named part or a ready-made hook."""
+        """Return the lines within a hook, a named part or a ready-made hook."""
         return {place: Spot(str(self.path), line) for place, line in self.lines[key, name].items()}
 
 
@@ -78,10 +76,10 @@ class OpenedFiles:
 
     root: Path
     read: dict[Path, Page | None] = field(factory=dict)
-    """None is a file that is no page, which has been said."""
+    """Pages by path; None for a file that failed and whose mistake was raised."""
 
     def folder(self, folder: Path) -> list[Path]:
-        """The files of definitions in a folder, by name. Raises `InvalidDefinitions`."""
+        """Return the files of definitions in a folder, by name. Raises `InvalidDefinitions`."""
         try:
             there = sorted(path for path in folder.iterdir() if path.suffix in FILE_ENDINGS and path.name[0] != ".")
         except OSError as problem:
@@ -91,7 +89,7 @@ class OpenedFiles:
         return there
 
     def page(self, path: Path, at: Spot | None = None) -> Page | None:
-        """One file, that was named at this spot; None if what is wrong with it has been raised before.
+        """Open a file that was named at a spot; None if the file's mistake has been raised before.
 
         Raises `InvalidDefinitions`.
         """
@@ -111,7 +109,7 @@ class OpenedFiles:
         except OSError as problem:
             raise mistake_at(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
         if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_IWOTH:
-            raise mistake_at(Spot(str(path)), "anybody may write to it, or it is no plain file; chmod o-w it")
+            raise mistake_at(Spot(str(path)), "every user may write to it, or it is no plain file; chmod o-w it")
         if len(data) > LARGEST:
             raise mistake_at(Spot(str(path)), f"it has more than {LARGEST:,} bytes; split what it says")
         try:
@@ -126,17 +124,17 @@ class OpenedFiles:
 
 
 def mistake_at(spot: Spot, said: str) -> InvalidDefinitions:
-    """One mistake, to be raised."""
+    """Return an error with one mistake."""
     return InvalidDefinitions([Flaw(spot, said)])
 
 
 def nearest_spot(spots: dict[KeyPath, Spot], part: KeyPath) -> Spot:
-    """Where a part stands; of one that is not there, what it would be in."""
+    """Return the spot of a part; for a missing part, the spot of the nearest part around it."""
     return next((spots[part[:length]] for length in range(len(part), -1, -1) if part[:length] in spots), Spot())
 
 
 def _shape_flaws(page: Page) -> Iterator[Flaw]:
-    """What keeps it from being a file of definitions."""
+    """Yield the mistakes in the top keys of a file."""
     value = page.marked.value
     if not isinstance(value, dict):
         yield Flaw(page.spot(), "a file of definitions is a mapping with version: 1, and hooks or others of its keys")
@@ -145,7 +143,7 @@ def _shape_flaws(page: Page) -> Iterator[Flaw]:
         if key not in KEYS:
             yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {suggestion_for(key, KEYS)}")
         elif said is None and key != "version":
-            continue  # a key with nothing under it says nothing; examples below it may be comments
+            continue  # a key without a value is allowed; the examples below it may be comments
         elif not isinstance(said, KEYS[key][0]) or isinstance(said, bool):
             yield Flaw(page.spot(key), f"{key!r} is {said!r:.40}; write {KEYS[key][1]}")
         elif key == "version" and said != 1:
@@ -160,22 +158,23 @@ WHAT: Final = {"hooks": "a hook", "library": "what a ready-made hook is set to",
 
 @frozen(eq=False)
 class LocatedMapping:
-    """A mapping, and where each part of it was written, in whichever file."""
+    """A mapping with the file and line of each of its parts."""
 
     value: dict[str, Any]
     spots: dict[KeyPath, Spot]
 
     def spot(self, *part: str | int) -> Spot:
-        """Where a part was written."""
+        """Return the file and line of a part."""
         return nearest_spot(self.spots, part)
 
 
 def read_part(
     files: OpenedFiles, page: Page, key: str, name: str | int, chain: tuple[Spot, ...] = ()
 ) -> LocatedMapping | None:
-    """A hook, a ready-made hook's settings or a named part. None where what it needs is known to be wrong.
+    """Return a hook, a ready-made hook's settings or a named part, with its `$ref` resolved.
 
-    Raises `InvalidDefinitions`, also for a `$ref` that leads in a circle.
+    Returns None if a file it refers to has a mistake that was raised before. Raises `InvalidDefinitions`, also for a
+    `$ref` that leads in a circle.
     """
     value, spot, spots = page.section(key)[name], page.spot(key, name), page.spots(key, name)
     if value is None and key == "library":
@@ -201,7 +200,7 @@ def read_part(
 def _resolve_reference(
     files: OpenedFiles, page: Page, to: object, at: Spot, chain: tuple[Spot, ...]
 ) -> LocatedMapping | None:
-    """The named part that a `$ref` leads to."""
+    """Return the named part that a `$ref` leads to."""
     file, mark, name = to.partition("#/definitions/") if isinstance(to, str) else ("", "", "")
     if not mark or not name:
         raise mistake_at(at, f"{REF!r} is {to!r:.60}; write '#/definitions/name' or 'file.yaml#/definitions/name'")

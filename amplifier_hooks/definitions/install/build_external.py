@@ -1,13 +1,13 @@
-"""What the `config` of a hook elsewhere says, and the handler that comes of it.
+"""Definitions of external hooks come in; their handlers go out.
 
 | kind      | config                                                                                               |
 |-----------|------------------------------------------------------------------------------------------------------|
-| `command` | `argv`; `cwd`, from the folder of the set; `env`; `pass_env`: names of variables of ours             |
+| `command` | `argv`; `cwd`, relative to the folder of the set; `env`; `pass_env`: names of our variables          |
 | `http`    | `url`; `secret` or `secret_env`, one or several; `headers`; `headers_env`: header to variable;       |
-|           | `networks`, `ports`, `plain_http`: what the operator lets it reach                                   |
-| `agent`   | `agent`: the name of one                                                                             |
+|           | `networks`, `ports`, `plain_http`: addresses that the operator lets it reach                         |
+| `agent`   | `agent`: the name of an agent                                                                        |
 
-All may say `mode: async`: an observer that nobody waits for.
+Every kind takes `mode: async`: the hook is an observer that runs in the background.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Texts = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 class Config(BaseModel):
-    """What every kind may say."""
+    """Config keys of every kind."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -54,7 +54,7 @@ class Config(BaseModel):
 
 
 class CommandConfig(Config):
-    """What a command's definition says."""
+    """Config of a command."""
 
     argv: list[str] = Field(min_length=1)
     cwd: str | None = None
@@ -63,7 +63,7 @@ class CommandConfig(Config):
 
 
 class HttpConfig(Config):
-    """What a web service's definition says."""
+    """Config of a web service."""
 
     url: str
     secret: Texts = Field(default_factory=list)
@@ -76,7 +76,7 @@ class HttpConfig(Config):
 
 
 class AgentConfig(Config):
-    """What an agent's definition says."""
+    """Config of an agent."""
 
     agent: str = Field(min_length=1, max_length=200)
 
@@ -87,25 +87,25 @@ def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
 
 @frozen
 class BuildContext:
-    """Where definitions are carried out: a folder for relative paths, variables, and what runs all their commands."""
+    """Surroundings of handlers: a folder for relative paths, environment variables, and the runner of commands."""
 
     folder: Path
     environment: Mapping[str, str] = field(default=None, converter=_environment, repr=False)
     programs: Programs = field(factory=Programs)
     trusted: Callable[[], bool] = lambda: True
-    """Whether programs may run, asked each time."""
+    """Returns True if programs may run; called before each run."""
     gate: bool = True
-    """True for a hook that becomes a gate: every output of it has to be an answer."""
+    """True for a hook that becomes a gate: each of its outputs has to be an answer."""
 
     def variable(self, name: str) -> str:
-        """The value of a variable. Raises `HookUnavailable` where it is not set."""
+        """Return the value of a variable. Raises `HookUnavailable` if it is not set."""
         if name not in self.environment:
             raise HookUnavailable(f"the variable {name!r} is not set; set it, or name another one")
         return self.environment[name]
 
 
 def build_command(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
-    """The handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable` or `InvalidRegistration`."""
+    """Build the handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable`, `InvalidRegistration`."""
     from amplifier_hooks.definitions.kinds.command import CommandHook
     from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN
 
@@ -122,7 +122,7 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
 
 
 def build_http(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
-    """The handler of a web service. Raises as `build_command` does."""
+    """Build the handler of a web service. Raises as `build_command` does."""
     from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
     from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT, WebhookHook
 
@@ -135,9 +135,9 @@ def build_http(definition: HookDefinition, around: BuildContext) -> Callable[...
 
 
 def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], Callable[..., Any]]:
-    """What makes the handlers of agents, for whoever starts them; hand it in as the builder of the kind `agent`.
+    """Return the builder of the kind `agent`, for a host that can start agents: `runs` starts them.
 
-    An observer that nobody waits for starts its agent, and does not wait for it either.
+    A hook with `mode: async` starts its agent without waiting for it.
     """
     from amplifier_hooks.definitions.kinds.agent import AgentHook
 
@@ -149,7 +149,7 @@ def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], C
 
 
 def texts_in(value: Any) -> list[str]:
-    """The texts in a config."""
+    """Return all texts in a config."""
     if isinstance(value, str):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -1,19 +1,17 @@
-"""What one definition comes to: the registrations that carry it out.
+"""A definition, or the name of a ready-made hook, comes in; the registrations that carry it out go out.
 
-| `fail_mode`, said or by the band | `mode`  | registered as                                   |
+| `fail_mode`, given or by band    | `mode`  | registered as                                   |
 |----------------------------------|---------|-------------------------------------------------|
 | closed                           | sync    | gate                                            |
 | open                             | sync    | on                                              |
-| any                              | async   | observer that nobody waits for                  |
+| any                              | async   | observer that runs in the background            |
 
-A hook with points, or one that wraps an operation, keeps being an observer or a layer; a gate of its own stays one
-unless the definition says `fail_mode: open`. The definition's `risk` is for those that can ask.
+The observers and middleware of a hook with points stay what they are, and its gates stay gates unless the definition
+says `fail_mode: open`. A definition's `risk` is for hooks that can ask.
 
-A ready-made hook, switched on by the name of its entry point: all its points, as it says they are.
+A ready-made hook is switched on by the name of its entry point, and registers all its points in a scope of its own.
 
-It is found like any hook of an installed package, and registers in a scope of its own.
-
-Hooks that nobody waits for: so many at once, each within its time, and none longer than their owner.
+`Background` runs the hooks of `mode: async`, within a limit, each within its timeout, until its owner closes it.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 
 
 Builder = Callable[["HookDefinition", BuildContext], Callable[..., Any]]
-"""Makes the handler `(event, data)` of a kind that is carried out elsewhere."""
+"""Makes the handler `(event, data)` of an external kind."""
 
 ASKING: Final[tuple[Intent, ...]] = ("register", "on", "gate")
 ELSEWHERE: Final[Mapping[Kind, float]] = {"command": COMMAND_TIMEOUT, "http": WEBHOOK_TIMEOUT, "agent": AGENT_TIMEOUT}
@@ -62,7 +60,7 @@ BUILDERS: Final[Mapping[Kind, Builder]] = {"command": build_command, "http": bui
 
 @define(eq=False)
 class VersionedHandler:
-    """A handler with the version and the origin of what it carries out."""
+    """A handler with the version and the origin of its hook."""
 
     call: Callable[..., Any]
     hook_version: str
@@ -75,7 +73,7 @@ class VersionedHandler:
 
 @define(eq=False)
 class AsyncVersionedHandler(VersionedHandler):
-    """The same for one that is awaited."""
+    """A `VersionedHandler` for a handler that is awaited."""
 
     async def __call__(self, *arguments: Any) -> Any:
         """Await the handler."""
@@ -94,7 +92,7 @@ class Part:
 
 @define(eq=False)
 class WhileTrusted:
-    """A handler that runs a program, asked only while that is what was trusted."""
+    """A handler that runs a program only while the program's content is trusted."""
 
     call: Callable[..., Any]
     trusted: Callable[[], bool]
@@ -102,20 +100,20 @@ class WhileTrusted:
     origin: str
 
     async def __call__(self, *arguments: Any) -> Any:
-        """Raises `HookUnavailable` after a change."""
+        """Call the handler. Raises `HookUnavailable` if its program is not trusted any more."""
         if not self.trusted():
-            raise HookUnavailable("what it runs was changed, and has not been trusted since")
+            raise HookUnavailable("its program was changed, and has not been trusted since")
         answer = self.call(*arguments)
         return await answer if isawaitable(answer) else answer
 
     def problems(self) -> Iterator[str]:
-        """What would keep the program from running."""
+        """Yield the reasons why the program cannot run."""
         yield from getattr(self.call, "problems", tuple)()
 
 
 @frozen(eq=False)
 class PrioritizedHook:
-    """A hook object at the place its definition gives it."""
+    """A hook object with the name, event and priority of its definition."""
 
     hook: Any
     name: str
@@ -124,23 +122,23 @@ class PrioritizedHook:
 
     @property
     def enabled(self) -> bool:
-        """Whether it wants to run."""
+        """True if the hook object is enabled."""
         return bool(getattr(self.hook, "enabled", True))
 
     async def execute(self, context: Any, call_next: Any) -> Any:
-        """Do its work."""
+        """Run the hook object."""
         return await self.hook.execute(context, call_next)
 
 
 def fail_mode_of(definition: HookDefinition, settings: DefinitionSettings) -> FailMode:
-    """What its failure means: what it says, or its band, or where all fail closed, that."""
+    """Return a definition's own fail mode, or else its band's; "closed" if the settings let no hook fail open."""
     if definition.fail_mode is not None:
         return definition.fail_mode
     return definition.band.fail_mode if settings.hooks_fail_open_default else "closed"
 
 
 def timeout_of(definition: HookDefinition, settings: DefinitionSettings) -> float:
-    """Seconds it has."""
+    """Return the timeout of a definition in seconds."""
     if definition.timeout_ms is not None:
         return definition.timeout_ms / 1000
     return ELSEWHERE.get(definition.kind, settings.hooks_default_timeout_ms / 1000)
@@ -153,9 +151,9 @@ def parts_of(
     background: Background,
     builders: Mapping[Kind, Builder],
 ) -> tuple[Part, ...]:
-    """The registrations of one definition; its program runs only while it is trusted.
+    """Build the registrations of a definition; its program runs only while it is trusted.
 
-    Raises `HookUnavailable` and `InvalidRegistration` for a handler that is not there or cannot work, and pydantic's
+    Raises `HookUnavailable` and `InvalidRegistration` for a handler that is missing or cannot work, and pydantic's
     `ValidationError` for a config that does not fit.
     """
     mode = definition.config.get("mode", "sync")
@@ -186,7 +184,7 @@ def parts_of(
 
 
 def stand_in(definition: HookDefinition, settings: DefinitionSettings, problem: str) -> tuple[Part, ...]:
-    """What is registered for a hook that cannot be built: its failure, which means what its own would."""
+    """Return a registration for a hook that cannot be built: it fails each time, with the hook's own fail mode."""
 
     def unavailable(_event: str, _data: object) -> None:
         raise HookUnavailable(problem)
@@ -233,7 +231,7 @@ def _part(
 
 
 def _parts_of_points(definition: HookDefinition, hook: PointedHook, options: Mapping[str, Any]) -> tuple[Part, ...]:
-    """The points of a hook that are at the definition's event."""
+    """Return registrations for the points of a hook that are at the definition's event."""
     points = hook.points()
     chosen = [point for point in points if applies(definition.event_type, canonical(point.event))]
     if not chosen:
@@ -258,9 +256,9 @@ def _parts_of_points(definition: HookDefinition, hook: PointedHook, options: Map
 
 
 def _as_observer(part: Part, background: Background) -> Part:
-    """The same as an observer that nobody waits for."""
+    """Return a registration as an observer that runs in the background."""
     if part.intent in ("around", "observe"):
-        raise InvalidRegistration(f"mode async: {part.event} is told of by its hook itself; leave mode out")
+        raise InvalidRegistration(f"mode async: the hook itself decides how it runs at {part.event}; leave mode out")
     options = {name: value for name, value in part.options.items() if name != "recheck"}
     timeout = part.options["timeout"] or inf
     observer = background.observer(options["name"], part.call, timeout, options["tenant"])
@@ -269,12 +267,12 @@ def _as_observer(part: Part, background: Background) -> Part:
 
 
 def while_trusted(call: Callable[..., Any], trusted: Callable[[], bool]) -> WhileTrusted:
-    """A handler that is asked only while its program is trusted."""
+    """Return a handler that runs its program only while it is trusted."""
     return WhileTrusted(call, trusted, fingerprint(call), getattr(call, "origin", ""))
 
 
 def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler:
-    """A handler that says of which version it is: of what it was made from, and of its code."""
+    """Return a handler with its version, made of the digest of its definition and the fingerprint of its code."""
     origin = getattr(call, "origin", "")
     version = f"{digest[:16]}.{fingerprint(call)}"
     return (AsyncVersionedHandler if awaits(call) else VersionedHandler)(
@@ -284,22 +282,22 @@ def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler
 
 @frozen
 class ReadyMadeHook:
-    """A ready-made hook, made and not registered yet."""
+    """A ready-made hook that is built and not registered yet."""
 
     enter: Callable[[HookRegistry], None]
-    """Registers it."""
+    """Registers the hook."""
     close: Callable[[], Awaitable[None]] | None
-    """Lets go of what it holds open; None for one that has no such thing."""
+    """Releases the hook's resources; None for a hook without any."""
 
 
 def build_ready_made(
     name: str, config: Mapping[str, Any], version: str, trusted: Callable[[], bool] | None = None
 ) -> ReadyMadeHook:
-    """The hook of this name with this config. Importing its module runs that.
+    """Build a ready-made hook by its name, with its config. This imports, and so runs, its module.
 
-    With `trusted` it is asked only while that says yes: for one whose config names files of a project.
+    With `trusted`, the hook runs only while `trusted` returns True: for a hook whose config names files of a project.
 
-    Raises `HookUnavailable` for a name no installed package has, and whatever error of ours its config meets with.
+    Raises `HookUnavailable` for a name that no installed package has, and any `HookError` that its config causes.
     """
     points = list_installed().get(name, [])
     if not points:
@@ -330,28 +328,28 @@ def _enter(scope: Registrar, name: str, hook: Any, version: str, trusted: Callab
 
 AT_ONCE: Final = 256
 FAREWELL: Final = 1.0
-"""Seconds that what still runs has to clean up when its owner closes."""
+"""Seconds that running hooks have to clean up when their owner closes."""
 
 log = get_logger(__name__)
 
 
 @define(eq=False)
 class Background:
-    """Starts hooks and forgets them. What is over the limit is not started, and logged; each tenant has its own."""
+    """Background runner of hooks. A hook over the limit of its tenant is not started, and logged."""
 
     at_once: int = AT_ONCE
     farewell: float = FAREWELL
     closed: bool = False
     dropped: int = 0
-    """How many were not started."""
+    """Number of hooks that were not started."""
     _tasks: dict[str, set[asyncio.Task[None]]] = field(factory=dict)
-    """What runs, by tenant."""
+    """Running hooks, by tenant."""
 
     def __len__(self) -> int:
         return sum(map(len, self._tasks.values()))
 
     def observer(self, name: str, call: Callable[..., Any], timeout: float, tenant: str = "") -> Callable[..., None]:
-        """What is registered in place of `call(event, data)`: an observer that starts it."""
+        """Return an observer that starts `call(event, data)` in the background."""
 
         def start(event: str, data: Mapping[str, Any], _outcome: object) -> None:
             running = self._tasks.setdefault(tenant, set())
@@ -366,7 +364,7 @@ class Background:
         return start
 
     async def close(self) -> None:
-        """End what runs, and start nothing any more. Waits for it a moment; cancelling that leaves it behind."""
+        """Cancel the running hooks, and start no others. Waits `farewell` seconds; cancelling leaves them running."""
         self.closed = True
         left = await cancel_all(set().union(*self._tasks.values()), grace=self.farewell)
         if left:
@@ -379,6 +377,6 @@ async def _run(name: str, call: Callable[..., Any], event: str, data: dict[str, 
             answer = call(event, data)
             if inspect.isawaitable(answer):
                 await answer
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # nobody waits who could be told
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # no caller waits for this error
         status = "timeout" if isinstance(error, TimeoutError) else "error"
         log.warning("hook_failed", hook=name, error=describe(error), event=event, status=status)

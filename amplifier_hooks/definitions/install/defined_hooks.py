@@ -1,11 +1,11 @@
-"""Definitions in a registry: a set of them is prepared as a whole, and then takes the place of the last one at once.
+"""Definitions in a registry: a set is prepared as a whole, and then replaces the last set in one step.
 
 ```
-plan(found)      builds every handler, and changes nothing; raises everything that is wrong
-install(plan)    one step between two emits: what is new, what changed, what is gone
+plan(found)      builds every handler, and changes nothing; raises all mistakes in one error
+install(plan)    adds, replaces and removes hooks in one step between two emits
 ```
 
-What did not change stays as it is, with its quarantine, its circuit and its being switched off.
+A hook that did not change keeps its state: its quarantine, its circuit, and its being switched off.
 """
 
 from __future__ import annotations
@@ -51,40 +51,40 @@ log = get_logger(__name__)
 What = Literal["defined", "redefined", "undefined"]
 
 DIGITS: Final = 16
-"""Of a digest, in the record of a change."""
+"""Digits of a digest in the record of a change."""
 
 
 @frozen(eq=False, kw_only=True)
 class PreparedHook:
-    """One definition, or one ready-made hook, ready to be registered."""
+    """A definition, or a ready-made hook, that is ready to be registered."""
 
     name: str
     enter: Callable[[HookRegistry], None]
-    """Registers it. The same again is the same hook, and stays."""
+    """Registers the hook. A hook whose `enter` is the installed one stays as it is."""
     terms: object
-    """What it was made from, besides its definition."""
+    """Inputs of the hook besides its definition: the folder and the settings, or a ready-made hook's digest."""
     spot: Spot
     close: Callable[[], Awaitable[None]] | None = None
-    """Lets go of what it holds open, when it does not stand any more."""
+    """Releases the hook's resources when it is removed."""
     definition: HookDefinition | None = None
-    """None for a ready-made hook."""
+    """Definition of the hook; None for a ready-made hook."""
     broken: str = ""
-    """Why a failure stands in for it."""
+    """Reason why a stand-in that fails is registered for the hook; empty if it could be built."""
     warnings: tuple[str, ...] = ()
-    """What would keep it from running, as things are on this machine now."""
+    """Reasons why the hook cannot run on this machine now."""
 
     @property
     def key(self) -> str:
-        """What it is told by from one set to the next."""
+        """Identity across reloads: the hook id, or the name of a ready-made hook."""
         return self.name if self.definition is None else self.definition.hook_id
 
     @property
     def digest(self) -> str:
-        """The digest of what it was made from."""
+        """Digest of the definition, or of a ready-made hook's name and config."""
         return str(self.terms) if self.definition is None else self.definition.digest
 
     def is_of(self, definition: HookDefinition | None, terms: object) -> bool:
-        """Whether it was made from these. Dates make no other hook."""
+        """Return True if the hook was made from this definition, apart from its dates, and these terms."""
         mine = self.definition
         if mine is None or definition is None:
             return self.terms == terms and mine is definition
@@ -93,24 +93,24 @@ class PreparedHook:
 
 @frozen(eq=False, kw_only=True)
 class Plan:
-    """A set of definitions that could be built, and is not in force yet."""
+    """A set of definitions that is built and not in force yet."""
 
     found: DefinitionSet
     prepared: tuple[PreparedHook, ...]
     broken: tuple[Flaw, ...] = ()
-    """Hooks that fail every time, because they could not be built, where others were not to suffer from that."""
+    """Mistakes of the hooks that could not be built and fail every time instead; for tolerant plans."""
     trusted: Callable[[], bool] | None = None
-    """Whether its programs may run, asked each time; None is always."""
+    """Returns True if the set's programs may run, called before each run; None lets them always run."""
 
     @property
     def warnings(self) -> tuple[Flaw, ...]:
-        """What would keep its hooks from running, as things are on this machine now."""
+        """Reasons why hooks of the plan cannot run on this machine now."""
         return tuple(Flaw(one.spot, said) for one in self.prepared for said in one.warnings)
 
 
 @frozen
 class Replaced:
-    """What an installation changed, by names."""
+    """Names of the hooks that an installation changed."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Replaced:
 
 @frozen(eq=False)
 class InstalledHook:
-    """One prepared hook that is registered, and what it is registered as."""
+    """A prepared hook that is registered, with its registrations."""
 
     prepared: PreparedHook
     hooks: tuple[Hook, ...]
@@ -130,11 +130,11 @@ class InstalledHook:
 
 @define(eq=False)
 class DefinedHooks:
-    """The hooks of a registry that come from definitions. Whatever else is registered there stays as it is.
+    """The hooks of a registry that come from definitions. All other hooks of the registry stay as they are.
 
-    `builders` are for more kinds, such as `agent`, each making the handler of a definition; `tenant_handlers` is what
-    carries out tenants' hooks, besides commands, which never do. The variables that definitions name are looked up in
-    `environment`, in that of the process if None.
+    `builders` make the handlers of further kinds, such as `agent`; `tenant_handlers` are the handlers that tenants'
+    hooks may have, commands always excepted. Variables that definitions name are read from `environment`, by default
+    that of the process.
     """
 
     registry: HookRegistry
@@ -142,21 +142,21 @@ class DefinedHooks:
     tenant_handlers: Collection[str] = field(default=TENANT_HANDLERS, kw_only=True)
     environment: Mapping[str, str] | None = field(default=None, kw_only=True)
     in_force: DefinitionSet | None = field(default=None, init=False)
-    """The set that is registered."""
+    """Set that is registered; None if there is none."""
     background: Background = field(factory=Background, init=False)
     _programs: Programs = field(factory=Programs, init=False)
-    """Runs the commands of all of them."""
+    """Runner of the commands of all hooks."""
     _trusted: Callable[[], bool] | None = field(default=None, init=False)
     _installed: dict[str, InstalledHook] = field(factory=dict, init=False)
     _leaving: set[asyncio.Task[None]] = field(factory=set, init=False)
-    """Closes what does not stand any more."""
+    """Tasks that close removed hooks."""
 
     def plan(self, found: DefinitionSet, *, tolerant: bool = False, trusted: Callable[[], bool] | None = None) -> Plan:
-        """Build the handlers of a set, and try whether the registry takes them. Imports what they name.
+        """Build the handlers of a set, importing the modules they name, and check that the registry accepts them.
 
-        Raises `InvalidDefinitions` with everything that is wrong. Where it is `tolerant`, a hook that cannot be built
-        fails every time it is asked instead, which means what its fail_mode says: for sets of hooks that do not know
-        of each other, such as those of different tenants. `trusted` is asked before each run of a program of the set.
+        Raises `InvalidDefinitions` with all mistakes. In a `tolerant` plan, a hook that cannot be built fails
+        at every event, with its own fail mode; such a plan suits sets of independent hooks, such as those of several
+        tenants. `trusted` is called before each run of a program of the set.
         """
         flaws: list[Flaw] = []
         prepared = list(self._prepare_all(found, flaws, tolerant=tolerant)) if found.settings.hooks_enabled else []
@@ -181,10 +181,10 @@ class DefinedHooks:
         return Plan(found=found, prepared=ready, broken=tuple(sorted(set(flaws))), trusted=trusted)
 
     def install(self, plan: Plan) -> Replaced:
-        """Put a plan in the place of what stands, in one step; an emit that runs goes on with what it began with.
+        """Replace the installed set by a plan in one step; a running emit goes on with the hooks it began with.
 
-        A hook that was switched off is not started any more even there. Raises what registering raises, where the
-        registry has changed since it was asked; then everything is as it was.
+        A hook that is now switched off is not started any more, in a running emit either. If the registry has changed
+        since `plan`, this raises the errors of registering and leaves everything unchanged.
         """
         old = self._installed
         new: dict[str, InstalledHook] = {}
@@ -211,16 +211,16 @@ class DefinedHooks:
         return replaced
 
     def hooks(self) -> tuple[Hook, ...]:
-        """What is registered of definitions."""
+        """Return the registered hooks that come from definitions."""
         return tuple(chain.from_iterable(one.hooks for one in self._installed.values()))
 
     def definition_of(self, hook: Hook) -> HookDefinition | None:
-        """The definition a hook carries out; None for one of a ready-made hook, and for all others."""
+        """Return the definition that a hook carries out; None for a ready-made hook, and for all other hooks."""
         standing = self._installed.values()
         return next((one.prepared.definition for one in standing if hook in one.hooks), None)
 
     async def close(self) -> None:
-        """Take all of it out again, end what runs in the background, and close what is open. Twice is harmless."""
+        """Remove all hooks of definitions, cancel background hooks, and release resources. Idempotent."""
         with self.registry.at_once():
             self.registry.remove(self.hooks())
         self._forget_events()
@@ -231,7 +231,7 @@ class DefinedHooks:
             await asyncio.wait(self._leaving)
 
     def _close_soon(self, gone: Iterable[PreparedHook]) -> None:
-        """Close these soon. Without an event loop nothing of them was opened."""
+        """Start tasks that close removed hooks. Without an event loop, the hooks have opened nothing."""
         closing = [one for one in gone if one.close is not None]
         try:
             loop = asyncio.get_running_loop()
@@ -245,7 +245,7 @@ class DefinedHooks:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _is_installed(self, one: PreparedHook) -> bool:
-        """Whether it is registered as it is."""
+        """Return True if a prepared hook is already registered, unchanged."""
         standing = self._installed.get(one.key)
         return standing is not None and standing.prepared.enter is one.enter
 
@@ -257,12 +257,12 @@ class DefinedHooks:
         return self._trusted is None or self._trusted()
 
     def _other_hooks(self, kept: Iterable[PreparedHook]) -> list[Hook]:
-        """What is registered besides these."""
+        """Return the installed hooks that are not among the kept ones."""
         keys = {one.key for one in kept}
         return [hook for key, one in self._installed.items() if key not in keys for hook in one.hooks]
 
     def _prepare_all(self, found: DefinitionSet, flaws: list[Flaw], *, tolerant: bool) -> Iterator[PreparedHook]:
-        """Everything in a set that is switched on; what did not change since the last one is taken over."""
+        """Yield the enabled hooks of a set; a hook that did not change since the last set is reused."""
         for entry in found.library:
             try:
                 yield self._build_ready_made(entry)
@@ -307,7 +307,7 @@ class DefinedHooks:
     def _reusable_hook(
         self, found: DefinitionSet, definition: HookDefinition, terms: object, broken: str = ""
     ) -> PreparedHook | None:
-        """The same, if it stands already."""
+        """Return the installed hook of a definition, if it was made from the same inputs; None otherwise."""
         standing = self._installed.get(definition.hook_id)
         if standing is None or standing.prepared.broken != broken or not standing.prepared.is_of(definition, terms):
             return None
@@ -323,7 +323,7 @@ class DefinedHooks:
         return _prepared_hook(found, definition, parts, terms)
 
     def _record_changes(self, old: Mapping[str, InstalledHook], new: Mapping[str, InstalledHook]) -> Replaced:
-        """Put on record what is different."""
+        """Record the changes between two sets, and return the names of the changed hooks."""
         both = [key for key in new if key in old]
         groups: dict[What, list[str]] = {
             "defined": [key for key in new if key not in old],
@@ -339,7 +339,7 @@ class DefinedHooks:
 
 
 async def _close_hook(one: PreparedHook) -> None:
-    """Close a hook; that it cannot be is no trouble for the others."""
+    """Close a hook, and log a failure instead of raising it."""
     try:
         closing = one.close() if callable(one.close) else None
         if inspect.isawaitable(closing):
@@ -349,7 +349,7 @@ async def _close_hook(one: PreparedHook) -> None:
 
 
 def _change_of(what: What, old: InstalledHook | None, new: InstalledHook | None) -> RegistryChange:
-    """One change as the record has it."""
+    """Return a change of a hook in the form of the record."""
     one = new or old
     definition = one.prepared.definition if one else None
     return RegistryChange(

@@ -1,7 +1,7 @@
-"""A hook that is an agent: it is run with what the hook is given, and its result is the answer.
+"""A hook that is an agent: an event comes in and starts a run of the agent; the result of the run is the answer.
 
-Who starts agents and waits for them is handed in. The agents of hooks run without run hooks of their own, so hooks
-cannot breed; the gates of their tools hold for them as for everybody.
+The host hands in an `AgentRuns`, which starts agents and waits for them. Agents of hooks run without run hooks of their
+own, so hooks cannot multiply; the gates of tools apply to these agents as to all others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from amplifier_hooks.result import CONTINUE, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_log
 
 AGENT_TIMEOUT: Final = 300.0
-"""Seconds an agent has if nobody says otherwise, the time until a runner takes it included."""
+"""Default timeout of an agent in seconds, including the time until a runner claims the run."""
 
 
 class AgentInputRefused(HookUnavailable):
-    """The agent does not take what this hook is given. The mistake is where the agent was made a hook."""
+    """The agent does not take the payload of this hook. The mistake lies in the definition that made it a hook."""
 
     def __init__(self, agent: str, problem: str) -> None:
         self.agent = agent
@@ -32,7 +32,7 @@ class AgentInputRefused(HookUnavailable):
 
 @frozen(kw_only=True)
 class AgentOrder:
-    """An agent to run for a hook. With a `key`, the same order of the same parent is one run, however often given."""
+    """An agent to run for a hook. Orders with one `key` and one parent start a single run, however often given."""
 
     agent: str
     parameters: Mapping[str, Any]
@@ -43,7 +43,7 @@ class AgentOrder:
 
 @frozen(kw_only=True)
 class AgentResult:
-    """How such a run ended, and with what."""
+    """The end of an agent's run, and its result."""
 
     run: str
     status: Literal["completed", "failed", "stopped"]
@@ -53,26 +53,26 @@ class AgentResult:
 
 
 class AgentRuns(Protocol):
-    """Whoever starts agents.
+    """A host's way to start agents.
 
-    Both methods raise `AgentInputRefused` for parameters that are none of this agent's, and `HookUnavailable` where
-    there is no such agent or it may not be started.
+    Both methods raise `AgentInputRefused` for parameters that the agent does not take, and `HookUnavailable` if there
+    is no such agent or it may not be started.
     """
 
     async def run(self, order: AgentOrder) -> AgentResult:
-        """Start it and wait for its end. Cancelling it stops the agent."""
+        """Start an agent and wait for its end. Cancelling stops the agent."""
         ...
 
     async def launch(self, order: AgentOrder) -> str:
-        """Start it and wait for nothing. Returns the id of its run."""
+        """Start an agent without waiting for it. Returns the id of its run."""
         ...
 
 
 @frozen(kw_only=True)
 class AgentHook:
-    """One agent as a handler: register it with a timeout, `AGENT_TIMEOUT` if there is no better one.
+    """An agent as a handler: register it with a timeout, by default `AGENT_TIMEOUT`.
 
-    `detached` only starts it: for observers. Without `gate`, a text is no decision.
+    `detached` starts the agent without waiting, for observers. Without `gate`, a text is no decision.
     """
 
     agent_name: str
@@ -81,11 +81,11 @@ class AgentHook:
     gate: bool = True
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Run it with the event and its payload, `{"event": …, "data": …}`.
+        """Run the agent with the event and its payload, `{"event": …, "data": …}`.
 
-        A result that is an object has the fields of a `HookResult`, and none is no decision; a text is read like the
-        output of a command. Raises `HookFailed` when the agent fails, `InvalidResult` for a result that is no answer,
-        and what `AgentRuns` raises. Cancelling it stops the agent.
+        A result that is an object has the fields of a `HookResult`; no result is no decision; a text is read like the
+        output of a command. Raises `HookFailed` if the agent fails, `InvalidResult` for a result that is not an answer,
+        and the errors of `AgentRuns`. Cancelling stops the agent.
         """
         payload = json.loads(encode_message({"event": event, "data": dict(data)}))
         order = AgentOrder(
@@ -100,7 +100,7 @@ class AgentHook:
         return as_result(await self.ask(order))
 
     async def ask(self, order: AgentOrder) -> dict[str, Any] | None:
-        """Run an order, and return the object its agent answered; None for no decision. Raises as a call does."""
+        """Run an order, and return the object that its agent answered; None for no decision. Raises as a call does."""
         said = await self.runs.run(order)
         if said.status != "completed":
             why = clip(for_log(said.error or "it does not say why"), LONGEST_REASON)

@@ -1,8 +1,8 @@
-"""Where a webhook may be sent: which URLs, and which addresses their names may stand for.
+"""URLs and addresses that a webhook may reach: a URL or resolved addresses come in; an address or an error goes out.
 
-A name is resolved once, every address it stands for has to be allowed, and the connection goes to one of exactly those:
-between the look and the request there is no second answer. What is "plainly public" is a table here, because the
-standard library's notion of it differs between versions and lets translation prefixes through to local hosts.
+A host name is resolved once, every one of its addresses has to be allowed, and the connection goes to one of exactly
+these addresses: no second lookup happens between the check and the request. A table here defines public addresses,
+because the standard library's definition differs between versions and lets translation prefixes reach local hosts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOT_PUBLIC: Final = tuple(
     )
 )
 GLOBAL_UNICAST: Final = ip_network("2000::/3")
-"""All public IPv6 there is. Mapped and translated IPv4, loopback, local and multicast addresses lie outside of it."""
+"""All public IPv6. Mapped and translated IPv4, loopback, local and multicast addresses lie outside of it."""
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -67,10 +67,10 @@ def _ports(numbers: Iterable[int]) -> frozenset[int]:
 
 @frozen(kw_only=True)
 class AllowedUrls:
-    """What an operator lets webhooks reach. By default https on port 443 of public addresses.
+    """The URLs an operator lets webhooks reach. By default these are https on port 443 of public addresses.
 
-    `networks` are allowed besides, `127.0.0.0/8` for a service on this machine, say; `http` allows plain HTTP to those
-    networks, and nowhere else.
+    `networks` are allowed besides, such as `127.0.0.0/8` for a service on this machine; `http` allows plain HTTP to
+    these networks only.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = field(default=(), converter=_networks)
@@ -78,7 +78,7 @@ class AllowedUrls:
     http: bool = False
 
     def check_url(self, url: str) -> SplitResult:
-        """The parts of a URL that may be sent to. Raises `InvalidRegistration` for any other, saying what is wrong."""
+        """Return the parts of an allowed URL. Raises `InvalidRegistration` with the reason for any other URL."""
         problem = next(self._url_problems(url), None)
         if problem is not None:
             raise InvalidRegistration(f"webhook URL {_origin_of(url)!r:.120}: {problem}")
@@ -108,9 +108,9 @@ class AllowedUrls:
             yield f"port {port} is not among those allowed ({', '.join(map(str, sorted(self.ports)))})"
 
     def choose_address(self, host: str, scheme: str, found: Iterable[str]) -> str:
-        """The address to connect to, of those that a name stands for.
+        """Return the address to connect to, one of a host's resolved addresses.
 
-        Raises `EndpointForbidden` when any of them may not be reached: a name that stands for both kinds is a trap.
+        Raises `EndpointForbidden` if any of them is forbidden: a host with allowed and forbidden addresses is a trap.
         """
         addresses = [ip_address(text.partition("%")[0]) for text in found]
         for address in addresses:
@@ -127,14 +127,14 @@ class AllowedUrls:
 
 
 def _origin_of(url: str) -> str:
-    """What may be said of a URL: its scheme and its host. The rest of it may be a secret."""
+    """Return the scheme and the host of a URL; messages show nothing else, as the rest may be a secret."""
     scheme, mark, rest = url.partition("://")
     host = rest.partition("?")[0].partition("#")[0].partition("/")[0].rpartition("@")[2]
     return f"{scheme}://{host}" if mark else "(no scheme)"
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is plainly public."""
+    """Return True if an address is public."""
     if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
         return False
     return not any(address in network for network in NOT_PUBLIC if network.version == address.version)

@@ -1,10 +1,9 @@
-"""A hook that is a command: JSON on its standard input, its exit status and standard output for an answer.
+"""A hook that is a command: an event goes to its standard input; its exit status and standard output are the answer.
 
-Other programs, run to their end: fed, capped, and killed together with whatever they started.
-
-A program gets a session and process group of its own, so it has no terminal to read from and can be ended with all
-its children at once. Its exit counts when it exits: a child that holds the pipes open neither delays an answer nor
-survives it. A child that makes itself a session of its own does survive; only the operating system could hold it.
+`Programs` runs a program to its end, limits its output, and kills it together with its children. A program gets a
+session and process group of its own, so it has no terminal to read from and can be ended with all its children at once.
+The answer is complete when the program exits: a child that holds the pipes open neither delays the answer nor survives
+it. A child that starts a session of its own does survive; only the operating system could prevent that.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 8
 WAITING: Final = 512
-"""Programs that run at the same time, and that may wait for their turn."""
+"""Limits of the programs that run at the same time, and of those that wait for their turn."""
 
 ERRORS_KEPT: Final = 16 * 1024
-"""Bytes of standard error, the last ones."""
+"""Bytes of standard error that are kept, the last ones."""
 MOST_ERRORS: Final = 1024 * 1024
-"""Bytes of standard error after which a program is taken for one that never ends."""
+"""Bytes of standard error after which a program is ended."""
 
 FAREWELL: Final = 0.08
-"""Seconds to clean up for a program that was told to end; the dispatcher waits a little longer than that."""
+"""Seconds to clean up for a program that has received SIGTERM; the dispatcher waits a little longer than that."""
 DRAIN: Final = 0.1
-"""Seconds to wait for the end of the pipes, once the program has exited and its group was killed."""
+"""Seconds to wait for the end of the pipes after the program has exited and its group was killed."""
 
 
 @define(eq=False)
 class Programs:
-    """Runs programs, so many at once; the others wait their turn, in order.
+    """Runner of programs: `at_once` of them run at a time, and the others wait their turn, in order.
 
-    `waiting` bounds how many; the time in the queue is the hook's own, for its deadline does not wait. `farewell` is
-    how long one that is told to end may clean up, `longest` how many bytes it may write to its standard output.
+    `waiting` limits the queue; time in the queue counts against the hook's timeout. `farewell` is the time in seconds
+    to clean up after SIGTERM, `longest` the limit of standard output in bytes.
     """
 
     at_once: int = AT_ONCE
@@ -80,11 +79,11 @@ class Programs:
         cwd: str,
         heard: Callable[[bytes], None] | None = None,
     ) -> ProgramExit:
-        """Start it, write `feed` to its standard input, and wait until it ends.
+        """Start a program, write `feed` to its standard input, and wait until it ends.
 
-        With `heard`, its standard output goes there as it comes, however much it is, and is not kept. Raises
-        `HookUnavailable` when it cannot be started or too many wait, `InvalidResult` when it writes more than it may.
-        Cancelling it asks the group of processes to end, and kills it after a moment.
+        With `heard`, standard output is passed to `heard` as it comes, without limit, and is not kept. Raises
+        `HookUnavailable` if the program cannot be started or the queue is full, `InvalidResult` if it writes more than
+        it may. Cancelling sends SIGTERM to the process group, and kills it after `farewell` seconds.
         """
         if self._queued >= self.waiting:
             raise HookUnavailable(f"{self.waiting} commands wait for their turn already")
@@ -110,21 +109,21 @@ class Programs:
             loop.subprocess_exec(lambda: program, *argv, env=dict(env), cwd=cwd, start_new_session=True, close_fds=True)
         )
         try:
-            # Waiting for these, unlike awaiting them, leaves them alone when we are cancelled.
+            # Unlike `await`, `asyncio.wait` does not cancel these futures when this task is cancelled.
             await asyncio.wait([starting])
             transport = _transport_of(starting, argv, cwd)
             stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
             stdin.write(feed)
-            stdin.write_eof()  # or the reader that ignores us would be waited for
+            stdin.write_eof()  # otherwise a program that does not read it would be waited for
             await asyncio.wait([program.over])
-            # Its children go with it: while any of them lives, the number of the group is theirs. If none does, it
-            # names nobody, for numbers are handed out anew only after all others had their turn.
+            # The kill reaches the program's children: while one of them lives, the group id is theirs. If none lives,
+            # the kill reaches no process, because the system reuses an id only after all others had their turn.
             _kill(transport)
             await asyncio.wait([program.exited])
             if program.excess is None:
                 await asyncio.wait([program.silent], timeout=DRAIN)
         except asyncio.CancelledError:
-            await asyncio.wait([starting])  # half a start cannot be taken back
+            await asyncio.wait([starting])  # a start that has begun cannot be undone
             if starting.exception() is None:
                 _signal(starting.result()[0], signal.SIGTERM)
                 await asyncio.wait([program.exited], timeout=self.farewell)
@@ -144,7 +143,7 @@ class Programs:
 
 
 class _Program(asyncio.SubprocessProtocol):
-    """What one program has said so far."""
+    """Output of one running program so far, and futures for its end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, longest: int, heard: Callable[[bytes], None] | None) -> None:
         self._longest = longest
@@ -153,10 +152,10 @@ class _Program(asyncio.SubprocessProtocol):
         self.errors = bytearray()
         self.excess: str | None = None
         self.over: asyncio.Future[None] = loop.create_future()
-        """It has exited, or has said too much."""
+        """Done when the program has exited or has exceeded a limit."""
         self.exited: asyncio.Future[None] = loop.create_future()
         self.silent: asyncio.Future[None] = loop.create_future()
-        """Nobody holds its output open any more."""
+        """Done when no process holds the program's output open any more."""
         self._errors = 0
         self._open = {1, 2}
 
@@ -195,7 +194,7 @@ Starting = asyncio.Task[tuple[asyncio.SubprocessTransport, asyncio.SubprocessPro
 
 
 def _transport_of(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.SubprocessTransport:
-    """The program that was started. Raises `HookUnavailable` when it was not."""
+    """Return the started program. Raises `HookUnavailable` if the start failed."""
     try:
         return starting.result()[0]
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
@@ -203,14 +202,14 @@ def _transport_of(starting: Starting, argv: Sequence[str], cwd: str) -> asyncio.
 
 
 def _discard_process(starting: Starting) -> None:
-    """Whatever became of it, nothing of it goes on."""
+    """Kill the program and close its pipes, if it was started."""
     if not starting.cancelled() and starting.exception() is None:
         _kill(starting.result()[0])
         starting.result()[0].close()
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: int) -> None:
-    """Tell the whole group. A stopped one is woken, or it would never notice."""
+    """Send a signal to the whole process group, and wake stopped processes so that they receive it."""
     if sys.platform == "win32":
         with contextlib.suppress(ProcessLookupError):
             transport.kill()
@@ -225,18 +224,18 @@ def _kill(transport: asyncio.SubprocessTransport) -> None:
 
 
 COMMAND_TIMEOUT: Final = 60.0
-"""Seconds a command has if nobody says otherwise."""
+"""Default timeout of a command in seconds."""
 
 PASSED_ON: Final = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
     "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE",
 )  # fmt: skip
-"""The variables of our environment that a command sees. No others: they hold keys."""
+"""Variables of our environment that are passed on to a command. The others are not, as they may hold keys."""
 
 TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 INTERPRETERS: Final = re.compile(r"(?:python[0-9.]*|node|ruby|perl|bash|dash|sh|zsh)(?:\.exe)?")
-"""Programs whose first argument, unless it is an option, is a script that has to be there."""
+"""Interpreters. Their first argument, unless it is an option, is a script that has to exist."""
 
 
 def _checked_argv(value: Sequence[str]) -> tuple[str, ...]:
@@ -247,11 +246,11 @@ def _checked_argv(value: Sequence[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class CommandHook:
-    """One command as a handler: register it with a timeout, `COMMAND_TIMEOUT` if there is no better one.
+    """A command as a handler: register it with a timeout, by default `COMMAND_TIMEOUT`.
 
-    No shell stands in between; who wants one says `["sh", "-c", "…"]`. `cwd` is fixed here: where the agent has gone
-    does not decide where its guard runs. `env` adds variables to the few that are passed on. Everything it prints
-    besides its answer is kept as its output.
+    The command runs without a shell; `["sh", "-c", "…"]` uses one. `cwd` is fixed here, so the folder of the agent does
+    not decide where its guard runs. `env` adds variables to the few that are passed on. The command's standard error is
+    kept as its output.
     """
 
     argv: tuple[str, ...] = field(converter=_checked_argv)
@@ -262,14 +261,14 @@ class CommandHook:
 
     @property
     def origin(self) -> str:
-        """Whose texts they are: the program's, without its arguments, where there may be secrets."""
+        """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
         return self.argv[0]
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Run it for one event.
+        """Run the command for one event.
 
-        Raises `HookUnavailable` when it cannot be started, `InvalidResult` for an answer that is none, `HookFailed`
-        when it ends in any other way. Cancelling it ends it and everything it started.
+        Raises `HookUnavailable` if the command cannot be started, `InvalidResult` for output that is not an answer,
+        `HookFailed` for any other ending. Cancelling ends the command and its children.
         """
         question = self.codec.question(event, data)
         problem = next(self.problems(), None)
@@ -281,7 +280,7 @@ class CommandHook:
         return self.codec.answer(event, data, ended)
 
     def problems(self) -> Iterator[str]:
-        """What would keep it from running, as far as a look at the files tells; nothing is run."""
+        """Yield the reasons why the command cannot run, as far as its files show; nothing is run."""
         folder = Path(self.cwd)
         if not (folder.is_dir() and os.access(folder, os.X_OK)):
             yield f"the command's working directory {self.cwd!r} is not there, or cannot be entered"
@@ -301,7 +300,7 @@ class CommandHook:
                 yield f"the script {rest[0]!r} of the command {program!r} is not there, or cannot be read"
 
     def _environment(self, traceparent: object = None) -> dict[str, str]:
-        """The few variables a command sees, the trace it belongs to among them."""
+        """Return the variables of a command, with the trace it belongs to."""
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         trace = traceparent if isinstance(traceparent, str) else os.environ.get("TRACEPARENT", "")
         if TRACEPARENT.fullmatch(trace):
@@ -310,7 +309,7 @@ class CommandHook:
 
 
 def _interpreter_of(path: Path) -> str | None:
-    """What the first line of a script names; None for a program that is none."""
+    """Return the interpreter that the first line of a script names; None for a program that is not a script."""
     try:
         with path.open("rb") as script:
             first = script.readline(256)

@@ -1,4 +1,4 @@
-"""How an event is spelt for a hook elsewhere, and what its ending means.
+"""The wire format of external hooks: an event is written as strict JSON; exit status and output become an answer.
 
 Native commands read one JSON object on standard input, `{"event": "tool:pre", "data": {…}}`, and answer through their
 exit status and standard output:
@@ -8,26 +8,23 @@ exit status and standard output:
 | 0              | nothing             | continue                                                            |
 | 0              | one JSON object     | the fields of a `HookResult`                                        |
 | 0              | anything else, at a gate | invalid                                                        |
-| 0              | text, elsewhere     | continue: text is no decision                                       |
-| 0              | elsewhere: begins with `{`, or text with an answer in it | invalid                        |
-| 2              | whatever it is      | deny; standard error is the reason                                  |
-| any other, or a signal | whatever it is | the hook has failed                                                |
+| 0              | text, not at a gate | continue: text is no decision                                       |
+| 0              | not at a gate: begins with `{`, or text with an answer in it | invalid                    |
+| 2              | anything            | deny; standard error is the reason                                  |
+| any other, or a signal | anything    | the hook has failed                                                 |
 
-A service is sent `{"id": "msg_…", "event": "tool:pre", "data": {…}}` and answers with the fields of a `HookResult` and
-the same `id`.
+A service receives `{"id": "msg_…", "event": "tool:pre", "data": {…}}` and answers with the fields of a `HookResult`
+and the request's `id`.
 
-Exit status 2 denies whatever else was said: interpreters end with it when a script is missing or does not parse, so
-it may mean that nobody decided, but never that somebody allowed.
+Exit status 2 denies, whatever the output is: interpreters end with it if a script is missing or does not parse, so it
+may mean that no decision was made, but never that the hook allowed.
 
-What goes out to a hook elsewhere, and what comes back: strict JSON, within limits.
+JSON is strict and limited in both directions, because two readers must not disagree about an answer: a key given
+twice, a NaN or half a character is refused.
 
-Strict because two readers must not disagree about an answer: a key given twice, a NaN or half a character is refused,
-not guessed at.
-
-How often a question has left a process and come back: a command that a hook ran asks the server, and so on.
-
-Within a process the depth of an emit is counted by the registry. What goes on in another process is not seen from here,
-so a command is told how far it is by a variable, and what speaks with the server passes that on.
+Hops count how often a question has left a process and come back, as when a command that a hook runs asks the server.
+The registry counts the depth of emits within a process only, so a variable carries the hops to a command, and clients
+of the server pass them on.
 """
 
 from __future__ import annotations
@@ -50,12 +47,12 @@ if TYPE_CHECKING:
 LARGEST_PAYLOAD: Final = 1024 * 1024
 LARGEST_ANSWER: Final = 64 * 1024
 LONGEST_REASON: Final = 2 * 1024
-"""Bytes."""
+"""Bytes of a reason, at most."""
 DEEPEST: Final = 64
-"""Levels of nesting, either way."""
+"""Levels of nesting in either direction, at most."""
 
 ACTION: Final = re.compile(rf'"action"\s*:\s*"(?:{"|".join(get_args(Action))})"'.encode("ascii"))
-"""The part by which an answer of ours is recognised inside of other text."""
+"""Pattern that recognises an answer inside of other text."""
 
 STRAY: Final = (
     "output that is not an answer: print one JSON object in UTF-8, with no byte-order mark and no other text, "
@@ -66,10 +63,10 @@ _encoder: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, defau
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:
-    """One line of ASCII JSON. What JSON has no form for, a date or an object of the host's, goes as its `str`.
+    """Return a message as one line of ASCII JSON; a value without a JSON form, such as a date, is written as its `str`.
 
-    Raises `HookUnavailable` when it is too large, too deep, or cannot be written at all: a hook that is told less than
-    what happens could allow what it has not seen.
+    Raises `HookUnavailable` for a message that is too large, too deep, or cannot be written: a hook that receives less
+    than the whole act could allow what it has not seen.
     """
     if _too_deep(message):
         raise HookUnavailable(f"the payload is nested deeper than {DEEPEST}; hooks outside this process get no more")
@@ -85,9 +82,10 @@ def encode_message(message: Mapping[str, Any]) -> bytes:
 
 
 def decode_answer(data: bytes) -> dict[str, Any]:
-    """The JSON object an answer consists of.
+    """Return the JSON object that an answer consists of.
 
-    Raises `InvalidResult` for anything else: not UTF-8, not one object, a key given twice, NaN, too large, too deep.
+    Raises `InvalidResult` for an answer that is not UTF-8, not one object, too large or too deep, or that has a key
+    twice or a NaN.
     """
     if len(data) > LARGEST_ANSWER:
         raise InvalidResult(f"an answer of {len(data):,} bytes: at most {LARGEST_ANSWER:,} are read")
@@ -107,10 +105,10 @@ def decode_answer(data: bytes) -> dict[str, Any]:
 
 
 def answer_in(output: bytes, *, gate: bool) -> dict[str, Any] | None:
-    """The JSON object that a hook printed; None if it printed nothing, or text where that is no decision.
+    """Return the JSON object that a hook printed; None if it printed nothing, or if it is no gate and printed text.
 
-    At a gate every output is an answer, or invalid: a denial behind a byte-order mark or a line of a log must not read
-    like nothing at all. Elsewhere text is left alone, unless it has an answer in it. Raises `InvalidResult`.
+    At a gate every output is an answer or invalid: a denial behind a byte-order mark or a log line must not count as
+    no answer. Without `gate`, text is ignored unless an answer hides in it. Raises `InvalidResult`.
     """
     output = output.strip()
     if output.startswith(b"{"):
@@ -121,14 +119,14 @@ def answer_in(output: bytes, *, gate: bool) -> dict[str, Any] | None:
 
 
 def hides(text: bytes, answers: re.Pattern[bytes]) -> bool:
-    """Return True if there is an object with an answer in a text, in UTF-8 or UTF-16."""
+    """Return True if a text, in UTF-8 or UTF-16, has an object with an answer in it."""
     plain = text.replace(b"\0", b"")
     start = plain.find(b"{")
     return start >= 0 and answers.search(plain, start) is not None
 
 
 def as_reason(data: bytes) -> str:
-    """What a program wrote to say why, ready for a model to read; empty if it wrote nothing."""
+    """Return a program's standard error as a reason, escaped and shortened for a model; empty if there is none."""
     return clip(for_model(data.decode("utf-8", "backslashreplace").strip()), LONGEST_REASON)
 
 
@@ -146,7 +144,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _too_deep(value: object) -> bool:
-    """Whether it is nested too deeply; level by level, so that no depth can exhaust the stack."""
+    """Return True if a value is nested too deeply. The check goes level by level, so no depth exhausts the stack."""
     level: list[object] = [value]
     for _ in range(DEEPEST + 1):
         level = [part for item in level for part in _parts(item)]
@@ -156,7 +154,7 @@ def _too_deep(value: object) -> bool:
 
 
 def _parts(value: object) -> Iterable[object]:
-    """The containers directly inside a value."""
+    """Return the containers directly inside a value."""
     inside: Iterable[object]
     if isinstance(value, dict):
         inside = value.values()
@@ -168,12 +166,12 @@ def _parts(value: object) -> Iterable[object]:
 
 
 BLOCKED: Final = 2
-"""The exit status that denies, here as in the programs this was learnt from."""
+"""Exit status that denies, as in the agent programs that this format follows."""
 
 
 @frozen(kw_only=True)
 class ProgramExit:
-    """How a program ended, and what it wrote. `code` is negative for the signal that ended it."""
+    """The exit status of a program and its output. A negative `code` is the signal that ended the program."""
 
     code: int
     output: bytes = b""
@@ -181,42 +179,42 @@ class ProgramExit:
 
     @property
     def in_words(self) -> str:
-        """In words."""
+        """Exit status or signal in words."""
         return f"was ended by signal {-self.code}" if self.code < 0 else f"ended with exit status {self.code}"
 
 
 class Codec(Protocol):
-    """One way of talking to hooks that are commands or services."""
+    """A wire format for hooks that are commands or services."""
 
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
-        """What the hook is sent; a service also under which id. Raises `HookUnavailable` when that cannot be told."""
+        """Return the message for a hook, with an id for a service. Raises `HookUnavailable` if it cannot be written."""
         ...
 
     def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
-        """What a command's ending means, for the payload it was asked about.
+        """Return the answer that a command's exit status and output stand for.
 
-        Raises `InvalidResult` for output that is no answer, `HookFailed` for an ending that is none.
+        Raises `InvalidResult` for output that is not an answer, `HookFailed` for an exit status that is a failure.
         """
         ...
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:
-        """What the body of a service's success means. Raises `InvalidResult` for one that is no answer to this."""
+        """Return the answer in a service's body. Raises `InvalidResult` if it does not answer this request."""
         ...
 
 
 @frozen
 class NativeCodec:
-    """Our own spelling. Without `gate`, text is no decision."""
+    """Our own format. Without `gate`, text is no decision."""
 
     gate: bool = True
 
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:
-        """The event and its payload, and the id of the request where there is one."""
+        """Return the event and its payload, with the id of the request if there is one."""
         named = {} if request_id is None else {"id": request_id}
         return encode_message({**named, "event": event, "data": dict(data)})
 
     def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:  # noqa: ARG002  # ours means the same everywhere
-        """By exit status first, then by standard output, as the table above has it."""
+        """Return the answer by exit status, then by standard output, as the table in the module's docstring shows."""
         if ended.code == BLOCKED:
             return HookResult.deny(as_reason(ended.errors) or None)
         if ended.code != 0:
@@ -225,7 +223,7 @@ class NativeCodec:
         return as_result(answer_in(ended.output, gate=self.gate))
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # as above
-        """One JSON object: the id of the request it answers, and the fields of a `HookResult`."""
+        """Return the answer in a JSON object: the id of its request, and the fields of a `HookResult`."""
         fields = decode_answer(body)
         if fields.pop("id", None) != request_id:
             raise InvalidResult("an answer to another request, or to none: return the request's id in `id`")
@@ -244,14 +242,14 @@ HOPS: Final[ContextVar[int]] = ContextVar("amplifier_hooks_hops", default=0)
 
 
 def next_hop() -> str:
-    """What a command that is started now is told."""
+    """Return the number of hops for a command that starts now."""
     return str(HOPS.get() + 1)
 
 
 def note_hops(said: str | None) -> None:
-    """Note how far the question is that came in with this; what is no number is none.
+    """Note the hops of an incoming question; a text that is not a number counts as none.
 
-    Raises `HookRefused` when it has come back too often.
+    Raises `HookRefused` if the question has come back too often.
     """
     hops = int(said) if said and said.isascii() and said.isdigit() and len(said) <= len("1000") else 0
     if hops >= MOST_HOPS:

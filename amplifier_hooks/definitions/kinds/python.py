@@ -1,14 +1,14 @@
-"""A hook that is Python of this process, found by its name.
+"""A hook that is Python of this process: a name and a config come in; a function or a hook object goes out.
 
-| name                                | what it is                                                          |
+| name                                | object                                                              |
 |-------------------------------------|---------------------------------------------------------------------|
-| `package.module:name`               | what that module calls so; `name` may have dots                     |
-| `package.module.name`               | the same, where the module ends before the last dot                 |
+| `package.module:name`               | `name` in that module; `name` may have dots                         |
+| `package.module.name`               | `name` in the module before the last dot                            |
 | `name`                              | an entry point of the group `amplifier_hooks.hooks`                 |
 
-What is found is a function `(event, data)`, or a class. A class is built with the definition's `config`: by its
-`from_config(config)` if it has one, else by `Class(**config)`. What comes of it is called with `(event, data)`, is a
-hook object with `execute(context, call_next)`, or has `points()` that say what is called where.
+The object is a function `(event, data)`, or a class. A class is built with the definition's `config`: by its
+`from_config(config)` if it has one, else by `Class(**config)`. The instance is called with `(event, data)`, or it has
+`execute(context, call_next)`, or it has `points()` that name its events and handlers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Folders of packages that nobody edits in place."""
+"""Folders of installed packages, which are not edited in place."""
 
 MOST_MODULES: Final = 1_000
 
 
 class PointShape(Protocol):
-    """One place where a hook takes part."""
+    """One event at which a hook takes part, and its handler there."""
 
     @property
     def event(self) -> str:
@@ -44,43 +44,43 @@ class PointShape(Protocol):
 
     @property
     def call(self) -> Callable[..., Any]:
-        """What is called, with the arguments of the intent."""
+        """Handler, called with the arguments of its intent."""
         ...
 
     @property
     def intent(self) -> Intent:
-        """How it takes part."""
+        """Intent with which the handler is registered, such as `gate` or `observe`."""
         ...
 
     @property
     def priority(self) -> int:
-        """Lower runs first."""
+        """Priority; lower runs first."""
         ...
 
     @property
     def match(self) -> str | None:
-        """Which tools it is for."""
+        """Pattern of the tools that the point is for."""
         ...
 
     @property
     def timeout(self) -> float | None:
-        """Seconds; None never ends."""
+        """Timeout in seconds; None is no timeout."""
         ...
 
 
 @runtime_checkable
 class PointedHook(Protocol):
-    """A hook that says itself where it takes part."""
+    """A hook that lists its own events and handlers."""
 
     def points(self) -> Sequence[PointShape]:
-        """All places."""
+        """Return all points of the hook."""
         ...
 
 
-def find_hook(name: str) -> Any:  # whatever somebody's module calls so
-    """What a name stands for; importing its module runs it.
+def find_hook(name: str) -> Any:  # any object of any module
+    """Import and return the object that a name stands for; the import runs its module.
 
-    Raises `HookUnavailable` saying what is not there.
+    Raises `HookUnavailable` with the part that is missing.
     """
     module, colon, attributes = name.partition(":")
     if colon:
@@ -102,9 +102,10 @@ def find_hook(name: str) -> Any:  # whatever somebody's module calls so
 
 
 def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a hook object, or one with points
-    """The hook that a name stands for, with its config.
+    """Build the hook that a name stands for, with its config.
 
-    Raises `HookUnavailable` for a name nobody has, for a class that does not take the config, and for what is no hook.
+    Raises `HookUnavailable` for an unknown name, for a class that does not take the config, and for an object that is
+    not a hook.
     """
     found = find_hook(name)
     if isinstance(found, type):
@@ -117,9 +118,9 @@ def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a ho
 
 
 def sources_of(name: str) -> tuple[Path, ...]:
-    """The files that importing a name would run first, as far as can be told without importing anything.
+    """Return the files that the import of a name would run, as far as they can be found without importing anything.
 
-    Of a package that is no installed one these are all its modules, for they import each other.
+    For a package that is not installed, these are all its modules, because they import each other.
     """
     module, colon, _ = name.partition(":")
     if not colon:

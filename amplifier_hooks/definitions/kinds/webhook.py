@@ -1,12 +1,11 @@
-"""A hook that is a web service: one signed POST, and a decision that has to prove where it comes from.
+"""A hook that is a web service: an event goes out as one signed POST; a signed answer comes back.
 
-Signatures follow Standard Webhooks, both ways: the answer is signed over the id of the request, so it can be neither
-made up nor replayed. While a secret is exchanged both are given, the new one first: requests are signed with both, and
-an answer with either counts.
+Signatures follow Standard Webhooks in both directions: the service signs its answer over the id of the request, so an
+answer can be neither forged nor replayed. While a secret is being replaced, the hook has both, the new one first: it
+signs requests with both, and accepts an answer signed with either.
 
-A service that is down is not asked every time: after some failures it is left alone for a while, then tried once.
-
-Every tenant has a count of its own. A payload that a service stumbles over may be one tenant's doing, and must not
+A circuit breaker spares a service that is down: after `FAILURES` failures in a row the hook sends nothing for `COOLING`
+seconds, then tries once. Each tenant has its own count, so a payload of one tenant that breaks the service does not
 take the service away from the others.
 """
 
@@ -40,36 +39,36 @@ if TYPE_CHECKING:
 
 
 FAILURES: Final = 5
-"""In a row, after which the circuit opens."""
+"""Failures in a row after which the circuit opens."""
 COOLING: Final = 30.0
-"""Seconds it stays open before one call may try again."""
+"""Seconds for which the circuit stays open before one call may try again."""
 MOST_TENANTS: Final = 1_024
-"""Tenants with failures that are remembered; of more, those whose last failure is longest ago are forgotten."""
+"""Tenants whose failures are counted, at most; beyond that, the one whose last failure is oldest is dropped."""
 
 
 @define
 class TenantFailures:
-    """Failures of one tenant's calls, one after the other."""
+    """Failures in a row of one tenant's calls."""
 
     failures: int = 0
     until: float = 0.0
-    """When an open circuit lets one call through."""
+    """Time at which an open circuit lets one call through."""
 
 
 @define(eq=False)
 class Circuit:
-    """Counts the failures of one service, on a clock of seconds. Ask `enter` first, then say how it went."""
+    """Circuit breaker of one service. Call `enter` before a request, then `record_success` or `record_failure`."""
 
     clock: Callable[[], float]
     _rows: dict[str, TenantFailures] = field(factory=dict, init=False)
-    """By tenant; none for one whose last call worked."""
+    """Failures by tenant; a tenant whose last call succeeded has no entry."""
 
     def __len__(self) -> int:
-        """How many tenants have failures."""
+        """Return the number of tenants with failures."""
         return len(self._rows)
 
     def enter(self, tenant: str = "") -> None:
-        """Raises `HookUnavailable` while it is open for this tenant. Of the calls when it cools, one is the probe."""
+        """Raise `HookUnavailable` while the circuit is open for a tenant; once it has cooled, let one call through."""
         row = self._rows.get(tenant)
         if row is None or row.failures < FAILURES:
             return
@@ -79,11 +78,11 @@ class Circuit:
         row.until = now + COOLING
 
     def record_success(self, tenant: str = "") -> None:
-        """It answered."""
+        """Record that the service answered, and close the circuit."""
         self._rows.pop(tenant, None)
 
     def record_failure(self, tenant: str = "") -> None:
-        """It did not."""
+        """Record that the service did not answer, and open the circuit after `FAILURES` of these in a row."""
         row = self._rows.pop(tenant, None) or TenantFailures()
         row.failures += 1
         if row.failures >= FAILURES:
@@ -94,24 +93,24 @@ class Circuit:
 
 
 WEBHOOK_TIMEOUT: Final = 10.0
-"""Seconds a service has if nobody says otherwise, all tries together."""
+"""Default timeout of a service in seconds, all tries together."""
 
 TRIES: Final = 3
 FIRST_WAIT: Final = 0.1
-"""Seconds before a second try; before the third, four times as long."""
+"""Seconds before the second try; four times as long before the third."""
 
 WORTH_A_RETRY: Final = frozenset({429, 500, 502, 503, 504})
 
 MOST_RESOLVERS: Final = 256
-"""Tenants whose look-ups are kept apart at one time."""
+"""Tenants that have resolver threads of their own, at most."""
 
 OURS: Final = ("host", "content-", "transfer-", "accept", "connection", "webhook-")
-"""How headers begin that a definition cannot set."""
+"""Prefixes of headers that a definition cannot set."""
 
 JSON: Final = "application/json"
 
 WITH_A_REQUEST: Final = ("anyio.lowlevel", "anyio._backends._asyncio")
-"""Modules that httpx2 imports on the event loop, with the first request, unless they are there."""
+"""Modules that httpx2 would import on the event loop, with the first request."""
 
 
 def _checked_headers(given: Mapping[str, str]) -> dict[str, str]:
@@ -136,7 +135,7 @@ def _checked_secrets(given: Iterable[str]) -> tuple[str, ...]:
 
 
 class Retryable(HookFailed):
-    """A failure that may pass. `after` is how long the service asks to be left alone, in seconds."""
+    """A failure that may pass. `after` is the wait in seconds that the service asks for."""
 
     def __init__(self, problem: str, after: float = 0.0) -> None:
         self.after = after
@@ -145,23 +144,23 @@ class Retryable(HookFailed):
 
 @lru_cache(maxsize=MOST_RESOLVERS)
 def _resolver(_tenant: str) -> DaemonPool:
-    """Threads for looking up one tenant's names, and nothing else: one that hangs holds up no file and nobody else."""
+    """Return the threads that resolve one tenant's host names: a lookup that hangs delays no other work or tenant."""
     return DaemonPool(4, "amplifier-hooks-resolver")
 
 
 async def resolve(host: str, port: int, tenant: str = "") -> list[str]:
-    """The addresses a name stands for, looked up for this tenant. Raises `OSError` when there are none."""
+    """Resolve a host name in the threads of a tenant, and return its addresses. Raises `OSError` if it has none."""
     found = await _resolver(tenant).run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 @frozen(kw_only=True)
 class WebhookHook:
-    """One service as a handler: register it with a timeout, `WEBHOOK_TIMEOUT` if there is no better one.
+    """A web service as a handler: register it with a timeout, by default `WEBHOOK_TIMEOUT`.
 
-    Redirects are not followed, and neither proxies nor netrc nor cookies of the environment are used. A service that
-    failed several times in a row for a tenant is not asked for that tenant for a while. Tries that are worth repeating
-    are, within `retry_within` seconds, under the same id.
+    It follows no redirects, and uses neither proxies nor netrc nor cookies of the environment. A service that failed
+    several times in a row for a tenant gets no requests of that tenant for a while. A request that failed for a passing
+    reason is repeated under its id, within `retry_within` seconds.
     """
 
     url: str
@@ -172,17 +171,17 @@ class WebhookHook:
     codec: Codec = NATIVE
     retry_within: float = WEBHOOK_TIMEOUT
     verify: ssl.SSLContext | None = field(default=None, repr=False)
-    """Whose certificates are trusted; those of the operating system if None."""
+    """TLS context with the trusted certificates; None trusts those of the operating system."""
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     resolve: Callable[[str, int], Awaitable[list[str]]] | None = None
-    """Looks names up; if None, the operating system, for every tenant in threads of its own."""
+    """Resolver of host names; None uses the operating system's, in threads of each tenant."""
     parts: SplitResult = field(init=False, repr=False)
     circuit: Circuit = field(init=False, repr=False, default=Factory(lambda self: Circuit(self.clock), takes_self=True))
 
     @property
     def origin(self) -> str:
-        """Whose texts they are, without what may be secret in the address."""
+        """Origin of the hook's texts: the URL without its query, which may hold a secret."""
         return f"{self.parts.scheme}://{self.parts.netloc}{self.parts.path}"
 
     @parts.default
@@ -190,17 +189,17 @@ class WebhookHook:
         return self.reach.check_url(self.url)
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Ask it about one event.
+        """Ask the service about one event.
 
-        Raises `HookUnavailable` while its circuit is open or when it may not be reached, `InvalidResult` for an answer
-        that is none or proves nothing, `HookFailed` for everything else. Cancelling it drops the connection.
+        Raises `HookUnavailable` while the circuit is open or if the address is not allowed, `InvalidResult` for an
+        answer that is malformed or not signed, `HookFailed` for every other failure. Cancelling drops the connection.
         """
         request_id = f"msg_{uuid4().hex}"
         answer = await self.exchange(request_id, self.codec.question(event, data, request_id), _tenant_of(data))
         return self.codec.reply(event, data, answer, request_id)
 
     async def exchange(self, request_id: str, body: bytes, tenant: str = "") -> bytes:
-        """The body of its answer to a body of one's own, under this id, for this tenant. Raises as a call does."""
+        """Send a body under an id, for a tenant, and return the body of the answer. Raises as a call does."""
         self.circuit.enter(tenant)
         try:
             answer = await self._ask_with_retries(request_id, body, tenant)
@@ -208,13 +207,13 @@ class WebhookHook:
             self.circuit.record_failure(tenant)
             raise
         except asyncio.CancelledError:
-            self.circuit.record_failure(tenant)  # nobody waited any longer
+            self.circuit.record_failure(tenant)  # the service took too long for its caller
             raise
         self.circuit.record_success(tenant)
         return answer
 
     async def _ask_with_retries(self, request_id: str, body: bytes, tenant: str) -> bytes:
-        """The body of its answer, after as many tries as are worth it."""
+        """Send a request, repeat it after failures that may pass, and return the body of the answer."""
         end = self.clock() + self.retry_within
         wait = FIRST_WAIT
         for left in reversed(range(TRIES)):
@@ -247,7 +246,7 @@ class WebhookHook:
                     trust_env=False,
                     follow_redirects=False,
                     timeout=None,
-                    verify=self.verify or trusted,  # the chain's deadline holds for all of it
+                    verify=self.verify or trusted,  # the chain's deadline covers the whole request
                 ) as client,
                 client.stream(
                     self.method, target, content=body, headers=headers, extensions={"sni_hostname": host}
@@ -257,12 +256,12 @@ class WebhookHook:
         except httpx2.TransportError as error:
             raise Retryable(f"it cannot be reached ({type(error).__name__})") from None
         except httpx2.HTTPError as error:
-            raise HookFailed(f"it answered in no way we know ({type(error).__name__})") from None
+            raise HookFailed(f"its answer cannot be read ({type(error).__name__})") from None
 
     async def _read(self, response: httpx2.Response, request_id: str) -> bytes:
         if response.status_code in WORTH_A_RETRY:
             raise Retryable(f"it answered with status {response.status_code}", _retry_after(response.headers))
-        if response.status_code != 200:  # noqa: PLR2004  # the only status that says something
+        if response.status_code != 200:  # noqa: PLR2004  # the only status with an answer
             raise HookFailed(f"it answered with status {response.status_code}; only 200 is an answer")
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise InvalidResult("an answer in a content coding that was not asked for: send it as it is")
@@ -289,13 +288,13 @@ class WebhookHook:
         return headers
 
     def _verify_answer(self, headers: Mapping[str, str], body: bytes, request_id: str) -> None:
-        """Raises `InvalidResult` unless the answer is signed, recent, and one to this very request."""
+        """Raise `InvalidResult` unless the answer is signed, recent, and belongs to this request."""
         if headers.get("webhook-id") != request_id:
             raise InvalidResult("an answer to another request: return the request's own webhook-id")
         for secret in self.secrets:
             try:
                 _webhook(secret).verify(body, dict(headers), json_parse=False)
-            except Exception:  # noqa: BLE001, S112  # whatever it stumbles over, it proves nothing
+            except Exception:  # noqa: BLE001, S112  # any failure of the check proves nothing
                 continue
             return
         raise InvalidResult("an answer that is not signed with our secret, or not recently: sign it like the request")
@@ -314,9 +313,9 @@ def _webhook(secret: str) -> Any:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """The certificates that the operating system trusts, read once, together with all that a request imports.
+    """Return a TLS context with the operating system's certificates, read once; import the modules of a request.
 
-    It belongs into a thread: the first time takes longer than other hooks may wait.
+    Call it in a thread: the first call takes longer than other hooks may wait.
     """
     import httpx2
 
@@ -327,7 +326,7 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """How long a service asks to be left alone; a date instead of a number is too long for any of our deadlines."""
+    """Return the seconds that `Retry-After` asks for; a date, which no deadline of ours could meet, is infinity."""
     asked = headers.get("retry-after")
     if asked is None:
         return 0.0

@@ -1,13 +1,13 @@
-"""A text comes in; its number of tokens for a model goes out, offline, and exact where the tokenizer is public.
+"""Counts tokens of a text for a model, offline, and exactly where the model's tokenizer is public.
 
     count(text, model, limit)     → TokenCount
-    count_async(…)                  the same, off the event loop where it would take long
-    fit(text, limit, model)       → how many characters fit, and their TokenCount
+    count_async(…)                → TokenCount, off the event loop where counting takes long
+    fit(text, limit, model)       → number of characters that fit, and their TokenCount
     counter_for(model)            → Counter, with count, fit and both as _async
-    guarded(counter, run=…)       → the same two _async methods over a counter of the host's own
+    guard_counter(counter, run=…) → count_async and fit_async over a counter of the host's own
 
-The table in `tokenizer_of_model.py` says which tokenizer a model has, and which counts are estimates. A `Counter` may
-stand wherever a `TokenCounter` is asked for.
+The table in `tokenizers.py` lists the tokenizer of each model, and the counts that are estimates. A `Counter` may be
+used wherever a `TokenCounter` is expected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def counter_for(model: str | None = None) -> Counter:
-    """The counter for a model. Nothing is loaded before it counts."""
+    """Return the counter for a model. The tokenizer is loaded at the first count."""
     return _counter(yardstick(model))
 
 
@@ -33,20 +33,23 @@ def _counter(yardstick: Yardstick) -> Counter:
 
 
 def guard_counter(counter: TokenCounter, *, run: InThread, deadline: float = 2.0) -> Counter | GuardedCounter:
-    """A counter that can be relied on, from one that may fail, hang or lie. Ours come back as they are."""
+    """Return a reliable counter over one that may fail, hang or lie. A `Counter` is returned unchanged."""
     return counter if isinstance(counter, Counter) else GuardedCounter(counter, run=run, deadline=deadline)
 
 
 def count(text: str, model: str | None = None, limit: int | None = None) -> TokenCount:
-    """How many tokens a text has for a model; with a limit, counting may stop once it is over."""
+    """Return the number of tokens of a text for a model; with a limit, counting may stop once the limit is passed."""
     return counter_for(model).count(text, limit)
 
 
 async def count_async(text: str, model: str | None = None, limit: int | None = None) -> TokenCount:
-    """`count`; in a thread if the tokenizer has to be loaded or the text is long."""
+    """Like `count`, but in a thread if the tokenizer has to be loaded or the text is long."""
     return await counter_for(model).count_async(text, limit)
 
 
 def fit(text: str, limit: int, model: str | None = None) -> tuple[int, TokenCount]:
-    """How many characters from the start fit into the limit, cut at a line or inside a long one; and their count."""
+    """Return the number of characters from the start that fit into the limit, and their count.
+
+    The cut is at the end of a line, or inside a long line.
+    """
     return counter_for(model).fit(text, limit)

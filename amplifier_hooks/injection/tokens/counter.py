@@ -1,15 +1,16 @@
-"""Counting a text, and finding how much of it fits. Exact, stopping early, harmed by no input.
+"""Counting a text, and finding how much of it fits: exact, stopping early, safe with any input.
 
 **Pieces.** A long text is counted in pieces of about 16,000 characters, and no further once the limit is passed. Cuts
-are made only after an ASCII letter or digit that a space, tab or newline follows: there every encoding's pattern ends
-a word whatever surrounds it, so the sum over the pieces is exact. (Cuts at any place are not: they can give less.)
+are made only after an ASCII letter or digit that a space, tab or newline follows: there every encoding's pattern ends a
+word whatever surrounds it, so the sum over the pieces is exact. (A cut at another place can change the sum.)
 
-**Guards.** A run of a million blanks crashes tiktoken. So a stretch of more than 262,144 characters without a safe
-cut is not given to it but counted as its bytes, and so is one it cannot count; the count then says so.
+**Guards.** A run of a million blanks crashes tiktoken. So a stretch of more than 262,144 characters without a safe cut
+is counted as its bytes instead, and so is a stretch that tiktoken cannot count; `method` then says so.
 
-**Bounds.** A token holds 1 to 128 bytes. A text of more than 128 bytes a token of the limit is over it without a look.
+**Bounds.** A token holds 1 to 128 bytes. A text of more than 128 bytes per token of the limit is over it without
+counting.
 
-A counter somebody else wrote, held to its word and its time.
+`GuardedCounter` checks a host's own counter, and holds it to a deadline.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import TokenCounter
 
 
-LONGEST_TOKEN: Final = 128  # bytes: of the encodings that ship, and no tokenizer is known to average more
+LONGEST_TOKEN: Final = 128  # bytes, in the shipped encodings; no known tokenizer averages more
 _PIECE: Final = 16_384
 _STRETCH: Final = 262_144
 _SAFE_CUT: Final = re.compile(r"[A-Za-z0-9](?=[ \t\n])")
@@ -43,16 +44,16 @@ _TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")  # the escap
 
 @frozen(kw_only=True)
 class TokenCount:
-    """How many tokens a text has, and how far that can be relied on."""
+    """The number of tokens of a text, and its reliability."""
 
     tokens: int
-    """With `over_limit`, at least so many: counting may have stopped there."""
+    """Number of tokens; with `over_limit`, a lower bound, because counting may have stopped."""
 
     exact: bool
-    """Whether `tokens` is what the model's own tokenizer gives for the whole text."""
+    """True if `tokens` is the count of the model's own tokenizer for the whole text."""
 
     method: str
-    """How it was counted: `tiktoken:o200k_base`, `estimate:…`, `bytes`; `…+bytes` where a part was not tokenized."""
+    """Method: `tiktoken:o200k_base`, `estimate:…`, `bytes`; `…+bytes` if a part was not tokenized."""
 
     over_limit: bool = False
 
@@ -61,7 +62,7 @@ class TokenCount:
 
 
 class _Sum(NamedTuple):
-    """Tokens as the tokenizer counts them, and bytes, up to some place of a text."""
+    """Tokens as the tokenizer counts them, and bytes, up to some index of a text."""
 
     tokens: int
     size: int
@@ -75,7 +76,7 @@ _NOTHING: Final = _Sum(0, 0, tokenized=True)
 
 
 class _Walk(NamedTuple):
-    """Where counting ended: the sums before and after the last piece, and that piece."""
+    """State at the end of counting: the sums before and after the last piece, and the bounds of that piece."""
 
     before: _Sum
     total: _Sum
@@ -84,14 +85,14 @@ class _Walk(NamedTuple):
 
 
 class Counter:
-    """Counts for one yardstick. The tokenizer is loaded by the first count; threads and event loops may share it."""
+    """Counts for one yardstick. The first count loads the tokenizer; threads and event loops may share a counter."""
 
     def __init__(self, yardstick: Yardstick) -> None:
         self.yardstick = yardstick
         self._loaded: Tokenizer | None = None
 
     def count(self, text: str, limit: int | None = None) -> TokenCount:
-        """How many tokens, and whether that is over the limit."""
+        """Return the number of tokens, with `over_limit` set if it is over the limit."""
         if over := count_if_surely_over(text, limit, self.yardstick.method):
             return over
         by = self._tokenizer()
@@ -99,17 +100,17 @@ class Counter:
         return _result(by, walk.total, limit, complete=walk.end == len(text))
 
     def fit(self, text: str, limit: int) -> tuple[int, TokenCount]:
-        r"""How many characters from the start fit into the limit, and what these count.
+        r"""Return the number of characters from the start that fit into the limit, and their count.
 
-        The cut is at the end of a line: as many whole lines as fit. Where that would give up more than half, because
-        one line is so long, it is inside that line, though never inside an escape like `\u{202E}`.
+        The cut is at the end of a line: as many whole lines as fit. Where that would lose more than half, because one
+        line is very long, the cut is inside that line, though never inside an escape like `\u{202E}`.
         """
         by = self._tokenizer()
         walk = _walk(by, text, limit)
         if walk.end == len(text) and _tokens(by, walk.total) <= limit:
             return len(text), _result(by, walk.total, limit)
         for end in _cut_points(text, _longest(by, text, limit, walk)):
-            if end >= walk.start:  # what stands before the last piece is counted already
+            if end >= walk.start:  # the text before the last piece is counted already
                 count = _result(by, walk.before.plus(_measure(by, text[walk.start : end])), limit)
             else:
                 count = self.count(text[:end], limit)
@@ -118,14 +119,14 @@ class Counter:
         return 0, self.count("", limit)
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
-        """`count`; in a thread if the tokenizer has to be loaded or the text is long."""
+        """Like `count`, but in a thread if the tokenizer has to be loaded or the text is long."""
         if self._is_fast(text):
             return self.count(text, limit)
-        # Not a pool of ours: counting always ends, and cancelling may leave it to do so.
+        # asyncio's own pool: counting always ends, so a cancelled call may leave its thread running.
         return await asyncio.to_thread(self.count, text, limit)
 
     async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
-        """`fit`; in a thread if the tokenizer has to be loaded or the text is long."""
+        """Like `fit`, but in a thread if the tokenizer has to be loaded or the text is long."""
         if self._is_fast(text):
             return self.fit(text, limit)
         return await asyncio.to_thread(self.fit, text, limit)  # as above
@@ -141,7 +142,7 @@ class Counter:
 
 
 def count_if_surely_over(text: str, limit: int | None, method: str) -> TokenCount | None:
-    """The count of a text that is over the limit by its length alone."""
+    """Return the count of a text that is over the limit by its length alone, otherwise None."""
     if limit is None or len(text) <= LONGEST_TOKEN * max(limit, 0):
         return None
     return TokenCount(tokens=-(-len(text) // LONGEST_TOKEN), exact=False, method=method, over_limit=True)
@@ -151,7 +152,7 @@ def count_if_surely_over(text: str, limit: int | None, method: str) -> TokenCoun
 
 
 def _walk(by: Tokenizer, text: str, limit: int | None) -> _Walk:
-    """Piece by piece, to the end of the text or of the first piece that passes the limit."""
+    """Count piece by piece, to the end of the text or of the first piece that passes the limit."""
     before = total = _NOTHING
     start = end = 0
     while end < len(text) and (limit is None or _tokens(by, total) <= limit):
@@ -162,7 +163,7 @@ def _walk(by: Tokenizer, text: str, limit: int | None) -> _Walk:
 
 
 def _cut(text: str, start: int) -> int:
-    """The end of the piece that begins at `start`."""
+    """Return the end of the piece that begins at `start`."""
     at = start + _PIECE - 1
     while at < len(text):  # a window at a time: `re` keeps all other threads waiting while it searches
         if found := _SAFE_CUT.search(text, at, at + _STRETCH + 1):
@@ -176,10 +177,10 @@ def _measure(by: Tokenizer, stretch: str) -> _Sum:
     if len(stretch) <= _STRETCH:
         try:
             return _Sum(by.tokens(stretch), size, tokenized=True)
-        except Exception:  # noqa: BLE001, S110  whatever it cannot count is counted as bytes, and the result says so
+        except Exception:  # noqa: BLE001, S110  an uncountable stretch is counted as bytes, and the result says so
             pass
         except BaseException as crash:
-            # What a panic in Rust arrives as; no package has the class to catch it by.
+            # A panic in Rust; no package exports the class of this exception.
             if type(crash).__name__ != "PanicException":
                 raise
     return _Sum(size, size, tokenized=False)
@@ -204,7 +205,7 @@ def _result(by: Tokenizer, total: _Sum, limit: int | None, *, complete: bool = T
 
 
 def _longest(by: Tokenizer, text: str, limit: int, walk: _Walk) -> int:
-    """An end in the last piece up to which the text fits while one character or one line more does not."""
+    """Return an end in the last piece up to which the text fits, while one character or line more does not."""
 
     def fits(end: int) -> bool:
         return _tokens(by, walk.before.plus(_measure(by, text[walk.start : end]))) <= limit
@@ -217,7 +218,7 @@ def _longest(by: Tokenizer, text: str, limit: int, walk: _Walk) -> int:
 
 
 def _guess(by: Tokenizer, stretch: str, room: int) -> int:
-    """About how many characters fit; looks not much further than that."""
+    """Return about the number of characters that fit; looks not much further than that."""
     span = 8 * room + 1
     while True:
         part = stretch[: min(span, _STRETCH)]
@@ -231,7 +232,7 @@ def _guess(by: Tokenizer, stretch: str, room: int) -> int:
 
 
 def _search(fits: Callable[[int], bool], low: int, high: int, guess: int) -> int:
-    """The last place that fits, near the guess; `low` is taken to fit and `high` not to."""
+    """Return the last index that fits, near the guess; `low` is assumed to fit and `high` not to."""
     probe, step = guess, 1
     while high - low > 1:
         probe = min(max(probe, low + 1), high - 1)
@@ -246,12 +247,12 @@ def _search(fits: Callable[[int], bool], low: int, high: int, guess: int) -> int
 
 
 def best_cut(text: str, end: int) -> int:
-    """The best place to cut the text at `end` or before it."""
+    """Return the best index to cut the text at `end` or before it."""
     return next(_cut_points(text, end), 0)
 
 
 def _cut_points(text: str, end: int) -> Iterator[int]:
-    """Where the text may be cut, at `end` or before it, best first."""
+    """Yield the indexes where the text may be cut, at `end` or before it, best first."""
     line = text.rfind("\n", 0, end) + 1
     while line and line * 2 >= end:
         yield line
@@ -267,14 +268,14 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 _Trouble = Literal["raised", "timed-out", "invalid"]
 _DEADLINE: Final = 2.0
 _TRIES: Final = 4
-_CAUTION: Final = 0.95  # of what should fit if tokens were spread evenly
+_CAUTION: Final = 0.95  # share of the part that fits if tokens are spread evenly
 
 
 class GuardedCounter:
-    """Asks a foreign counter, and counts bytes where it raises, hangs or says what cannot be.
+    """Asks a foreign counter, and counts bytes if it raises, hangs or gives an impossible number.
 
-    It cannot be: no whole number, more tokens than bytes, less than one token for 128 bytes. `method` is `custom:` and
-    the name of the counter's class, or what was wrong: `bytes:counter-raised`, `bytes:counter-timed-out`,
+    Impossible numbers: no whole number, more tokens than bytes, less than one token for 128 bytes. `method` is
+    `custom:` and the name of the counter's class, or the trouble: `bytes:counter-raised`, `bytes:counter-timed-out`,
     `bytes:counter-invalid`. While a call hangs past its deadline the counter is not asked again.
     """
 
@@ -287,13 +288,14 @@ class GuardedCounter:
         self._told: set[_Trouble] = set()
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
-        """How many tokens, and whether that is over the limit."""
+        """Return the number of tokens, with `over_limit` set if it is over the limit."""
         return count_if_surely_over(text, limit, self._method) or await self._count(text, limit, self._deadline)
 
     async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
-        """How many characters from the start fit, and what these count; all within one deadline.
+        """Return the number of characters from the start that fit, and their count, within one deadline.
 
-        The counter is asked for shorter and shorter parts, not for the longest that fits; then it goes by bytes.
+        The counter is asked for shorter and shorter parts, not for the longest that fits; after some tries bytes
+        decide.
         """
         clock = asyncio.get_running_loop().time
         ends = clock() + self._deadline
@@ -316,7 +318,7 @@ class GuardedCounter:
         question = _Question(self._counter, text)
         asking = asyncio.create_task(question.ask(self._run))
         try:
-            # Not `wait_for`: that waits on for a counter that ignores its cancellation.
+            # Not `wait_for`, which waits for a counter that ignores its cancellation.
             done, _ = await asyncio.wait([asking], timeout=seconds)
         finally:
             keep_until_done(asking)
@@ -336,7 +338,7 @@ class GuardedCounter:
     def _count_bytes(
         self, trouble: _Trouble, size: int, limit: int | None, error: BaseException | None = None
     ) -> TokenCount:
-        if trouble not in self._told:  # once each; every count says it in `method`
+        if trouble not in self._told:  # log each trouble once; every count names it in `method`
             self._told.add(trouble)
             _log.warning("tokens.counter_failed", counter=self._method, trouble=trouble, error=repr(error))
         method = f"{BYTES.method}:counter-{trouble}"
@@ -344,7 +346,7 @@ class GuardedCounter:
 
 
 class _Question:
-    """One call of the counter. It may go on after nobody waits for it any more."""
+    """One call of the counter. The call may continue after its caller has gone."""
 
     def __init__(self, counter: TokenCounter, text: str) -> None:
         self._counter = counter
@@ -353,7 +355,7 @@ class _Question:
         self.error: BaseException | None = None
 
     async def ask(self, run: InThread) -> Any:
-        """What the counter says; where it raises, nothing, with `error` set."""
+        """Return the counter's answer; if the counter raises, return None and set `error`."""
         try:
             if not inspect.iscoroutinefunction(self._counter.count):
                 answer = await run(self._call)
@@ -384,10 +386,10 @@ class _Question:
 
 
 def _whole_number(answer: object) -> int | None:
-    """The answer as an int; None if it is not a whole number."""
+    """Return the answer as an int, or None if it is not a whole number."""
     if isinstance(answer, bool):
         return None
     try:
-        return int(operator.index(answer))  # type: ignore[arg-type]  # that is what is being asked
-    except Exception:  # noqa: BLE001  `__index__` is theirs too
+        return int(operator.index(answer))  # type: ignore[arg-type]  # `index` checks the type
+    except Exception:  # noqa: BLE001  `__index__` is the counter's code, too
         return None

@@ -1,7 +1,8 @@
-"""tiktoken's encodings, made from the packed ranks beside this file.
+"""Builds tiktoken's encodings from the packed ranks beside this file.
 
-tiktoken's own loader downloads: without a time limit, again after each failure, and a cached file that does not match
-is deleted first. So it is never called; its `Encoding` class is given what the loader would have brought.
+tiktoken's own loader downloads, without a timeout and again after each failure, and first deletes a cached file that
+does not match. So this package never calls the loader; it passes the loader's data to tiktoken's `Encoding` class
+itself.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _log = get_logger(__name__)
 
 @frozen
 class Unavailable:
-    """An encoding that cannot be had in this process, and why."""
+    """An encoding that this process cannot load, and the reason."""
 
     reason: str
 
 
 @frozen
 class _Encoding:
-    """What tiktoken says about an encoding besides its ranks. A test compares it with tiktoken's own."""
+    """tiktoken's definition of an encoding besides its ranks. A test compares it with tiktoken's own."""
 
     pattern: str
     special: Mapping[str, int]
@@ -73,9 +74,9 @@ _settling: Final = threading.Lock()
 
 
 def encoding(name: str) -> tiktoken.Encoding | Unavailable:
-    """The encoding. The first call for it takes about 0.2 s and belongs into a thread; a failure is final, and logged.
+    """Return the encoding. The first call takes about 0.2 s and belongs in a thread; a failure is final, and logged.
 
-    Any number of threads may call at the same time: one loads, the others wait for it.
+    Any number of threads may call at once: one loads, the others wait for it.
     """
     if name not in _settled:
         with _settling:
@@ -85,7 +86,7 @@ def encoding(name: str) -> tiktoken.Encoding | Unavailable:
 
 
 def _load(name: str) -> tiktoken.Encoding | Unavailable:
-    from lzma import LZMAError  # it and what reads the file are slow to load, and many a process never counts
+    from lzma import LZMAError  # slow to load, and many processes never count
 
     from amplifier_hooks.injection.tokens.packed_ranks import unpack
 

@@ -1,6 +1,6 @@
-"""A vocabulary as one small file, and as the text tiktoken publishes; pure.
+"""Packs a vocabulary into one small file, and converts it to and from tiktoken's text format; pure.
 
-A vocabulary is a list of byte strings; the place in the list is the rank, which is also the token's number. Packed:
+A vocabulary is a list of byte strings; the index in the list is the rank, which is also the token's number. Packed:
 
     how many, 4 bytes big-endian | the length of each, one byte | all of them, one after the other      (then xz)
 """
@@ -20,13 +20,13 @@ _COUNT: Final = 4
 
 
 def pack(vocabulary: Sequence[bytes]) -> bytes:
-    """The packed file. A token over 255 bytes is a ValueError."""
+    """Return the packed file. Raises `ValueError` for a token over 255 bytes."""
     plain = len(vocabulary).to_bytes(_COUNT) + bytes(map(len, vocabulary)) + b"".join(vocabulary)
     return lzma.compress(plain, preset=9 | lzma.PRESET_EXTREME)
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """The vocabulary. A file that is none is a ValueError, or an LZMAError."""
+    """Return the vocabulary. Raises `ValueError` or `LZMAError` for an invalid file."""
     plain = lzma.decompress(packed)
     start = _COUNT + int.from_bytes(plain[:_COUNT])
     ends = list(accumulate(plain[_COUNT:start], initial=start))
@@ -36,12 +36,12 @@ def unpack(packed: bytes) -> list[bytes]:
 
 
 def to_text(vocabulary: Sequence[bytes]) -> bytes:
-    """The file tiktoken would download: one token a line in base64, and its rank."""
+    """Return the file tiktoken would download: one token a line in base64, with its rank."""
     return b"".join(b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(vocabulary))
 
 
 def from_text(text: bytes) -> list[bytes]:
-    """The vocabulary in such a file. Ranks that are not 0, 1, 2 … are a ValueError."""
+    """Return the vocabulary of such a file. Raises `ValueError` if the ranks are not 0, 1, 2 and so on."""
     tokens, ranks = zip(*(line.split() for line in text.splitlines()), strict=True)
     if [int(rank) for rank in ranks] != list(range(len(ranks))):
         raise ValueError("the ranks are not 0, 1, 2 …")

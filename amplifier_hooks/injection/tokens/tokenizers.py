@@ -1,6 +1,6 @@
-"""The tokenizers behind the yardsticks, all with one face; loaded on first use, bytes where one cannot be had.
+"""The tokenizers of models behind one interface. They load on first use; bytes replace one that cannot be loaded.
 
-Which yardstick a model's tokens are measured with.
+A `Yardstick` names the tokenizer that measures a model's tokens:
 
 | model                  | measured with                                | exact |
 |------------------------|----------------------------------------------|-------|
@@ -12,11 +12,11 @@ Which yardstick a model's tokens are measured with.
 | any other              | o200k_base, times 1.3, named `unknown-model` | no    |
 
 The name of an encoding, or `bytes`, counts as a model. Prefixes of routers (`openai/…`, `us.anthropic.…`) are
-understood. Anthropic and Google publish no tokenizer that could be had here, so theirs are estimates.
+understood. Anthropic and Google publish no tokenizer that could ship here, so theirs are estimates.
 
 An estimate is to be too high rather than too low. Against ctok, Claude's tokens are 1.05 to 2.5 times those of
-o200k_base, by the kind of text (prose in capitals is the dearest), and up to 2.7 times for the older models' runs of
-one letter. Of the newer models a run of one letter or blank is dearer still; ctok counts those, too.
+o200k_base, by the kind of text (prose in capitals costs most), and up to 2.7 times for the older models' runs of one
+letter. For the newer models a run of one letter or blank costs still more; ctok counts those, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Yardstick:
-    """What to count with, and how many hundredths of that a token of the model is taken to be."""
+    """A tokenizer, and the percentage of its count that a model's tokens are estimated at."""
 
     tokenizer: str
     percent: int = 100
@@ -48,7 +48,7 @@ class Yardstick:
 
     @property
     def method(self) -> str:
-        """How it appears in a `TokenCount`: `tiktoken:o200k_base`, `estimate:claude:o200k_base*2.8`, `bytes`."""
+        """Method in a `TokenCount`: `tiktoken:o200k_base`, `estimate:claude:o200k_base*2.8`, `bytes`."""
         if self == BYTES:
             return "bytes"
         if not self.family:
@@ -60,7 +60,7 @@ class Yardstick:
 BYTES: Final = Yardstick("bytes")
 
 _DEFAULT: Final = "o200k_base"
-_SAME_TEXT_SAME_TOKENS: Final = {"o200k_harmony": "o200k_base"}  # they differ in special tokens, which text never is
+_SAME_TEXT_SAME_TOKENS: Final = {"o200k_harmony": "o200k_base"}  # they differ in special tokens, which a text never has
 _CLAUDE: Final = re.compile(r"(?<![a-z])(?:claude|opus|sonnet|haiku)(?![a-z])")
 _VERSION: Final = re.compile(r"(?<!\d)(\d{1,2})(?:[.-](\d{1,2}))?(?!\d)")  # 4-5, 4.7, 5; not the date 20250514
 _NEWER: Final = (4, 7)  # the first with the tokenizer that gives about 30 % more
@@ -68,7 +68,7 @@ _GEMINI: Final = re.compile(r"(?<![a-z])gem(?:ini|ma)(?![a-z])")
 
 
 def yardstick(model: str | None) -> Yardstick:
-    """The row of the table for this model."""
+    """Return the row of the table for this model."""
     if model is None:
         return Yardstick(_DEFAULT)
     name = model.strip().lower()
@@ -83,18 +83,18 @@ def yardstick(model: str | None) -> Yardstick:
 
 
 def _claude(rest: str) -> Yardstick:
-    """By what follows `claude`. Without a version it is the newest."""
+    """Return the yardstick for the part of a name after `claude`. A name without a version means the newest model."""
     found = _VERSION.search(rest)
     version = (int(found[1]), int(found[2] or 0)) if found else (99, 0)
     ctok = find_spec("ctok")
-    if ctok and ctok.origin:  # else it is just a folder of that name
+    if ctok and ctok.origin:  # otherwise `ctok` is only a folder
         family = "4.8" if version > _NEWER else "4.7" if version == _NEWER else "3.0"
         return Yardstick(f"ctok-{family}", family="claude")
     return Yardstick(_DEFAULT, 280, "claude")
 
 
 def _encoding(name: str) -> str | None:
-    """The encoding that ships here and that tiktoken gives the model."""
+    """Return the shipped encoding that tiktoken gives the model, or None."""
     if name not in ENCODINGS and name not in _SAME_TEXT_SAME_TOKENS:
         try:
             from tiktoken.model import encoding_name_for_model  # a table; loads and downloads nothing
@@ -111,37 +111,37 @@ _log = get_logger(__name__)
 
 @frozen(kw_only=True)
 class Tokenizer:
-    """How to count one stretch of text.
+    """Functions that count one stretch of text.
 
-    Tokens of a text that is cut after an ASCII letter or digit and before a blank must add up.
+    The tokens of a text that is cut after an ASCII letter or digit and before a blank must add up.
     """
 
     yardstick: Yardstick
-    """What it really is: bytes, where the one that was wanted cannot be had."""
+    """Yardstick in use: bytes if the wanted tokenizer cannot be loaded."""
 
     tokens: Callable[[str], int]
-    """How many tokens a stretch has."""
+    """Function that returns the number of tokens of a stretch."""
 
     reach: Callable[[str, int], int]
-    """About how many characters so many tokens hold."""
+    """Function that returns about the number of characters that so many tokens hold."""
 
     exact: bool = False
-    """Whether `tokens` is what the model's own tokenizer says."""
+    """True if `tokens` gives the count of the model's own tokenizer."""
 
     at_once: int = 65_536
-    """So many bytes take a few milliseconds at most; more are not counted on an event loop."""
+    """Bytes that take a few milliseconds at most; longer texts are not counted on an event loop."""
 
     bounded: bool = True
-    """Whether a token holds at least one byte, so that a text never has more tokens than bytes."""
+    """True if a token holds at least one byte, so that a text never has more tokens than bytes."""
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text in UTF-8; three for a lone surrogate, as for the character it is replaced by."""
+    """Return the bytes of a text in UTF-8; a lone surrogate counts three, like the character that replaces it."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def tokenizer(yardstick: Yardstick) -> Tokenizer:
-    """The tokenizer for a yardstick. Loads it, which may take long: ask once, in a thread."""
+    """Return the tokenizer for a yardstick. Loading may take long: call it once, in a thread."""
     if yardstick == BYTES:
         return _BYTES
     if yardstick.tokenizer.startswith("ctok-"):
@@ -170,7 +170,7 @@ def _tiktoken_tokenizer(yardstick: Yardstick, encoding: tiktoken.Encoding) -> To
 
 
 def _tokens(encoding: tiktoken.Encoding, stretch: str) -> int:
-    # `ordinary`: what a hook or a tool wrote is never a special token, however it is spelled.
+    # `ordinary`: text of a hook or a tool is never a special token, however it is spelled.
     return len(encoding.encode_ordinary(stretch))
 
 

@@ -1,9 +1,7 @@
-"""What tenants have used in a day: counted in this process, and, where there is a store, together with others.
+"""The usage of tenants in a day, and the tokens of one answer as its provider states them.
 
-With a store a day survives a restart, and processes that share it share the day. What could not be written is counted
-here, and written with the next answer.
-
-What a model call used, as its provider says it.
+Usage is counted in this process. With a store a day survives a restart, and processes that share the store share the
+day. Usage that could not be written is counted here, and written with the next answer.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 DAYS_KEPT: Final = 7
-"""Days that stay in the store: clocks of several machines differ, and nobody's today may go."""
+"""Days that stay in the store. Clocks of several machines differ, and the current day of any of them must stay."""
 
 TABLES: Final = Migrations(
     component="cost_guard",
@@ -53,13 +51,13 @@ PURGE: Final = "DELETE FROM {schema}.cost_day WHERE date < $1"
 
 @define
 class Usage:
-    """Tokens and what they cost."""
+    """Tokens and their cost."""
 
     tokens: int = 0
     money: Decimal = field(factory=Decimal)
 
     def add(self, other: Usage) -> None:
-        """Count these as well."""
+        """Add other usage to this."""
         self.tokens += other.tokens
         self.money += other.money
 
@@ -73,28 +71,28 @@ class _Day:
 
     date: str
     stored: Usage = field(factory=Usage)
-    """What was in the store at the last look."""
+    """Usage in the store at the last look."""
     own: Usage = field(factory=Usage)
-    """What is not in it, or not yet."""
+    """Usage that is not in the store, or not yet."""
     moving: Usage = field(factory=Usage)
-    """What is on its way there."""
+    """Usage that is being written to the store."""
 
 
 class DailyUsage:
-    """The days of all tenants, by the clock's date in UTC. Without a book they are those of this process."""
+    """The days of all tenants, by the clock's date in UTC. Without a database they are those of this process."""
 
-    def __init__(self, clock: Clock, book: HookDatabase | None = None) -> None:
+    def __init__(self, clock: Clock, database: HookDatabase | None = None) -> None:
         self._clock = clock
-        self._database = book
+        self._database = database
         self._days: OrderedDict[str, _Day] = OrderedDict()
 
     def known_usage(self, tenant: str) -> Usage:
-        """What a tenant has used today, as far as this process knows."""
+        """Return a tenant's usage of today, as far as this process knows."""
         day = self._today(tenant)
         return day.stored + day.own + day.moving
 
     async def refresh(self, tenant: str) -> None:
-        """Look into the store for what others have added. Raises `StoreUnavailable`."""
+        """Read from the store the usage that others have added. Raise `StoreUnavailable`."""
         if self._database is not None:
             day = self._today(tenant)
             rows = await self._database.fetch(READ, for_log(tenant), day.date)
@@ -102,10 +100,10 @@ class DailyUsage:
                 _note_total(day, Usage(rows[0][0], Decimal(rows[0][1])))
 
     async def add(self, tenant: str, usage: Usage) -> None:
-        """Count this, and write it with what could not be written before.
+        """Count this usage, and write it together with usage that could not be written before.
 
-        Raises `StoreUnavailable`; it is counted all the same. What is cancelled meanwhile is written once more with the
-        next answer: it may then count twice, and never not at all.
+        Raise `StoreUnavailable`; the usage is counted nevertheless. If the call is cancelled, the usage is written once
+        more with the next answer: it may then count twice, but never gets lost.
         """
         day = self._today(tenant)
         day.own.add(usage)
@@ -124,7 +122,7 @@ class DailyUsage:
 
     def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
         whose = for_log(tenant), date
-        # The first statement locks the row, so that nobody else's money comes between reading and writing.
+        # The first statement locks the row, so that no other process changes the money between reading and writing.
         ((tokens, money),) = yield Statement(ADD_TOKENS, (*whose, usage.tokens))
         total = Usage(tokens, Decimal(money) + usage.money)
         yield Statement(SET_MONEY, (*whose, str(total.money)))
@@ -144,24 +142,24 @@ class DailyUsage:
 
 
 def _note_total(day: _Day, total: Usage) -> None:
-    """What the store holds; of two looks that overtook each other, the later one."""
+    """Note the total in the store. If two looks overtook each other, keep the later total."""
     if total.tokens >= day.stored.tokens:
         day.stored = total
 
 
 MOST: Final = 10**12
-"""Tokens one answer can claim to have used; more is no number of tokens."""
+"""Most tokens that one answer may state; a larger number is ignored."""
 
 
 def tokens_of(data: Mapping[str, Any]) -> dict[str, int] | None:
-    """The tokens of one answer by their price, in the words of any provider; None where it does not say."""
+    """Return the tokens of one answer by kind of price, from any provider's format, or None if it states none."""
     usage = data.get("usage") or _member(data.get("response"), "usage")
     read = _count(usage, "input_tokens", "prompt_tokens")
     wrote = _count(usage, "output_tokens", "completion_tokens")
     if read is None and wrote is None:
         return None
     details = _member(usage, "input_tokens_details") or _member(usage, "prompt_tokens_details")
-    # Some count what came from a cache among what was read, others beside it.
+    # Some providers include cached tokens in the number of tokens read, others count them separately.
     within = min(_count(details, "cached_tokens") or 0, read or 0)
     return {
         "input": (read or 0) - within,

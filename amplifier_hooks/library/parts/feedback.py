@@ -1,8 +1,7 @@
-"""What the linter, the type checker and the test runner have in common: they read what was written, and say so.
+"""The common part of the linter, type checker and test hooks, and the programs that they run.
 
-The agent gets their words in the same turn, as those of a program and not of the system; the person gets one line.
-
-Programs that ready-made hooks run: where they are, what they see, and what is said when they cannot be had.
+A hook runs a program over the files that were just written. The agent reads its output in the same turn, labelled as
+that of a program and not of the system; the user gets one line.
 """
 
 from __future__ import annotations
@@ -34,33 +33,33 @@ if TYPE_CHECKING:
 
 
 LONGEST: Final = 1024 * 1024
-"""Bytes a program may write; what is made of them is shorter."""
+"""Bytes that a program may write. Its output is shortened later."""
 
 
 @frozen
 class ExternalHandler:
-    """A handler whose texts are a program's: they are labelled with it, and never stand in the system's name."""
+    """A handler whose texts come from a program. They are labelled with the program, and never as the system's."""
 
     origin: str
     handler: Callable[[str, Mapping[str, Any]], Awaitable[HookResult]]
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """As the handler."""
+        """Call the handler."""
         return await self.handler(event, data)
 
 
 @define(eq=False)
 class CommandRunner:
-    """Runs programs for a hook, each within its time."""
+    """A runner of programs for a hook, each with a timeout."""
 
     programs: Programs = field(factory=lambda: Programs(longest=LONGEST))
 
     async def run(self, argv: Sequence[str], *, cwd: str, seconds: float, **env: str) -> ProgramExit:
-        """Run it, without input, and wait for its end.
+        """Run a program without input, and wait for its end.
 
-        It sees the few variables every command hook sees, and programs are also looked for beside this Python.
-        Raises `HookUnavailable` when it cannot be started, `InvalidResult` when it writes without end, `HookFailed`
-        when its time is up; it is then ended with everything it started. Cancelling it does the same.
+        The program sees the few variables that every command hook sees, and is also looked for beside this Python.
+        Raise `HookUnavailable` if it cannot be started, `InvalidResult` if it writes without end, `HookFailed` at the
+        timeout; the program is then ended with everything it started. Cancelling the call ends it, too.
         """
         seen = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         seen["PATH"] = os.pathsep.join(filter(None, (seen.get("PATH"), str(Path(sys.executable).parent))))
@@ -79,31 +78,31 @@ class CommandRunner:
 
 
 PROBLEMS: Final = (HookUnavailable, HookFailed, InvalidResult)
-"""What `Commands.run` raises for a program that cannot be had."""
+"""Errors that `CommandRunner.run` raises for a program that fails."""
 
 
 def folder_of(cwd: str, data: Mapping[str, Any]) -> str:
-    """The folder a setting means; if it is empty that of the session, and where nobody knows that, of this program."""
+    """Return the folder of a setting; if it is empty, the session's, and without one this program's."""
     told = data.get("cwd")
     known = told if isinstance(told, str) and os.path.isabs(told) else Path.cwd()  # noqa: PTH117  # text, on purpose
     return os.path.abspath(os.path.expanduser(cwd) or known)  # noqa: PTH100, PTH111  # links stay as they are written
 
 
 WRITERS: Final = "Write|Edit|MultiEdit|NotebookEdit|apply_patch"
-"""Tools that write files, in the programs that are around."""
+"""Tools of common agent programs that write files."""
 
 WRITTEN: Final = ("file_path", "notebook_path", "path", "filename")
-"""Their arguments that say which."""
+"""Arguments of those tools that name the file."""
 
 MOST_FILES: Final = 20
-"""Files of one call that are looked at."""
+"""Files of one call that are checked."""
 
 GRACE: Final = 5.0
-"""Seconds a hook has beyond those of its command, so that it is the command that is late."""
+"""Seconds that a hook may take beyond its command, so that the command reaches its timeout first."""
 
 
 class FeedbackSettings(HookSettings):
-    """What is run after which write."""
+    """The program, and the writes after which it runs."""
 
     command: tuple[str, ...] = Field(
         default=(),
@@ -139,7 +138,7 @@ class Feedback(ReadyMade[S]):
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
-        """After tools that write."""
+        """Return a hook after tools that write."""
         call = ExternalHandler(Path(self.settings.command[0]).name, self.after)
         seconds = self.settings.seconds + GRACE
         return (
@@ -148,12 +147,12 @@ class Feedback(ReadyMade[S]):
 
     @abstractmethod
     def targets(self, written: Path, folder: Path) -> list[Path]:
-        """What the program is to look at when this file was written."""
+        """Return the files that the program has to check after this file was written."""
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Run the program over what was written, and pass on what it found.
+        """Run the program over the written files, and inject its findings.
 
-        A program that is missing, hangs or fails is one warning in a session; nothing else comes of it.
+        A program that is missing, hangs or fails causes one warning in a session, and nothing else.
         """
         folder = folder_of(self.settings.cwd, data)
         targets = dict.fromkeys(
@@ -181,7 +180,7 @@ class Feedback(ReadyMade[S]):
         )
 
     def _written_files(self, given: object, folder: str) -> list[Path]:
-        """The files that a call wrote, as far as they are there and meant."""
+        """Return the files that a call wrote, as far as they exist and match the settings."""
         if not isinstance(given, Mapping):
             return []
         where = CallPaths(given, folder)
@@ -196,7 +195,7 @@ class Feedback(ReadyMade[S]):
         return [file for file in meant if file.is_file()][:MOST_FILES]
 
     def _output_text(self, ended: ProgramExit) -> str:
-        """What it said, cut at the end of a line."""
+        """Return the program's output, cut at the end of a line."""
         text = (ended.output.strip() or ended.errors.strip()).decode("utf-8", "backslashreplace")
         lines = text.splitlines()
         while lines and len("\n".join(lines).encode("utf-8", "surrogatepass")) > self.settings.longest:
@@ -210,4 +209,4 @@ class Feedback(ReadyMade[S]):
         if not self._once.is_first(data, problem):
             return CONTINUE
         more = f": {for_log(said)[:300]}" if said else ""
-        return HookResult(user_message=f"{problem}{more}; this is said once", user_message_level="warning")
+        return HookResult(user_message=f"{problem}{more}; this warning appears once", user_message_level="warning")

@@ -1,6 +1,6 @@
-"""A database that a hook keeps its own facts in: opened when it is first needed, left alone for a while when it fails.
+"""A database in which a hook keeps its own facts. It opens on first use, and rests for a while after a failure.
 
-Where it is, is one text: a file's path, `:memory:`, or `postgresql://…`; empty is a file in this user's state folder.
+One text is its address: a file's path, `:memory:`, or `postgresql://…`; empty is a file in the user's state folder.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _check_address(place: str) -> str:
 
 
 StoreAddress = Annotated[str, AfterValidator(_check_address)]
-"""A setting that says where a hook keeps its facts."""
+"""A setting with the address of a hook's facts."""
 
 STORE_TIMEOUT: Final = 2.0
-"""Seconds a database may take: somebody waits for the hook that waits for it."""
+"""Seconds that a database may take, because a caller waits for the hook."""
 
 AGAIN: Final = 10.0
-"""Seconds after a failure in which it is not tried again, so that not every call waits for a database that is gone."""
+"""Seconds of rest after a failure, so that not every call waits for a database that is gone."""
 
 log = get_logger(__name__)
 
@@ -48,8 +48,8 @@ log = get_logger(__name__)
 class HookDatabase:
     """One hook's tables in one database.
 
-    `open_with` makes the database; it is opened when it is first used, and again in another event loop. Every use
-    raises `StoreUnavailable` while it cannot be used. Close it when the hook is not needed any more.
+    `open_with` creates the database. It is opened on first use, and again in another event loop. Every use raises
+    `StoreUnavailable` while the database cannot be used. Close it when the hook is no longer needed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class HookDatabase:
         self._failed: tuple[float, StoreUnavailable] | None = None
 
     async def run(self, script: Callable[[], Script[T]]) -> T:
-        """Drive a script to its end in one transaction."""
+        """Run a script to its end in one transaction."""
         database = await self._open_database()
         try:
             return await database.run(script())
@@ -78,7 +78,7 @@ class HookDatabase:
             raise
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
-        """The rows of one statement."""
+        """Return the rows of one statement."""
         database = await self._open_database()
         try:
             return await database.fetch(sql, *values)
@@ -87,7 +87,7 @@ class HookDatabase:
             raise
 
     async def close(self) -> None:
-        """Let go of the database. Using the book again opens it again; twice is harmless."""
+        """Close the database. A second call does nothing; the next use opens it again."""
         database, self._database = self._database, None
         if database is not None and self._loop is asyncio.get_running_loop():
             await database.close()
@@ -122,7 +122,7 @@ class HookDatabase:
 
 
 def database_opener(place: str, name: str) -> Callable[[Migrations], Database]:
-    """How to open the database at this place; `name` is that of the file where it is not given."""
+    """Return a function that opens the database at this address. `name` is the file's name if the address is empty."""
 
     def open_with_tables(tables: Migrations) -> Database:
         if place == ":memory:":

@@ -1,7 +1,4 @@
-"""The text of an agent's last word, in whatever shape its host has it.
-
-Files that somebody is to leave behind: whether they are there, and are something.
-"""
+"""The text of an agent's response in any host's format, and the files that an agent has to leave behind."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ DEEPEST: Final = 8
 
 
 def text_of(response: object, depth: int = 0) -> str | None:
-    """The text of a response: of a string, of `content` or `text`, of a list of such; None where there is none."""
+    """Return the text of a response: a string, its `content` or `text`, or a list of such. None if there is no text."""
     if isinstance(response, str):
         return response
     if depth > DEEPEST:
@@ -35,9 +32,9 @@ def text_of(response: object, depth: int = 0) -> str | None:
 
 
 def find_files(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
-    """The files of this name or glob within a folder that are not empty, and their sizes in bytes; no folders.
+    """Return the non-empty files of this name or glob within a folder, with their sizes in bytes. Folders do not count.
 
-    With `since`, only those that were written at or after that time (seconds since 1970).
+    With `since`, return only files that were written at or after that time (seconds since 1970).
     """
     there = []
     for path in sorted(glob.iglob(pattern, root_dir=os.path.expanduser(folder), recursive=True)):  # noqa: PTH111, PTH207  # pathlib's refuses absolute patterns
@@ -51,5 +48,5 @@ def find_files(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[s
 
 
 def missing_files(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
-    """Those of these names or globs for which there is nothing."""
+    """Return the names or globs that match no file."""
     return [pattern for pattern in patterns if not find_files(folder, pattern, since=since)]

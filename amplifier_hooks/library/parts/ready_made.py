@@ -1,7 +1,4 @@
-"""What ready-made hooks have in common: settings that explain themselves, and the points where they register.
-
-What a hook remembers of each session it serves: bounded, and forgotten when the session ends.
-"""
+"""The base of ready-made hooks: settings with clear errors, points to register, and a bounded memory per session."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ TYPE_PROBLEMS: Final = {
     "frozen_set_type": "write a list: [one, another]",
     "dict_type": "write a mapping: {name: value}",
 }
-"""What is wrong with values of some types, in the words of a file rather than in those of Python."""
+"""Remedies for values of the wrong type, in the words of a file and not in those of Python."""
 
 
 def _check_match(spec: str) -> str:
@@ -46,11 +43,11 @@ def _check_match(spec: str) -> str:
 
 
 ToolMatch = Annotated[str, AfterValidator(_check_match)]
-"""A setting that says which tools a hook is for, as `match` does; what could never match is refused."""
+"""A setting that selects the tools of a hook, like `match`. A selector that can never match is refused."""
 
 
 class HookSettings(BaseModel):
-    """Settings of a ready-made hook: unknown fields are refused, and nothing can be assigned afterwards."""
+    """Settings of a ready-made hook. Unknown fields are refused, and a field cannot be assigned afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,7 +57,7 @@ S = TypeVar("S", bound=HookSettings)
 
 @frozen(kw_only=True)
 class Point:
-    """One place where a hook registers, with what the registry is told there."""
+    """One point at which a hook registers, with the options of that registration."""
 
     event: str
     """The event; for `around`, the operation."""
@@ -69,18 +66,18 @@ class Point:
     intent: Intent
     priority: int
     match: str | None = None
-    """The tools it is for; None is every call."""
+    """The tools that the hook is for; None matches every call."""
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds; None never ends."""
+    """Seconds; None means no timeout."""
     recheck: bool = True
-    """Whether a gate looks again at data that was changed after its first look."""
+    """True if a gate looks again at data that was changed after its first look."""
 
 
 class ReadyMade(ABC, Generic[S]):
     """A hook to switch on: `LinterFeedback().register(registry)`, or by its name through `registry.discover([…])`.
 
-    A subclass has a `name` (that of its entry point), its `Settings`, and its `points`. What it needs from outside it
-    takes as keyword arguments that have working defaults. One of it serves any number of sessions.
+    A subclass has a `name` (that of its entry point), its `Settings`, and its `points`. Its dependencies are keyword
+    arguments that have working defaults. One instance serves any number of sessions.
     """
 
     name: ClassVar[str]
@@ -92,9 +89,9 @@ class ReadyMade(ABC, Generic[S]):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """The hook with settings from a file or another program.
+        """Return the hook with settings from a file or another program.
 
-        Raises `InvalidHookSettings`, which names the hook, every field that is wrong, and the remedy.
+        Raise `InvalidHookSettings`, which names the hook, every field that is wrong, and the remedy.
         """
         if not isinstance(config, Mapping):
             raise InvalidHookSettings(cls.name, (f"its settings are {shortened(config)}; pass a mapping of fields",))
@@ -108,7 +105,7 @@ class ReadyMade(ABC, Generic[S]):
 
     @abstractmethod
     def points(self) -> tuple[Point, ...]:
-        """Where it registers, with these settings."""
+        """Return the points at which the hook registers with these settings."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,13 +116,13 @@ class ReadyMade(ABC, Generic[S]):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of what it holds open, if anything; what it needs again it opens again. Twice is harmless."""
+        """Release open resources; the hook opens them again on its next use. A second call does nothing."""
 
     def register(self, registrar: Registrar, **options: Any) -> Undo:
-        """Register all its points, or none of them, under the hook's name. Returns the undo.
+        """Register all points of the hook, or none of them, under the hook's name. Return the undo function.
 
-        The options are those of every registration, and win over the hook's own: `tenant`, `priority`, `match`, ….
-        Raises what registering raises.
+        The options are those of every registration, and override the hook's own: `tenant`, `priority`, `match`, ….
+        Raise the errors of registering.
         """
         with ExitStack() as undone:
             undos = []
@@ -148,7 +145,7 @@ class ReadyMade(ABC, Generic[S]):
 
 
 def _problem(error: ErrorDetails, settings: type[BaseModel]) -> str:
-    """One sentence for one thing that is wrong."""
+    """Return one sentence about one mistake."""
     field = ".".join(str(part) for part in error["loc"])[:LONGEST_FIELD] or "settings"
     if error["type"] == "extra_forbidden":
         known = _fields_at(settings, error["loc"][:-1])
@@ -161,7 +158,7 @@ def _problem(error: ErrorDetails, settings: type[BaseModel]) -> str:
 
 
 def _fields_at(settings: type[BaseModel], place: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The fields there are at a place within settings, past lists and mappings."""
+    """Return the fields at a place within settings, looking through lists and mappings."""
     model = settings
     for part in place:
         if part in model.model_fields:
@@ -170,7 +167,7 @@ def _fields_at(settings: type[BaseModel], place: tuple[int | str, ...]) -> tuple
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
+    """Yield the models that a type is made of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -178,16 +175,16 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 SESSIONS_KEPT: Final = 10_000
-"""Sessions a hook remembers; of more, those it has not heard of for longest are forgotten."""
+"""Sessions that a hook remembers. If there are more, the least recently used are forgotten."""
 
 MOST_SAID: Final = 1_000
-"""Things of one session that `Once` remembers; of more, the first are forgotten."""
+"""Entries of one session that `Once` remembers. If there are more, the first are forgotten."""
 
 T = TypeVar("T")
 
 
 class PerSession(Generic[T]):
-    """One value for each session, made by `make` when it is first asked for. Sessions of two tenants are two."""
+    """One value for each session, created by `make` on first use. Sessions of two tenants are separate."""
 
     def __init__(self, make: Callable[[], T], *, most: int = SESSIONS_KEPT) -> None:
         self._make = make
@@ -195,7 +192,7 @@ class PerSession(Generic[T]):
         self._kept: OrderedDict[tuple[str, str], T] = OrderedDict()
 
     def of(self, data: Mapping[str, Any]) -> T:
-        """The value of the session that a payload is from."""
+        """Return the value of the session that a payload is from."""
         key = _key(data)
         kept = self._kept
         if key in kept:
@@ -215,13 +212,13 @@ class PerSession(Generic[T]):
 
 
 class Once:
-    """Says whether something is said for the first time in a session."""
+    """A memory of messages, so that each appears only once in a session."""
 
     def __init__(self) -> None:
         self._said: PerSession[dict[Hashable, None]] = PerSession(dict)
 
     def is_first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
-        """Whether this was not said before in the session of this payload; from now on it was."""
+        """Return True if `what` is new in the session of this payload, and remember it."""
         said = self._said.of(data)
         if what in said:
             return False

@@ -1,6 +1,6 @@
-"""What a tool takes: its JSON schema, an example of what is right, and what an input has wrong, in words.
+"""The input of a tool: its JSON schema, an example of a correct input, and the mistakes of an input in words.
 
-A value that satisfies a JSON schema, where one can be made without searching. The caller checks that it does.
+The example is built from the schema if that is possible without searching. The caller checks that it fits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GIVEN: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
     ("const", lambda value: value),
     ("enum", lambda values: values[0]),
 )
-"""Keywords that say what a value may be."""
+"""Keywords that give a possible value."""
 
 FORMATS: Final = {
     "date": "2026-01-31",
@@ -46,7 +46,7 @@ FORMATS: Final = {
 
 
 def example_of(schema: object) -> Any:
-    """An example: the schema's own if it has one, else the least that it asks for."""
+    """Return an example: the schema's own if it has one, otherwise the smallest that satisfies the schema."""
     return _make_example(schema, schema, 0)
 
 
@@ -65,7 +65,7 @@ def _make_example(schema: object, root: object, depth: int) -> Any:
 
 
 def _simplify(schema: Mapping[str, Any], root: object) -> object:
-    """The same without its first combination of schemas; None where it has none."""
+    """Return the schema with its first combination of schemas resolved, or None if it has none."""
     if "$ref" in schema:
         return resolve_reference(root, schema["$ref"])
     for keyword in ("anyOf", "oneOf", "allOf"):
@@ -76,7 +76,7 @@ def _simplify(schema: Mapping[str, Any], root: object) -> object:
 
 
 def _merge_schemas(first: Mapping[str, Any], parts: list[Any], root: object) -> dict[str, Any]:
-    """Schemas that all hold, as one: what each asks for, the last word on the rest."""
+    """Merge schemas that all apply: `properties` and `required` add up, and of other keywords the last one counts."""
     whole: dict[str, Any] = {**first}
     for part in parts:
         found = resolve_reference(root, part["$ref"]) if isinstance(part, Mapping) and "$ref" in part else part
@@ -137,11 +137,11 @@ MOST_WRONG: Final = 5
 LONGEST_EXAMPLE: Final = 600
 NAMES_KEPT: Final = 1_024
 AT_THE_TOP: Final = ("$schema", "$id", "id", "$defs", "definitions")
-"""Where the draft, the name and the definitions of a schema are looked for."""
+"""Keywords at the top of a schema: its draft, its name and its definitions."""
 
 
 class ToolShape(HookSettings):
-    """What one tool takes."""
+    """The input of one tool."""
 
     input_schema: dict[str, Any] = Field(default_factory=dict, description="a JSON schema of the tool's input")
     required: tuple[str, ...] = Field(default=(), description="fields that have to be there, besides those it names")
@@ -152,7 +152,7 @@ class ToolShape(HookSettings):
     )
 
     def full_schema(self) -> dict[str, Any]:
-        """All of it as one schema."""
+        """Return all settings as one schema."""
         properties: dict[str, dict[str, int]] = {}
         for words, lengths in (
             (("minLength", "minItems"), self.min_length),
@@ -171,9 +171,9 @@ class ToolShape(HookSettings):
 
 
 class Shape:
-    """A schema that was found fit, and an example of what it asks for.
+    """A schema that was checked, and an example of a fitting value.
 
-    Raises `ValueError`, saying what is wrong with it.
+    Raise `ValueError` with the mistake in the schema.
     """
 
     def __init__(self, settings: ToolShape) -> None:
@@ -184,7 +184,7 @@ class Shape:
         self.example = self._example(schema, settings.example)
 
     def describe(self, wrong: tuple[SchemaMistake, ...]) -> str:
-        """What is wrong, in words, with an example of what is right."""
+        """Return the mistakes in words, with an example of a correct input."""
         more = len(wrong) - MOST_WRONG
         said = "; ".join(str(one) for one in wrong[:MOST_WRONG]) + (f"; and {more} more" if more > 0 else "")
         return f"{said}. Correct is, for example: {self.example}" if self.example else said
@@ -203,7 +203,7 @@ class Shape:
 class Shapes:
     """The shapes of several tools, found by a tool's name.
 
-    Raises `InvalidHookSettings` in the name of `hook`.
+    Raise `InvalidHookSettings` in the name of `hook`.
     """
 
     def __init__(self, hook: str, tools: Mapping[str, ToolShape]) -> None:
@@ -223,12 +223,12 @@ class Shapes:
 
     @property
     def match(self) -> str | None:
-        """What selects the calls that any of them is for; None where that cannot be said as one matcher."""
+        """A matcher for the calls that any of the shapes is for; None if one matcher cannot express that."""
         specs = [matcher.spec for matcher, _ in self._made]
         return "|".join(specs) if specs and not any(spec == "*" or ":" in spec for spec in specs) else None
 
     def of(self, tool: str) -> tuple[Shape, ...]:
-        """Every shape that is for this tool, in the order they were given."""
+        """Return every shape that is for this tool, in the order in which they were given."""
         known = self._known.get(tool)
         if known is None:
             if len(self._known) >= NAMES_KEPT:  # made-up names must not fill the memory

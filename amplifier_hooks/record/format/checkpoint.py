@@ -1,15 +1,15 @@
-"""Signed statements about a log: so many lines, and that is the hash of the last.
+"""Signed statements about a log: its number of lines, and the hash of the last line.
 
 A checkpoint is a C2SP signed note (c2sp.org/signed-note) with the body of c2sp.org/tlog-checkpoint:
 
     amplifier-hooks/audit/1/5b0c…e1/1          origin: format, log, segment
-    256                                        size: the number of the last line it covers
+    256                                        size: number of the last line that the checkpoint covers
     nyw0r…=                                    hash of that line, in base64
 
     — amplifier-hooks/audit/1/5b0c…e1/1 8Jx…=  key name, and base64 of key id and signature
 
 The signature covers the first three lines with their newlines. A verifier key (`vkey`) names the algorithm by a byte
-in front of the public key; Ed25519 is 1, and others can join.
+in front of the public key: 1 for Ed25519, other numbers for other algorithms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attrs import frozen
 from amplifier_hooks.record.record_errors import BadNote
 
 ED25519: Final = 1
-"""The algorithm's number in C2SP."""
+"""Number of Ed25519 in C2SP."""
 
 _DASH: Final = "\u2014"
 _NAME: Final = re.compile(r"[^\s+]{1,256}")
@@ -36,21 +36,21 @@ _ID_BYTES: Final = 4
 
 
 class Signer(Protocol):
-    """Signs checkpoints: a key file, or a key that is kept elsewhere."""
+    """A signer of checkpoints: a key file, or a key in another place, such as a hardware token."""
 
     @property
     def public(self) -> bytes:
-        """The public key, raw: 32 bytes."""
+        """The raw public key: 32 bytes."""
         ...
 
     def sign(self, data: bytes) -> bytes:
-        """The Ed25519 signature. May raise; the log then says that it is not signed from there on."""
+        """Return the Ed25519 signature of `data`. If it raises, the log records that it is unsigned from there on."""
         ...
 
 
 @frozen
 class VerifierKey:
-    """A public key with the name and the algorithm it goes with."""
+    """A public key with its name and its algorithm."""
 
     name: str
     public: bytes
@@ -58,9 +58,9 @@ class VerifierKey:
 
     @classmethod
     def parse(cls, text: str) -> VerifierKey:
-        """Read `name+id+key`.
+        """Return the verifier key that `name+id+key` stands for.
 
-        Raises `BadNote` when it is no verifier key, or its id is not that of its key.
+        Raises `BadNote` if the text is not a verifier key, or the id does not belong to the key.
         """
         name, _, rest = text.strip().partition("+")
         stated, _, encoded = rest.partition("+")
@@ -76,7 +76,7 @@ class VerifierKey:
 
     @property
     def id(self) -> bytes:
-        """Four bytes that tell keys of one name apart."""
+        """Four bytes that distinguish keys of one name."""
         kind = bytes([self.algorithm])
         return hashlib.sha256(self.name.encode("utf-8", "surrogatepass") + b"\n" + kind + self.public).digest()[
             :_ID_BYTES
@@ -92,7 +92,7 @@ class VerifierKey:
         return f"{self.name}+{self.id.hex()}+{encoded}"
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Whether this key made the signature over the data. A key of another algorithm made none that we know."""
+        """Return True if this key made the signature over the data. False for every key that is not Ed25519."""
         if self.algorithm != ED25519:
             return False
         from cryptography.exceptions import InvalidSignature
@@ -107,7 +107,7 @@ class VerifierKey:
 
 @frozen
 class Checkpoint:
-    """What is signed."""
+    """The signed statement: a log's origin, its size, and the hash of its last line."""
 
     origin: str
     size: int
@@ -120,9 +120,9 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, text: str) -> Checkpoint:
-        """Read the body of a note.
+        """Return the checkpoint that the body of a note states.
 
-        Raises `BadNote` unless it is exactly three lines, written in the one way there is.
+        Raises `BadNote` unless the body has exactly three lines in their only valid spelling.
         """
         lines = text.split("\n")
         if len(lines) != 4 or lines[-1]:  # noqa: PLR2004  # three lines, and nothing behind the last newline
@@ -135,7 +135,7 @@ class Checkpoint:
 
 
 def sign_checkpoint(checkpoint: Checkpoint, signer: Signer) -> str:
-    """The note: the checkpoint with its signature. Raises what the signer raises."""
+    """Return the note: the checkpoint with its signature. Raises the signer's errors."""
     key = VerifierKey(checkpoint.origin, signer.public)
     signature = signer.sign(checkpoint.text.encode("utf-8"))
     encoded = base64.b64encode(key.id + signature).decode("ascii")
@@ -143,10 +143,10 @@ def sign_checkpoint(checkpoint: Checkpoint, signer: Signer) -> str:
 
 
 def open_note(note: str, key: VerifierKey) -> Checkpoint:
-    """The checkpoint in a note, once this key is found to have signed it.
+    """Return the checkpoint in a note that this key signed.
 
-    Signatures of other keys are passed over, as C2SP demands. Raises `BadNote` when there is none of this key, when
-    there are two, when it is wrong, or when the note is not written as it has to be.
+    Signatures of other keys are ignored, as C2SP demands. Raises `BadNote` if the note has no signature of this key,
+    two of them, a wrong one, or another form than a signed note.
     """
     text, gap, block = note.rpartition("\n\n")
     text += "\n"
@@ -174,7 +174,7 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Base64, in the one spelling it has; anything else is empty."""
+    """Return the bytes of base64 in its canonical spelling, and no bytes for every other text."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

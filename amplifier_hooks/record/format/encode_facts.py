@@ -1,18 +1,15 @@
-"""A record's kind and facts as bytes: ASCII, with secrets hidden, small enough for one line.
+"""A record's kind and facts come in; ASCII bytes for one line go out, with secrets hidden.
 
-Most records are plain: texts, numbers and containers that JSON holds as they are, without a secret. Finding that out
-takes one look at each value, and a C encoder does the rest. Everything else goes the long way, value by value.
+Most records are plain: texts, numbers and containers that JSON holds as they are, without a secret. The encoder looks
+once at each value to find that out, and a C encoder does the rest. Every other record is simplified value by value, so
+no value keeps a record from being written: a table has one rule for each type. A value without a rule, and one that is
+too large, too deep, circular or broken, is replaced by its type, the reason and, if it has bytes, its length and
+SHA-256.
 
-What JSON cannot hold, as something it can: a value never keeps a record from being written.
-
-Every type of value has one rule, in a table. What has none, and what is too large, too deep, circular or broken, is
-replaced by its type, the reason and, where there are bytes to speak of, its length and SHA-256.
-
-Secrets are taken out before a record is written: it cannot be taken out of a chain afterwards.
-
-What stands in the place of one is a keyed hash and its length: equal secrets look equal within one log, and without
-the key none can be guessed. What secrets look like, and where they are, is told in `amplifier_hooks.text.secrets`. A
-text with a private key, or with many secrets, is replaced as a whole.
+The redactor hides secrets before the log hashes the record, because a chain cannot lose a secret afterwards. A keyed
+hash and the length replace each secret: equal secrets look equal within one log, and without the key they cannot be
+guessed. A text with a private key, or with many secrets, is replaced as a whole. `amplifier_hooks.text.secrets` finds
+the secrets.
 """
 
 from __future__ import annotations
@@ -44,40 +41,40 @@ if TYPE_CHECKING:
 
 
 DEPTH: Final = 32
-"""Containers within each other at most."""
+"""Deepest nesting of containers."""
 
 ITEMS: Final = 2_048
-"""Members of one container at most."""
+"""Most members of one container."""
 
 LONGEST_INT: Final = 1 << 63
-"""Integers from here on are replaced: other readers would round them."""
+"""Smallest positive integer that is replaced, because other readers would round it."""
 
 _PLAIN: Final = frozenset((bool, type(None)))
 
 
 class TooMuch(Exception):
-    """All texts together are longer than the record has room for."""
+    """The texts together are longer than the room of the record."""
 
 
 @define
 class ValueSimplifier:
-    """Turns any value into one that JSON can hold, with its secrets hidden. Texts over `longest` become digests.
+    """A converter of any value into one that JSON can hold, with secrets hidden. Texts over `longest` become digests.
 
-    One is good for one record. `digests` are those that were made before, by the identity of their text.
+    Each record needs its own simplifier. `digests` holds the digests made so far, by the identity of their text.
     """
 
     redactor: Redactor | None
     longest: int
     room: int
     nodes: int
-    """Values it looks at; containers that hold each other could have more of them than there are atoms."""
+    """Values that it may still look at; containers within each other could hold more values than there are atoms."""
     digests: dict[int, str] = field(factory=dict)
     path: set[int] = field(factory=set)
 
     def simplify(self, value: object, depth: int = 0) -> Any:
-        """The value as the record has it.
+        """Return the value as the record states it.
 
-        Raises `TooMuch` when there is no room for it, and nothing else but what ends the process.
+        Raises `TooMuch` if the record has no room for it, and no other `Exception`.
         """
         try:
             return self._simplify(value, depth)
@@ -124,7 +121,7 @@ class ValueSimplifier:
         return self._name(key), self._secret(item, depth) if secret else self.simplify(item, depth)
 
     def _secret(self, value: object, depth: int) -> Any:
-        """What stands under a secret's name. That there is nothing, or only a yes or no, is no secret."""
+        """Return the replacement of a value under a secret's name. None and booleans are no secrets."""
         if self.redactor is None or type(value) in _PLAIN:
             return value
         if isinstance(value, Mapping | list | tuple) and depth < DEPTH and len(value) <= ITEMS:
@@ -135,7 +132,7 @@ class ValueSimplifier:
         return self.redactor.replacement_of(text)
 
     def _name(self, key: object) -> str:
-        """A member's name. Ours begin with `$`, so that of somebody's data is doubled."""
+        """Return the name of a member. The record's own names begin with `$`, so a leading `$` of others is doubled."""
         text = key if isinstance(key, str) else f"{key!r}"
         if len(text) > min(self.longest, 1_024) or not is_text(text):
             text = f"$omitted name {self._digest(text)}"
@@ -144,7 +141,7 @@ class ValueSimplifier:
         return self._limit_text(text)
 
     def _text(self, value: str) -> Any:
-        value = str.__str__(value)  # a subclass may say something else
+        value = str.__str__(value)  # a subclass may return another text
         if not is_text(value):
             return omission(value, "lone surrogate", length=len(value), sha256=self._digest(value))
         if len(value) > self.longest:
@@ -165,12 +162,12 @@ class ValueSimplifier:
 
 
 def omission(value: object, why: str, **about: Any) -> dict[str, Any]:
-    """What stands for a value that is not there."""
+    """Return the stand-in for an omitted value."""
     return {"$omitted": type(value).__name__, "why": why, **about}
 
 
 def digest(value: str) -> str:
-    """SHA-256 of a text; in pieces, for it may be large."""
+    """Return the SHA-256 of a text, computed in pieces, because the text may be large."""
     hashed = hashlib.sha256()
     for start in range(0, len(value), 1 << 20):
         hashed.update(value[start : start + (1 << 20)].encode("utf-8", "surrogatepass"))
@@ -206,20 +203,20 @@ _RULES: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (type, lambda value: value.__name__),
     (BaseException, lambda value: f"{type(value).__name__}: {value}"),
 )
-"""By type, the first that fits."""
+"""Rules by type; the first that fits applies."""
 
 
 HEAVY: Final = 32_768
-"""Characters and members from which encoding is left to a thread."""
+"""Most characters and members that are encoded on the event loop."""
 
 SHORT: Final = 4_096
-"""Characters of a text that is looked at on the short way."""
+"""Most characters of a text in a plain record."""
 
 ROOM: Final = LONGEST_LINE - 1_024
-"""Bytes for the facts; the rest is for what every line has."""
+"""Bytes for the facts; the rest is for the other parts of a line."""
 
 SIZES: Final = ((49_152, 8_192), (8_192, 2_048), (1_024, 512), (128, 128))
-"""How long a text may be, and how many values there may be; tried in turn until the record fits."""
+"""Pairs of the longest text and the most values, tried in turn until the record fits."""
 
 LONGEST_KIND: Final = 100
 MOST_NAMES: Final = 4_096
@@ -230,11 +227,11 @@ _ascii: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_c
 
 
 class Heavy(Exception):
-    """This record takes so long to encode that no event loop should wait for it."""
+    """The record takes so long to encode that no event loop should wait for it."""
 
 
 class Encoder:
-    """Makes the part of a line that does not depend on where it stands: `"kind":…,"facts":{…}`."""
+    """Encoder of the part of a line that does not depend on its position: `"kind":…,"facts":{…}`."""
 
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
@@ -242,10 +239,13 @@ class Encoder:
         self._names: dict[str, bool] = {}
         self._kinds: dict[str, bytes] = {}
         self._clean: set[str] = set()
-        """Texts that were looked at: names, events and reasons come again and again."""
+        """Texts without a secret, remembered because names, events and reasons come again and again."""
 
     def encode(self, kind: str, facts: Mapping[str, Any], *, patient: bool = False) -> bytes:
-        """The bytes. Raises `Heavy` for what would hold up a loop, unless told to be patient; nothing else."""
+        """Return the encoded kind and facts.
+
+        Raises `Heavy` for a record that would hold up an event loop, unless `patient`; raises nothing else.
+        """
         named = self._kinds.get(kind) or self._encode_kind(kind)
         data = self._encode_plain(facts)
         if data is None:
@@ -264,7 +264,7 @@ class Encoder:
     # -- the short way -------------------------------------------------------------------------------------------------
 
     def _encode_plain(self, facts: Mapping[str, Any]) -> bytes | None:
-        """The facts, if all of them are plain."""
+        """Return the encoded facts, or None unless all of them are plain."""
         if type(facts) is not dict:
             return None
         try:
@@ -276,7 +276,7 @@ class Encoder:
         return data if data.isascii() and len(data) <= ROOM else None
 
     def _members(self, value: dict[str, Any], nodes: int, depth: int) -> int:
-        """How many values there are with these, or -1 when one of them is not plain."""
+        """Return `nodes` plus the number of values in `value`, or -1 if one of them is not plain."""
         names = self._names
         for name in value:
             if not (names.get(name) or self._is_usual(name)):
@@ -317,11 +317,11 @@ class Encoder:
         return nodes
 
     def _is_usual(self, name: object) -> bool:
-        """Whether what stands under this name can be taken as it is. Remembered: the same names come again."""
+        """Return True if values under this name may be written unchanged. Answers are cached, because names recur."""
         if type(name) is not str or len(name) > LONGEST_KIND:
             return False
         secret = self._redactor is not None and (
-            name == "value"  # a name beside it may say that it is one
+            name == "value"  # a name beside it may make it a secret
             or self._redactor.covers_name(name)
             or self._redactor.suspects(name)
         )
@@ -339,7 +339,7 @@ class Encoder:
     # -- the long way --------------------------------------------------------------------------------------------------
 
     def _encode_long(self, facts: object) -> bytes:
-        """The facts, value by value, with as much of their texts as there is room for."""
+        """Return the facts, simplified value by value, with as much of their texts as the record has room for."""
         digests: dict[int, str] = {}
         for longest, nodes in SIZES:
             try:
@@ -353,7 +353,7 @@ class Encoder:
 
 
 def _is_heavy(facts: object) -> bool:
-    """Whether there is a lot to look at. Stops counting when it is enough."""
+    """Return True if the facts weigh more than `HEAVY`. The count stops there."""
     weight, waiting = 0, [facts]
     while waiting and weight <= HEAVY:
         value = waiting.pop()
@@ -371,12 +371,12 @@ MOST_FOUND: Final = 4
 
 
 class Redactor:
-    """Finds secrets and hides them.
+    """A finder and hider of secrets.
 
     Args:
-        key: Under which they are hashed; different for every log.
-        known: Secrets by their value; those shorter than eight characters are passed over.
-        environment: Where to look for more of them, by their names.
+        key: The key of their hashes; different for every log.
+        known: Secrets by their value; values shorter than eight characters are ignored.
+        environment: An environment with more secrets, found by their names.
     """
 
     def __init__(self, key: bytes, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
@@ -384,10 +384,10 @@ class Redactor:
         self._names: dict[str, bool] = {}
         self._secrets = Secrets(known=known, environment=environment)
         self.suspects: Callable[[str], bool] = self._secrets.suspects
-        """Whether a text has a secret in it. The text must have no lone surrogates."""
+        """Return True if a text has a secret in it. The text must have no lone surrogates."""
 
     def covers_name(self, name: str) -> bool:
-        """Whether this name belongs to secrets; remembered, for the same names come again and again."""
+        """Return True if values under this name are secrets. Answers are cached, because names recur."""
         known = self._names.get(name)
         if known is None:
             if len(self._names) >= MOST_NAMES:
@@ -396,11 +396,11 @@ class Redactor:
         return known
 
     def replacement_of(self, value: str) -> dict[str, Any]:
-        """What stands in the place of a value that is a secret."""
+        """Return the stand-in for a value that is a secret."""
         return {"$secret": self._hash(value), "length": len(value)}
 
     def redact(self, text: str) -> str:
-        """The text with its secrets hidden, and everything else as it was."""
+        """Return the text with its secrets hidden, and everything else unchanged."""
         if not self.suspects(text):
             return text
         spans = self._secrets.spans(text)

@@ -3,19 +3,17 @@ r"""One record as one line of bytes, and back.
     {"seq":7,"time":"2026-11-18T15:02:11.201340+00:00","kind":"outcome","facts":{…},"h":"9f2c…"}\n
     |<---------------------------------- body ---------------------------------->|<--- seal --->|
 
-The body is what is hashed: exactly the bytes before the seal. The seal always has the same length, so a line is taken
-apart without reading its JSON. Everything is ASCII, so no character of any value can end a line.
-
-What ties each line to all lines before it.
+The hash covers the body: exactly the bytes before the seal. The seal always has the same length, so a reader takes a
+line apart without reading its JSON. Everything is ASCII, so no character of any value can end a line. The hash of each
+line ties it to all lines before it:
 
     hash of a line  = SHA-256( "amplifier-hooks/audit/1\n"  ||  hash of the line before it  ||  body of the line )
     before line one = SHA-256( "amplifier-hooks/audit/1/segment\n"  ||  for each of the seven texts of the opening
                                line: its length in bytes as 8 bytes, big-endian, and its bytes )
 
-The tags keep these hashes apart from every other, and from each other. Because the first value is made of whose log it
-is and what came before, a segment cannot be passed off as another.
-
-Where a log stands: the number, hash and place of its last line, and what the next one looks like.
+The tags keep these hashes apart from every other hash, and from each other. The first value depends on the log's
+identity and on the segment before, so a segment cannot pass for another. `ChainPosition` computes the next line of a
+segment from the number, hash and length of the lines so far.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_LINE: Final = 65_536
-"""Bytes of a line at most, its newline included."""
+"""Most bytes of a line, its newline included."""
 
 SEAL: Final = len(',"h":""}\n') + 64
 """Bytes that follow the body."""
@@ -46,7 +44,7 @@ _FIRST: Final = b'{"seq":'
 
 @frozen
 class LogEntry:
-    """One line, read. A checkpoint has no time of its own: nothing stands in it that is not signed."""
+    """The content of one line. A checkpoint has no time, because it holds nothing that is not signed."""
 
     seq: int
     kind: str
@@ -55,14 +53,14 @@ class LogEntry:
 
 
 def seal(body: bytes, head: bytes) -> bytes:
-    """The line for a body and its hash."""
+    """Return the line for a body and its hash."""
     return b'%b,"h":"%b"}\n' % (body, head.hex().encode("ascii"))
 
 
 def unseal(line: bytes) -> tuple[bytes, bytes]:
-    """The body of a line, and the hash the line claims for it.
+    """Return the body of a line, and the hash that the line claims for it.
 
-    Raises `MalformedLine` for what cannot be a line of the log: too long, not ended, not ASCII, without its seal.
+    Raises `MalformedLine` for bytes that cannot be a line of the log: too long, not ended, not ASCII, or unsealed.
     """
     if len(line) > LONGEST_LINE:
         raise MalformedLine(f"longer than {LONGEST_LINE:,} bytes")
@@ -78,9 +76,9 @@ def unseal(line: bytes) -> tuple[bytes, bytes]:
 
 
 def read(body: bytes) -> LogEntry:
-    """What a body says.
+    """Return the entry that a body states.
 
-    Raises `MalformedLine` when it is not the beginning of a JSON object with exactly the members of a record.
+    Raises `MalformedLine` if the body is not the beginning of a JSON object with exactly the members of a record.
     """
     try:
         members = json.loads(body + b"}", object_pairs_hook=_check_distinct)
@@ -111,12 +109,12 @@ _SEGMENT: Final = f"{FORMAT}/segment\n".encode("ascii")
 
 @frozen(kw_only=True)
 class Opening:
-    """Whose segment it is. Its first line says so, and the chain begins with the hash of it."""
+    """The identity of a segment. Its first line states it, and its chain begins with the hash of it."""
 
     log: str
-    """128 random bits in hexadecimal; the same in all segments of one log."""
+    """The log's id: 128 random bits in hexadecimal, equal in all segments of one log."""
     segment: int
-    """Counted from 1."""
+    """Number of the segment, from 1."""
     previous: str = ""
     """Hash of the last line that counts in the segment before this one; empty for the first."""
     tenant: str = ""
@@ -127,9 +125,9 @@ class Opening:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Opening:
-        """The opening that the facts of a first line state.
+        """Return the opening that the facts of a first line state.
 
-        Raises `MalformedLine` when they do not.
+        Raises `MalformedLine` if they state none.
         """
         texts = {name: facts.get(name) for name in ("log", "previous", "tenant", "session", "sdk", "key")}
         segment = facts.get("segment")
@@ -140,11 +138,11 @@ class Opening:
         return cls(segment=segment, **texts)  # type: ignore[arg-type]  # looked at two lines above
 
     def with_key(self, public: bytes) -> Opening:
-        """The same, signed by the key with this public half."""
+        """Return this opening with the verifier key that has this public half."""
         return evolve(self, key=str(VerifierKey(self.origin, public)))
 
     def facts(self) -> dict[str, Any]:
-        """As the first line says it."""
+        """Return the facts of the segment's first line."""
         return {
             "format": FORMAT,
             "log": self.log,
@@ -158,11 +156,11 @@ class Opening:
 
     @property
     def origin(self) -> str:
-        """Its name in the notes that are signed."""
+        """The segment's name in signed notes."""
         return f"{FORMAT}/{self.log}/{self.segment}"
 
     def head(self) -> bytes:
-        """The value the chain begins with."""
+        """Return the hash with which the chain begins."""
         hashed = hashlib.sha256(_SEGMENT)
         texts = (self.log, str(self.segment), self.previous, self.tenant, self.session, self.sdk, self.key)
         for text in texts:
@@ -173,7 +171,7 @@ class Opening:
 
 
 def chain_hash(head: bytes, body: bytes) -> bytes:
-    """The hash of the line with this body, after a line with that hash."""
+    """Return the hash of a line with this body that follows a line with the hash `head`."""
     return hashlib.sha256(_LINE + head + body).digest()
 
 
@@ -187,12 +185,12 @@ class LineEnd:
     seq: int
     head: bytes
     length: int
-    """Bytes of the segment up to here."""
+    """Bytes of the segment up to this line's end."""
 
 
 @define
 class ChainPosition:
-    """One segment as it grows. It only computes: the lines it makes are for the caller to write, in their order."""
+    """One segment as it grows. It only computes lines; the caller writes them, in their order."""
 
     opening: Opening
     seq: int
@@ -203,23 +201,23 @@ class ChainPosition:
 
     @classmethod
     def begin(cls, opening: Opening, seq: int) -> ChainPosition:
-        """A segment without a line, after the line of that number."""
+        """Return a segment without a line that continues after line `seq`."""
         return cls(opening, seq, opening.head())
 
     @property
     def end(self) -> LineEnd:
-        """Where it ends."""
+        """The end of the segment's last line."""
         return LineEnd(self.seq, self.head, self.length)
 
     def add(self, piece: bytes, time: str) -> bytes:
-        """The next line."""
+        """Return the next line, with this record and this time."""
         self.seq += 1
         return self._line(b'{"seq":%d,"time":"%b",%b' % (self.seq, time.encode("ascii"), piece))
 
     def checkpoint(self, signer: Signer) -> tuple[bytes, str]:
-        """The next line, which signs all before it, and its note.
+        """Return the next line, which signs all lines before it, and its note.
 
-        Raises what the signer raises; nothing changed then.
+        Raises the signer's errors, and then changes nothing.
         """
         note = sign_checkpoint(Checkpoint(self.opening.origin, self.seq, self.head), signer)
         self.seq += 1
@@ -236,5 +234,5 @@ class ChainPosition:
 
 
 def encode_log_record(kind: str, facts: Mapping[str, Any]) -> bytes:
-    """A record of the log about itself, as `Strand.add` takes it."""
+    """Return a record of the log about itself, encoded for `ChainPosition.add`."""
     return f'"kind":{_encode(kind)},"facts":{_encode(facts)}'.encode("ascii")

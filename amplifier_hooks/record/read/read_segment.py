@@ -1,11 +1,9 @@
-"""A file of a log as lines, in bounded memory: however long a line or a file is, little of it is held at a time.
+"""A file of a log comes in; its lines go out, each checked by itself and against the lines before it.
 
-Only what the file held when it was opened is read, so a file that grows meanwhile cannot keep a reader busy for ever.
-
-One segment as it is read: each line by itself, and after the lines before it.
-
-What a line of the log about itself means is a function, looked up by its kind. Lines of any other kind only have to be
-in their place.
+`SegmentFile` reads in bounded memory, however long a line or the file is. It reads only the bytes that the file had
+when it was opened, so a growing file cannot keep a reader busy for ever. `Walk` follows one segment line by line. A
+table has one function for each kind of line that the log writes about itself; a line of another kind only needs the
+right position.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ class SegmentFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.size: int = os.fstat(file.fileno()).st_size
-        """Bytes it had when it was opened."""
+        """Bytes of the file when it was opened."""
 
     def lines(self, limit: int | None = None, start: int = 0) -> Iterator[bytes]:
-        """Each line with its newline, of the first `limit` bytes if one is given, and from `start` on.
+        """Yield each line with its newline, from `start` to `limit`, if given, or to `size`.
 
-        What has no newline comes without: the end of a torn file, and the first 64 KiB of what is too long for a line.
-        Whoever meets that stops; what comes after it is not the beginning of a line. The last line may end behind
-        `size`, when it was written meanwhile.
+        Two things come without a newline: the end of a torn file, and the first 64 KiB of an overlong line. The caller
+        must stop there, because the next bytes are not the beginning of a line. The last line may end after `size` if
+        it was written meanwhile.
         """
         end = self.size if limit is None else min(limit, self.size)
         self._file.seek(start)
@@ -58,13 +56,13 @@ class SegmentFile:
             if limit is not None:
                 most = min(LONGEST_LINE, end - position)
             line = self._file.readline(most)
-            if not line:  # it became shorter
+            if not line:  # the file became shorter
                 return
             position += len(line)
             yield line
 
     def digest(self, start: int) -> str:
-        """SHA-256 of everything from a place on, up to `size`."""
+        """Return the SHA-256 of the bytes from `start` to `size`."""
         hashed, left = hashlib.sha256(), self.size - start
         self._file.seek(start)
         while left > 0 and (piece := self._file.read(min(_BUFFER, left))):
@@ -74,15 +72,16 @@ class SegmentFile:
 
     @property
     def growth(self) -> int:
-        """Bytes that were added since it was opened; negative when there are fewer."""
+        """Bytes added since the file was opened; negative if it became shorter."""
         return os.fstat(self._file.fileno()).st_size - self.size
 
 
 @contextmanager
 def open_segment(path: Path) -> Iterator[SegmentFile]:
-    """The file at a path, open for reading.
+    """Open the file at a path for reading.
 
-    Raises `UnsafeLog` for what is no plain file: a pipe would wait for a writer. Otherwise the `OSError` of opening it.
+    Raises `UnsafeLog` unless it is a plain file, because a pipe would wait for a writer, and otherwise the `OSError` of
+    opening it.
     """
     descriptor = os.open(path, _FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -92,7 +91,7 @@ def open_segment(path: Path) -> Iterator[SegmentFile]:
         yield SegmentFile(file)
 
 
-# -- what a line says --------------------------------------------------------------------------------------------------
+# -- the content of a line ---------------------------------------------------------------------------------------------
 
 _USUAL: Final = re.compile(
     rb'\{"seq":([1-9][0-9]{0,17}),(?:"time":"([0-9T:.+-]{1,40})",)?"kind":"([a-z._]{1,64})","facts":(?=\{)'
@@ -103,15 +102,15 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def parse_entry(body: bytes) -> LogEntry:
-    """What a body says: as `line.read` has it, several times faster where nothing in the line is unusual.
+    """Return the entry that a body states. Equals `line.read`, but is several times faster for usual lines.
 
-    Raises `MalformedLine` for what that one refuses, and for bytes that no line may have.
+    Raises `MalformedLine` for every body that `line.read` refuses, and for bytes that no line may have.
     """
     return LogEntry(*parse_parts(body))
 
 
 def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
-    """The same without an object around it: number, kind, facts and time."""
+    """Return number, kind, facts and time of a body, as `parse_entry` does, but without an object around them."""
     usual = _USUAL.match(body)
     facts = None if usual is None else _parse_plain(body[usual.end() :])
     if usual is not None and facts is not None:
@@ -124,7 +123,7 @@ def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
 
 
 def _parse_plain(written: bytes) -> dict[str, Any] | None:
-    """An object that is written as this encoder would write it: no name stands twice in it, and nothing is left out."""
+    """Return an object if its bytes are the encoder's own, so that no name occurs twice, and otherwise None."""
     try:
         facts = _decode(written)
         return facts if _encode(facts) == written else None
@@ -142,18 +141,18 @@ _RESUMED: Final = "log.resumed"
 _UNSIGNED: Final = "log.unsigned"
 
 _KEEP_IT_CLOSED: Final = (_CHECKPOINT, _RECOVERED, _UNSIGNED)
-"""What may stand between the line that closes a segment and the checkpoint that ends it."""
+"""Kinds of lines allowed between the line that closes a segment and the checkpoint that ends it."""
 
 _MAY_FOLLOW: Final = {CLOSED: (_RESUMED, _RECOVERED), GOES_ON: (_RECOVERED,)}
-"""What may follow the end: a torn line may have, and was cut off."""
+"""Kinds of lines allowed after the end: a torn line may follow it, and `log.recovered` says that it was cut off."""
 
 _LINES_OF_A_NOTE: Final = 5
 
 
 def iter_chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The body and the hash of each line, as long as each follows the one before.
+    """Yield the body and the hash of each line, as long as each line follows the one before.
 
-    Raises `MalformedLine` at the first that does not, and `TornLine` at one that a crash can have left.
+    Raises `MalformedLine` at the first line that does not, and `TornLine` at a line that a crash can have left.
     """
     for line in lines:
         body = line[:-SEAL]
@@ -168,7 +167,7 @@ def iter_chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, b
 
 @define
 class Tally:
-    """What is found many times: where first, how often, and how much."""
+    """A finding that may occur many times: its first line, its count, and the sum of its amounts."""
 
     line: int
     why: str = ""
@@ -177,32 +176,32 @@ class Tally:
 
     @property
     def times(self) -> str:
-        """How often, in words."""
+        """The count, in words."""
         return "once" if self.count == 1 else f"{self.count:,} times, here first"
 
 
 @define
 class Walk:
-    """One segment, and how far it was read."""
+    """One segment, and the state of its reading."""
 
     number: int
     file: Path
     opening: Opening
     key: VerifierKey | None
     left: Mapping[str, Any]
-    """Why the segment before has no end, as this one says it; empty if it has one."""
+    """Statement of this segment about the segment before, which has no end; empty if that segment has one."""
     lines: int = 0
     size: int = 0
     first: int = 0
     seq: int = 0
     head: bytes = b""
-    """Number and hash of the last line that was read."""
+    """Hash of the last line that was read; `seq` is its number."""
     due: int | None = None
-    """The number of the next line; None as long as any will do."""
+    """Number that the next line must have; None as long as any number is right."""
     closing: str = ""
-    """The kind of the line that closes it, as long as nothing of weight follows."""
+    """Kind of the line that closes the segment, as long as only lines that may follow it do."""
     end: str = ""
-    """The same, once all of it is as it has to be."""
+    """Kind of the line that closes the segment, once the segment is complete."""
     signed: int = 0
     began: str = ""
     clock: str = ""
@@ -211,9 +210,9 @@ class Walk:
 
     @classmethod
     def of(cls, number: int, file: Path, line: bytes) -> Walk:
-        """What the first line of segment `number` says.
+        """Return a walk of segment `number` from its first line.
 
-        Raises `MalformedLine` or `BadNote` when that line opens no such segment.
+        Raises `MalformedLine` or `BadNote` if that line does not open this segment.
         """
         record = read(unseal(line)[0])
         if record.kind != _OPENED:
@@ -232,9 +231,9 @@ class Walk:
         return cls(number, file, opening, key, left, due=1 if number == 1 else None)
 
     def follow(self, before: Walk | None) -> None:
-        """Take up where the segment before ends.
+        """Continue from the end of the segment before.
 
-        Raises `MalformedLine` when this one follows another segment than that.
+        Raises `MalformedLine` if this segment follows another one.
         """
         opening = self.opening
         if self.number == 1 and opening.previous:
@@ -251,9 +250,9 @@ class Walk:
         self.due = before.seq + 1
 
     def take(self, body: bytes, head: bytes) -> int:
-        """The next line, whose hash is good. Hands back its number.
+        """Take the next line, whose hash is right, and return its number.
 
-        Raises `MalformedLine` or `BadNote` when it does not belong there.
+        Raises `MalformedLine` or `BadNote` if the line does not belong there.
         """
         seq, kind, facts, time = parse_parts(body)
         if seq != self.due and self.due is not None:
@@ -280,11 +279,11 @@ class Walk:
 
     @property
     def covered_seq(self) -> int:
-        """The last line that a signature covers, its own included; the line before the first if none does."""
+        """Number of the last checkpoint that signs lines, or of the line before the first if nothing is signed."""
         return self.signed + 1 if self.signed else self.first - 1
 
     def count(self, found: Observation, *, amount: int = 0, why: str = "") -> None:
-        """Remember what may be found many times."""
+        """Count a finding that may occur many times."""
         tally = self.tallies.setdefault(found, Tally(self.lines + 1, why))
         tally.count += 1
         tally.amount += amount
@@ -334,12 +333,12 @@ def _read_unsigned(walk: Walk, record: LogEntry, _body: bytes) -> None:
 
 
 def is_torn(line: bytes) -> bool:
-    """Whether a crash can have left it: no end, and short, or nothing but the NULs of a page never written."""
+    """Return True if a crash can have left the line: it has no end, and is short or only NULs of an unwritten page."""
     return not line.endswith(b"\n") and (len(line) < LONGEST_LINE or not line.strip(b"\0"))
 
 
 def _statement(seq: int, note: str) -> bytes:
-    """The body of a checkpoint. There is one way to write it, so not a byte of it can be changed unnoticed."""
+    """Return the body of a checkpoint. It has one spelling, so no byte of it can be changed unnoticed."""
     record = {"seq": seq, "kind": _CHECKPOINT, "facts": {"note": note}}
     return json.dumps(record, separators=(",", ":")).removesuffix("}").encode("ascii")
 

@@ -1,6 +1,6 @@
-"""What can be said about a log: the verdicts, what leads to each, and the report of one verification.
+"""Findings about a log come in; a verdict and the report of one verification go out.
 
-All sentences of a verification stand in `Observation`, so nothing is said anywhere that is not in this table.
+`Observation` has all sentences of a verification, with the verdict to which each leads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LogVerdict(StrEnum):
-    """What became of a log, in one word or three. The worst is first."""
+    """The verdict on a log, in one to three words. The worst is first."""
 
     TAMPERED = "tampered"
     TRUNCATED = "truncated"
@@ -29,10 +29,10 @@ class LogVerdict(StrEnum):
 
 MEANING: Final = {
     LogVerdict.TAMPERED: "Something that was written is not what stands there now.",
-    LogVerdict.TRUNCATED: "Lines that were written are not there any more.",
-    LogVerdict.CANNOT_TELL: "Nothing contradicts it, and what was checked does not show that it is whole.",
-    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when that was made. What follows is not proved.",
-    LogVerdict.TO_HEAD: "Everything up to the head is as it was when that was kept. What follows is not proved.",
+    LogVerdict.TRUNCATED: "Lines that were written are missing.",
+    LogVerdict.CANNOT_TELL: "Nothing contradicts the log, but the checks do not prove that it is whole.",
+    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when that was made. Later lines are not proved.",
+    LogVerdict.TO_HEAD: "Everything up to the head is as it was when that was stored. Later lines are not proved.",
     LogVerdict.REPAIRED: "Signed by a pinned key from beginning to end, and whole but for what a crash tore off.",
     LogVerdict.INTACT: "Signed by a pinned key from beginning to end, and closed.",
 }
@@ -43,7 +43,7 @@ class _Row:
     verdict: LogVerdict | None
     says: str
     head_answers: bool = False
-    """Whether a head from elsewhere, found in the log, makes up for it."""
+    """True if an anchor or a stored head, found in the log, answers this doubt."""
 
 
 def _tampered_row(says: str) -> _Row:
@@ -59,7 +59,7 @@ def _doubt_row(says: str) -> _Row:
 
 
 def _open_row(says: str) -> _Row:
-    """A doubt that a head answers."""
+    """Return the row of a doubt that a head answers."""
     return _Row(LogVerdict.CANNOT_TELL, says, head_answers=True)
 
 
@@ -72,7 +72,7 @@ def _information_row(says: str) -> _Row:
 
 
 class Observation(Enum):
-    """What can be found, what it leads to, and the sentence for it. Without a verdict it is information."""
+    """The possible findings, each with its sentence and its verdict. A finding without a verdict is information."""
 
     LINE = _tampered_row("the line {why}")
     CHECKPOINT = _tampered_row("the checkpoint is wrong: {why}")
@@ -93,8 +93,8 @@ class Observation(Enum):
     LEFT = _doubt_row("the next segment was begun for a reason that is not known here: {why}")
     UNREADABLE = _doubt_row("the file cannot be read: {why}")
     SHRANK = _doubt_row("the file became shorter while it was read")
-    NO_KEY = _open_row("no key is pinned: whoever could write the files could have made them")
-    UNSIGNED = _open_row("nothing is signed: whoever could write the file could have made it")
+    NO_KEY = _open_row("no key is pinned: a writer of the files could have forged them")
+    UNSIGNED = _open_row("nothing is signed: a writer of the file could have forged it")
     OPEN = _open_row("the log is not closed: lines behind line {seq} could have been cut off")
     NOT_BEGUN = _open_row("segment {number} is to follow: it was not begun, or taken away")
     UNCOVERED = _open_row("no checkpoint covers what follows line {seq}")
@@ -115,71 +115,71 @@ class Observation(Enum):
 
 @frozen
 class LogFinding:
-    """One thing that was found, and where."""
+    """One finding, and its location."""
 
     found: Observation
     file: str = ""
-    """The name of the file; empty when it concerns the whole log."""
+    """Name of the file; empty if the finding concerns the whole log."""
     line: int | None = None
-    """The line of the file, from 1."""
+    """Line of the file, from 1."""
     details: dict[str, str | int] = field(factory=dict)
 
     @property
     def verdict(self) -> LogVerdict | None:
-        """What it leads to."""
+        """Verdict to which the finding leads; None for information."""
         return self.found.value.verdict
 
     @property
     def text(self) -> str:
-        """The sentence. It may quote what others wrote."""
+        """The sentence of the finding. It may quote text that others wrote."""
         return self.found.value.says.format_map(self.details)
 
     @property
     def location(self) -> str:
-        """Where it was found."""
+        """File and line of the finding."""
         return self.file if self.line is None else f"{self.file}, line {self.line}"
 
 
 @frozen(kw_only=True)
 class SegmentReport:
-    """What was read of one segment."""
+    """The verified content of one segment."""
 
     file: Path
     number: int
     lines: int = 0
-    """Lines that hang together, from the first."""
+    """Number of lines that form a chain, from the first."""
     bytes: int = 0
     first: int = 0
     last: int = 0
-    """The numbers of the first and last of them in the log."""
+    """Number of the last of these lines in the log; `first` is that of the first."""
     key: str = ""
-    """Fingerprint of the key it names; empty if it names none."""
+    """Fingerprint of the segment's key; empty if the segment names none."""
     pinned: bool = False
     signed: int = 0
-    """The last line that a signature of that key covers; 0 if there is none."""
+    """The last line that a signature of the key covers; 0 if there is none."""
     began: str = ""
     ended: str = ""
-    """The clock at the first and last line."""
+    """Time of the last line; `began` is that of the first."""
     complete: bool = False
 
 
 @frozen(kw_only=True)
 class HeadComparison:
-    """A head from elsewhere, and what came of the comparison."""
+    """The comparison of the log with one anchor or stored head."""
 
     source: Literal["head", "anchor"]
     segment: int
     seq: int
     matches: bool | None
-    """None: it could not be compared, because the log is broken before it."""
+    """True if the head is in the log; None if the log is broken before it, so that it could not be compared."""
 
 
 @frozen(kw_only=True)
 class Report:
-    """What was checked, and what was found."""
+    """The result of one verification: the verdict, the findings, and the segments."""
 
     log: str
-    """The log's id, as its first segment has it; empty if that could not be read."""
+    """The log's id, as its first readable segment states it; empty if no segment could be read."""
     verdict: LogVerdict
     findings: tuple[LogFinding, ...]
     segments: tuple[SegmentReport, ...]
@@ -187,13 +187,13 @@ class Report:
 
     @property
     def bad(self) -> LogFinding | None:
-        """The first line that is not what was written, or not whole."""
+        """The first finding about a line that was changed or is not whole, or None."""
         severe = (LogVerdict.TAMPERED, LogVerdict.CANNOT_TELL)
         return next((one for one in self.findings if one.line is not None and one.verdict in severe), None)
 
 
 def decide(findings: Iterable[LogFinding], compared: Iterable[HeadComparison]) -> LogVerdict:
-    """The worst that the findings lead to. A head that is found in the log answers what a head can answer."""
+    """Return the worst verdict of the findings. A head that is in the log answers the doubts that a head can answer."""
     reached = {one.source for one in compared if one.matches}
     levels = {"anchor": LogVerdict.TO_ANCHOR, "head": LogVerdict.TO_HEAD}
     best = next((level for source, level in levels.items() if source in reached), None)

@@ -1,8 +1,8 @@
-"""Whether a log is what was written: its chain, its signatures, its end, and heads that were kept elsewhere.
+"""The segments of a log come in; a report on its chain, its signatures, its end, and its known heads goes out.
 
-Each segment is read once, line by line. The first line of it that is wrong ends the reading of that segment, because
-what follows hangs on it; the segments after it are read all the same. What is found leads to a verdict by the tables
-in `report.py`.
+The verifier reads each segment once, line by line. The first wrong line ends the reading of its segment, because all
+later lines depend on it; the verifier still reads the later segments. The tables in `report.py` turn the findings into
+a verdict.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHY_LEFT: Final = {
     "failure": Observation.FAILURE,
     "key": Observation.LOST_KEY,
 }
-"""What it means that a segment has no end, by the reason the next one gives."""
+"""Observation for a segment without an end, by the reason that the next segment gives."""
 
 
 def verify(
@@ -42,14 +42,15 @@ def verify(
     heads: Iterable[Checkpoint] | None = None,
     anchors: Iterable[Checkpoint] = (),
 ) -> Report:
-    """Read the segments of a log, which are given by their numbers, and say what is found.
+    """Verify the segments of a log, given by their numbers, and return the report.
 
-    `keys` are pinned: public keys that were kept elsewhere, under whatever name. `log` is the id the log has to have.
-    `heads` is what a store remembers of it, none if no store was asked; `anchors` are checkpoints that were kept
-    elsewhere. They are compared as they are: if a signature is what they are trusted for, look at it first.
+    `keys` are the pinned public keys; their names do not matter. `log` is the id that the log must have. `heads` are
+    the heads that a store remembers of the log, None if no store was asked; `anchors` are checkpoints that the caller
+    keeps in another place. The verifier does not check the signatures of heads and anchors: the caller does that first,
+    if it trusts them for their signatures.
 
-    Changes nothing, and holds little of a file at a time. What is wrong with the files is in the report; `BadNote` is
-    raised for a head or an anchor that is none of a log.
+    Changes nothing, and holds little of a file at a time. The report has all faults of the files; `BadNote` is raised
+    for a head or an anchor whose origin is not a log.
     """
     known = [_KnownHead.of("anchor", anchor) for anchor in anchors]
     known += [_KnownHead.of("head", head) for head in heads or ()]
@@ -61,7 +62,7 @@ def verify(
 
 @frozen
 class _KnownHead:
-    """A head from elsewhere."""
+    """A head of the log that the caller knows: an anchor or a stored head."""
 
     source: Literal["head", "anchor"]
     log: str
@@ -79,7 +80,7 @@ class _KnownHead:
 
 
 class _Verification:
-    """One reading of one log."""
+    """One verification of one log."""
 
     def __init__(self, pinned: set[tuple[int, bytes]], log: str | None, known: list[_KnownHead]) -> None:
         self._pinned = pinned
@@ -89,7 +90,7 @@ class _Verification:
         self._matches: dict[_KnownHead, bool] = {}
 
     def verify_files(self, files: Mapping[int, Path], *, is_unknown: bool) -> Report:
-        """Read every segment, in order, and decide."""
+        """Read every segment in order, and return the report."""
         numbers = sorted(files)
         openings = {number: _opening(number, files[number], is_last=number == numbers[-1]) for number in numbers}
         walks = {number: opening for number, opening in openings.items() if isinstance(opening, Walk)}
@@ -119,7 +120,7 @@ class _Verification:
         after: Walk | LogFinding | None,
         is_last: bool,  # noqa: FBT001
     ) -> None:
-        """One segment: who signs it, its lines, and how it ends."""
+        """Check one segment: its signer, its lines, and its end."""
         self._check_signer(walk, before)
         left = after.left if isinstance(after, Walk) else {}
         try:
@@ -158,7 +159,7 @@ class _Verification:
             self._add_finding(Observation.KEY_CHANGED, walk, key=key.fingerprint)
 
     def _check_lines(self, walk: Walk, lines: Iterable[bytes]) -> None:
-        """Every line, beside the heads from elsewhere that are about this segment."""
+        """Check every line, and compare it with the known heads of this segment."""
         wanted: dict[int, list[_KnownHead]] = {}
         for known in self._known:
             if (known.log, known.segment) == (walk.opening.log, walk.number):
@@ -171,7 +172,7 @@ class _Verification:
                     self._add_finding(Observation.DIFFERS, walk, walk.lines, seq=seq, source=known.source)
 
     def _check_trailing(self, walk: Walk, left: Mapping[str, Any], pages: SegmentFile) -> None:
-        """What the file has besides the lines that count."""
+        """Check the bytes of the file after the lines that count."""
         if left:
             behind = pages.size - walk.size
             if left["bytes"] > walk.size:
@@ -187,7 +188,7 @@ class _Verification:
             self._add_finding(Observation.SHRANK, walk)
 
     def _check_last_end(self, walk: Walk) -> None:
-        """How the last segment ends."""
+        """Check the end of the last segment."""
         if walk.end == GOES_ON:
             self._add_finding(Observation.NOT_BEGUN, walk, number=walk.number + 1)
         elif walk.end != CLOSED:
@@ -196,7 +197,7 @@ class _Verification:
             self._add_finding(Observation.UNCOVERED, walk, seq=walk.covered_seq)
 
     def _check_segment_end(self, walk: Walk, left: Mapping[str, Any]) -> None:
-        """How a segment ends that another follows."""
+        """Check the end of a segment that has a successor."""
         if left:
             why = str(left.get("why"))
             self._add_finding(_WHY_LEFT.get(why, Observation.LEFT), walk, seq=walk.seq, why=why[:80])
@@ -206,7 +207,7 @@ class _Verification:
     # -- the log as a whole --------------------------------------------------------------------------------------------
 
     def _check_log(self, log: str, walks: Collection[Walk], *, is_unknown: bool) -> None:
-        """What concerns all of it."""
+        """Add the findings that concern the log as a whole."""
         if not walks and not self._findings:
             self._add_finding(Observation.EMPTY)
         if not self._pinned and any(walk.key for walk in walks):
@@ -217,7 +218,7 @@ class _Verification:
             self._add_finding(Observation.OTHER_LOG, log=log, wanted=self._log, source="name")
 
     def _compare(self, known: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding]) -> HeadComparison:
-        """What came of a head from elsewhere."""
+        """Return the comparison of the log with a known head."""
         matches = self._matches.get(known)
         if matches is None and log not in ("", known.log):
             matches = False
@@ -263,7 +264,7 @@ class _Verification:
 
 
 def _opening(number: int, file: Path, *, is_last: bool) -> Walk | LogFinding:
-    """What the first line of a segment says, or what is wrong with it."""
+    """Return a walk that the first line of a segment opens, or the finding that describes its fault."""
     try:
         with open_segment(file) as pages:
             line, size = next(pages.lines(), b""), pages.size

@@ -1,11 +1,9 @@
-"""Heads of logs in a database: whoever cuts or rewrites a log would have to change it there, too.
+"""Tables and lines that a log keeps beside itself: heads, marks, and arguments of tool calls.
 
-How far the store was when the log was written beside it: the last mark that stands in the log.
-
-Arguments of tool calls beside the record, for a limited time: the record itself has only their digests.
-
-So what must not stay can go, and the chain does not notice. Whoever has the arguments can show that they are those on
-record, because the digest there was made of them.
+`StoredHeads` keeps the head of each log in a database, so that an attacker who cuts or rewrites a log would have to
+change the database, too. The database counts marks, and the log holds the last one: `last_mark` shows a replaced store.
+`StoredArguments` keeps the arguments of tool calls for a limited time. The record holds only their digests, so a purge
+does not break the chain, and the digest proves that given arguments are the recorded ones.
 """
 
 from __future__ import annotations
@@ -45,45 +43,48 @@ HEADS: Final = Migrations(
         ("CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",),
     ),
 )
-"""Open the database with these: `SqliteDatabase(path, HEADS)`."""
+"""Tables of heads and marks, for the database to open with: `SqliteDatabase(path, HEADS)`."""
 
 COLUMNS: Final = "log, segment, size, head, note"
 
 
 class StoredHeads:
-    """A `MarkedStore` on any database of `storage`. Belongs to the event loop that opened the database."""
+    """A `MarkedStore` on any database of `storage`. It belongs to the event loop that opened the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @classmethod
     async def beside(cls, database: Database) -> Self:
-        """In a database that is open and has other tables: kept beside what the log is about.
+        """Return a head store in an open database that also holds the data that the log is about.
 
-        Then neither can be replaced alone without being noticed. Raises `StoreUnavailable`.
+        The log then notices if one of the two is replaced without the other. Raises `StoreUnavailable`.
         """
         await database.migrate(HEADS)
         return cls(database)
 
     async def latest(self, log: str) -> Head | None:
-        """The latest head of a log, if there is one. Raises `StoreUnavailable`."""
+        """Return the latest head of a log, or None. Raises `StoreUnavailable`."""
         rows = await self._database.fetch(f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1", log)  # noqa: S608
         return _head(rows[0]) if rows else None
 
     async def put(self, head: Head) -> None:
-        """Keep a head, unless a later one is kept.
+        """Store a head, unless a later one is stored.
 
-        Raises `HeadConflict` and `StoreUnavailable`. Cancelling it leaves open whether it is kept.
+        Raises `HeadConflict` and `StoreUnavailable`. After a cancellation the head may or may not be stored.
         """
         await self._database.run(_write_head(head))
 
     async def latest_mark(self) -> StoreMark | None:
-        """How far the store has counted. Raises `StoreUnavailable`."""
+        """Return the store's latest mark, or None. Raises `StoreUnavailable`."""
         rows = await self._database.fetch("SELECT store, number FROM {schema}.audit_store")
         return StoreMark(store=rows[0][0], number=rows[0][1]) if rows else None
 
     async def mark(self) -> StoreMark:
-        """Count once more. Raises `StoreUnavailable`. Cancelling it leaves open whether that counted."""
+        """Count one mark further and return it. Raises `StoreUnavailable`.
+
+        After a cancellation the store may or may not have counted.
+        """
         return await self._database.run(_count_mark(secrets.token_hex(8)))
 
 
@@ -106,7 +107,7 @@ def _write_head(head: Head) -> Script[None]:
 
 
 def _count_mark(name: str) -> Script[StoreMark]:
-    """Count; a store that never did is given its name."""
+    """Count one mark further. A store that has never counted gets its name."""
     ((store, number),) = yield Statement(
         "INSERT INTO {schema}.audit_store AS s (one, store, number) VALUES (1, $1, 1) "
         "ON CONFLICT (one) DO UPDATE SET number = s.number + 1 RETURNING store, number",
@@ -121,17 +122,17 @@ def _head(row: Sequence[Any]) -> Head:
 
 
 MARKED: Final = "store.marked"
-"""The kind of the line that says so."""
+"""Kind of the line that holds a mark."""
 
 _KIND: Final = f'"kind":"{MARKED}"'.encode("ascii")
 _NEAR: Final = 100
-"""Bytes of a line within which its kind stands."""
+"""Bytes at the start of a line that include its kind."""
 
 
 def last_mark(path: Path) -> StoreMark | None:
-    """The last mark in a log, if there is one. Reads from the last segment back, as far as it has to.
+    """Return the last mark in a log, or None. Reads segments from the last one backwards until one has a mark.
 
-    Raises `OSError` when a segment cannot be read.
+    Raises `OSError` if a segment cannot be read.
     """
     for number in reversed(numbers_of(path)):
         found = None
@@ -155,7 +156,7 @@ def _mark_in(line: bytes) -> StoreMark | None:
 
 RETENTION: Final = timedelta(days=30)
 LARGEST: Final = 1 << 20
-"""Bytes of one call's arguments; larger ones are not kept."""
+"""Most bytes of one call's arguments; larger arguments are not stored."""
 
 ARGUMENTS: Final = Migrations(
     component="audit_arguments",
@@ -171,11 +172,11 @@ ARGUMENTS: Final = Migrations(
         ),
     ),
 )
-"""Open the database with these: `SqliteDatabase(path, ARGUMENTS)`."""
+"""Tables of arguments, for the database to open with: `SqliteDatabase(path, ARGUMENTS)`."""
 
 
 class StoredArguments:
-    """Arguments in any database of `storage`, until their time is over. They are kept as they are, secrets included."""
+    """Arguments of tool calls, stored in any database of `storage` until they expire, unchanged and with secrets."""
 
     def __init__(self, database: Database, clock: Clock, *, retention: timedelta = RETENTION) -> None:
         if retention <= timedelta(0):
@@ -185,16 +186,16 @@ class StoredArguments:
         self._retention = retention
 
     async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-        """Keep the canonical bytes of a call's arguments. The same once more makes them stay longer.
+        """Store the canonical bytes of a call's arguments. Storing them again postpones their expiry.
 
-        Raises `StoreUnavailable`. Cancelling it leaves open whether they are kept.
+        Raises `StoreUnavailable`. After a cancellation the arguments may or may not be stored.
         """
         if len(arguments) <= LARGEST:
             expires = _milliseconds(self._clock.now() + self._retention)
             await self._database.run(_write_arguments(digest, tenant, arguments.decode("ascii"), expires))
 
     async def find(self, digest: str, tenant: str = "") -> bytes | None:
-        """The arguments with this digest; nothing when they were never kept, or their time is over.
+        """Return the arguments with this digest, or None if they were never stored or have expired.
 
         Raises `StoreUnavailable`.
         """
@@ -207,9 +208,9 @@ class StoredArguments:
         return rows[0][0].encode("ascii") if rows else None
 
     async def purge(self, audit: AuditSink | None = None, *, tenant: str | None = None) -> int:
-        """Forget what is over; with a tenant, everything of this tenant. How many were forgotten is put on record.
+        """Delete expired arguments or, with a tenant, all arguments of this tenant. Return and record their number.
 
-        Raises `StoreUnavailable`, and what the record raises.
+        Raises `StoreUnavailable`, and the errors of the record.
         """
         gone = await self._database.run(_purge_rows(_milliseconds(self._clock.now()), tenant))
         if audit is not None:

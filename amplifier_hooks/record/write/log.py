@@ -1,4 +1,4 @@
-"""The record as files: lines that are chained and signed, appended by one writer, readable by their owner only."""
+"""The record as files: one writer appends chained and signed lines, and only the files' owner can read them."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 DISK_TIMEOUT: Final = 4.0
-"""Seconds a record may wait for the disk."""
+"""Timeout, in seconds, of a record that waits for the disk."""
 
 LOOKS: Final = 8
-"""Times that whoever waits is looked after meanwhile."""
+"""Number of times that deadlines are checked within one timeout."""
 
 LONGEST_NAME: Final = 256
 
 ACCEPT: Final = "amplifier-hooks audit accept"
-"""The command that does what the arguments do."""
+"""Command line that does the same as `accept_cut` and `accept_store`."""
 
 Waiting = deque[tuple[float, asyncio.Future[Mark]]]
-"""Until when somebody waits for the disk, the first one first."""
+"""Deadlines of callers that wait for the disk, earliest first, each with the caller's future."""
 
 
 class AuditLog:
-    """A log that shows whether somebody changed it. One process writes to it, for any number of sessions.
+    """A tamper-evident log. One process writes to it, for any number of sessions.
 
-    A record is on disk within a second; with `durable`, when `write` returns. What is not written raises, and what
-    was to follow is denied. Sessions never close it: close it behind the last one, or use it as an async context
-    manager around them.
+    A record is on disk within a second; with `durable`, when `write` returns. `write` raises if a record cannot be
+    written, and the session denies the act that was to follow. Sessions never close the log: close it after the last
+    session, or use it as an async context manager around them.
     """
 
     def __init__(
@@ -108,28 +108,30 @@ class AuditLog:
         clock: Clock | None = None,
         files: Files | None = None,
     ) -> AuditLog:
-        """Go on with a log, made if it is not there; how the last writer ended is put right, and said in it.
+        """Resume a log, or create it. Repairs and records an unclean end that the last writer left.
 
         Args:
-            path: The log's first file. Its folder has to be one in which only its owner can put files.
-            key: What signs it, or the file of an `AuditKey`: `audit.key` in the same folder, made if it is not there.
-            signed: Whether it is signed at all.
-            tenant: Whose log it is, if it is the log of one tenant.
-            session: The same for one session.
-            redact: Whether secrets are hidden; see `Redactor`.
+            path: The log's first file. Only its owner may be able to put files into its folder.
+            key: The signer, or the file of an `AuditKey`. The default is `audit.key` in the log's folder, created if
+                it is missing.
+            signed: True to sign the log.
+            tenant: The tenant, if the log belongs to one tenant.
+            session: The session, if the log belongs to one session.
+            redact: True to hide secrets; see `Redactor`.
             known: Secrets to hide, by their value.
-            heads: Where the head of the chain is kept as well. A log that lacks what is known there is not written. A
-                `MarkedStore` is known to the log in turn: beside an older copy of it the log is not written either.
-            anchor: Called with every signed note that is on disk.
-            accept_cut: Go on with a log that lacks what `heads` knows, in a new segment that says so.
-            accept_store: Go on beside a store that is not the one, or not as far as, the log knows; the log says so.
-            patience: Seconds a record may wait for the disk.
-            pace: How often it is signed and synced, and when the next segment begins.
+            heads: A second store of the chain's head. A log that lacks lines that `heads` knows is not written. A log
+                beside a `MarkedStore` also remembers the store's marks, and is not written beside an older copy of it.
+            anchor: A function that receives every signed note that is on disk.
+            accept_cut: True to resume a log that lacks lines that `heads` knows, in a new segment that says so.
+            accept_store: True to resume beside another store than the log knows, or an older copy of it; the log says
+                so.
+            patience: Timeout, in seconds, of a record that waits for the disk.
+            pace: The schedule of checkpoints, syncs and segments.
             clock: The time of day.
             files: The file system.
 
-        Raises `LogInUse`, `UnsafeLog`, and `OSError` when it cannot be opened or made. Reads the last segment, so it
-        takes a moment for a large one.
+        Raises `LogInUse`, `UnsafeLog`, and `OSError` if the log cannot be opened or created. Reads the last segment,
+        so a large segment takes a moment.
         """
         path, files = Path(path), Files() if files is None else files
         descriptor = files.lock(path.with_name(f".{path.name}.lock"))
@@ -167,9 +169,9 @@ class AuditLog:
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Append one record; with `durable`, return when it would survive a power cut.
 
-        Any value is taken: what JSON cannot hold is replaced by what it is. Do not change the facts meanwhile.
+        Accepts any value, and describes values that JSON cannot hold. The caller must not change the facts meanwhile.
 
-        Raises `LogUnavailable`. Cancelling it may leave the record written, or not.
+        Raises `LogUnavailable`. After a cancellation the record may or may not be written.
         """
         try:
             piece = self._encode(kind, facts)
@@ -185,18 +187,18 @@ class AuditLog:
             self._writer.append(piece)
 
     async def check(self) -> None:
-        """Return if a durable record could be written now: the log is open, fits the store, and the disk answers.
+        """Check that a durable record could be written now: the log is open, fits the store, and the disk answers.
 
-        Raises `LogClosed`, `LogCut`, `StoreReplaced`, `LogHangs`, and other kinds of `LogUnavailable`, as long as
-        records are refused.
+        Raises `LogClosed`, `LogCut`, `StoreReplaced`, `LogHangs`, and other kinds of `LogUnavailable`, as long as the
+        log refuses records.
         """
         await self._compare_once()
         await self._begin_write(self._writer.flush)
 
     async def close(self) -> None:
-        """Write what is there, sign it, say that the log is closed, and let go of it. Twice is harmless.
+        """Write and sign all records, record that the log is closed, and release the files. A second call does nothing.
 
-        Raises `LogUnavailable` when that cannot be written. Cancelling it does not stop it.
+        Raises `LogUnavailable` if the end cannot be written. Cancelling the call does not stop the closing.
         """
         if self._closed:
             return
@@ -213,7 +215,7 @@ class AuditLog:
             await asyncio.wait(self._publishing, timeout=self._timeout)
 
     def _begin_write(self, begin: Callable[..., None], *given: Any) -> asyncio.Future[Mark]:
-        """Begin something, and what to wait on until the disk has it; that raises `LogHangs` when it takes too long."""
+        """Call `begin` and return a future that ends when the disk is done, or raises `LogHangs` at the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Mark] = loop.create_future()
         begin(*given, (loop, future))
@@ -227,7 +229,7 @@ class AuditLog:
         return future
 
     def _check_deadlines(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
-        """One look for all who wait in a loop, instead of a timer for each."""
+        """Check the deadlines of all callers of a loop at once, instead of with a timer for each."""
         while waiting and (waiting[0][1].done() or waiting[0][0] <= loop.time()):
             _, future = waiting.popleft()
             if not future.done():
@@ -237,10 +239,10 @@ class AuditLog:
         else:
             del self._waiting[loop]
 
-    # -- elsewhere -----------------------------------------------------------------------------------------------------
+    # -- stores of heads -----------------------------------------------------------------------------------------------
 
     def _tell(self, mark: Mark) -> None:
-        """In the writer's thread: a checkpoint is on disk."""
+        """Publish a checkpoint that is on disk. The writer's thread calls this."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._publish, mark)
@@ -260,24 +262,24 @@ class AuditLog:
                     await told
             if self._marks is not None and self._unmarked and not self._closed:
                 await self._mark(self._marks)
-        except Exception as error:  # noqa: BLE001  # the line is on disk; the next head says all this one does
+        except Exception as error:  # noqa: BLE001  # the line is on disk; the next head covers this one
             log.error("audit_head_not_kept", size=mark.size, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
     async def _mark(self, store: MarkedStore) -> None:
-        """Let the store count, and keep how far it has. Only for what was written since: a mark is no news itself."""
+        """Let the store count, and append its mark to the log. The mark itself does not ask for another mark."""
         self._unmarked = False
         try:
             mark = await store.mark()
             self._writer.append(self._encode(MARKED, attrs.asdict(mark)))
-        except Exception as error:  # noqa: BLE001  # the next mark says all this one does
+        except Exception as error:  # noqa: BLE001  # the next mark covers this one
             self._unmarked = True
             log.error("audit_store_not_marked", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
     async def _compare_once(self) -> None:
-        """Before anything is written: compare the files with what is kept elsewhere.
+        """Compare the files with the store, before the first record is written.
 
-        Raises `LogCut`, `StoreReplaced`; and `LogUnavailable` when that cannot be read, to be tried again with the next
-        record.
+        Raises `LogCut` and `StoreReplaced`. Raises `LogUnavailable` if the store cannot be read; the next record then
+        tries again.
         """
         if self._heads is None:
             return
@@ -295,8 +297,9 @@ class AuditLog:
         replaced = known is not None and (mark is None or mark.store != known.store or mark.number < known.number)
         if known is not None and replaced and not self._accept_store:
             raise StoreReplaced(
-                f"{self.path} was written beside {_mark_text(known)}, and the store that is there is {_mark_text(mark)}; "
-                f"put the right one back, or find out why and go on beside this one: {ACCEPT}, or accept_store=True"
+                f"{self.path} was written beside {_mark_text(known)}, and the store that is there is "
+                f"{_mark_text(mark)}; put the right one back, or find out why and go on beside this one: {ACCEPT}, "
+                f"or accept_store=True"
             )
         if head is not None and await self._pool.run(hash_at, self.path, head.segment, head.size) != head.head:
             await self._record_cut(head)
@@ -308,7 +311,7 @@ class AuditLog:
             self._unmarked = True
 
     async def _record_cut(self, head: Head) -> None:
-        """The log lacks what the store knows. Raises `LogCut`, unless that was accepted."""
+        """Begin a new segment, because the log lacks lines of the store. Raises `LogCut` unless `accept_cut`."""
         known = f"line {head.size} of segment {head.segment}"
         if not self._accept_cut:
             raise LogCut(
@@ -330,7 +333,7 @@ def _signer(path: Path, key: Signer | str | Path | None) -> Signer:
 
 
 def _hash_key(signer: Signer | None, log_id: str) -> bytes:
-    """The key that secrets are hashed under. Of a foreign signer there is none: then equal ones look equal for now."""
+    """Return the key that hashes secrets. With a foreign signer it is random, and new each time the log is opened."""
     return signer.hash_key(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
 
 

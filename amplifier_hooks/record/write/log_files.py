@@ -1,12 +1,10 @@
-"""What a log asks of the file system, in one place: a test hands in one that fails.
+"""The files of a log and the key that signs it.
 
-Nothing is written that has not been looked at first: a log lies in a folder where only its owner can put files, and is
-a plain file of its owner's that nobody else can read.
+`Files` is the log's only access to the file system; tests replace it by one that fails. It inspects a file before it
+writes: only its owner may put files into the folder of a log, and the log is a plain file that only its owner can read.
 
-The key that signs a log: a file only its owner can read, made on first use.
-
-The file is PKCS#8 in PEM, which other tools read too. Next to it lies the public half, as a C2SP verifier key under a
-name of its own; `verify` takes that text, wherever it was kept in the meantime.
+`AuditKey` is a file that only its owner can read, created on first use: PKCS#8 in PEM, which other tools read too. A
+file beside it holds the public half, as a C2SP verifier key under a name of its own; `verify` accepts that text.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ class Files:
     """The file system. Every method raises `OSError`."""
 
     def open(self, path: Path, *, write: bool = True) -> int:
-        """Open a file that is there, to read it and to append to it.
+        """Open an existing file to read and, with `write`, to append.
 
-        Raises `UnsafeLog` for a link, for what is no plain file, and for what others own, read or write.
+        Raises `UnsafeLog` unless the file is a plain file that its owner alone owns, reads and writes, and no link.
         """
         try:
             descriptor = os.open(path, (os.O_RDWR | os.O_APPEND if write else os.O_RDONLY) | _SAFE)
@@ -64,9 +62,9 @@ class Files:
         return descriptor
 
     def create(self, path: Path, contents: bytes, *, draft: str = "new") -> int:
-        """A new file with these contents, open to append; it is on disk, whole and with its name, or not there.
+        """Create a file with these contents, whole and durable or not at all, and open it to append.
 
-        `draft` is the end of the name it has until then; whoever uses one has to be alone with it.
+        `draft` is the suffix of the file's temporary name. The caller must be the only user of that name.
         """
         making = path.with_name(f".{path.name}.{draft}")
         with suppress(FileNotFoundError):
@@ -86,19 +84,19 @@ class Files:
         return descriptor
 
     def make(self, path: Path) -> int:
-        """A new, empty file, open to append."""
+        """Create an empty file, and open it to append."""
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE, _MINE)
 
     def link(self, path: Path, name: Path) -> None:
-        """Give a file another name. Raises `FileExistsError` when that is taken."""
+        """Give a file another name. Raises `FileExistsError` if that name is taken."""
         os.link(path, name)
 
     def remove(self, path: Path) -> None:
-        """Take a name away."""
+        """Remove a name."""
         path.unlink()
 
     def read(self, descriptor: int, size: int, offset: int) -> bytes:
-        """Bytes from a place in a file."""
+        """Return at most `size` bytes of a file, from `offset`."""
         return os.pread(descriptor, size, offset)
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -111,12 +109,12 @@ class Files:
             rest = rest[written:]
 
     def write_some(self, descriptor: int, data: memoryview) -> int:
-        """Append some of the data, and say how much."""
+        """Append some of the data, and return the number of bytes."""
         return os.write(descriptor, data)
 
     def sync(self, descriptor: int) -> None:
-        """Return once what was written would survive a power cut."""
-        if sys.platform == "darwin":  # there, fsync leaves it in the drive's own memory
+        """Return once the written bytes would survive a power cut."""
+        if sys.platform == "darwin":  # fsync leaves the bytes in the drive's own memory there
             import fcntl
 
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
@@ -145,9 +143,9 @@ class Files:
             os.close(descriptor)
 
     def lock(self, path: Path) -> int:
-        """Be the only one who writes beside this file, until the descriptor is closed or the process ends.
+        """Lock the log of this lock file for one writer, until the descriptor is closed or the process ends.
 
-        Raises `LogInUse` when somebody else is, and `UnsafeLog` when others could write into the folder.
+        Raises `LogInUse` if another writer holds the lock, and `UnsafeLog` if other users can write to the folder.
         """
         found = path.parent.stat()
         if os.name == "posix" and found.st_mode & _OTHERS_WRITE:
@@ -166,12 +164,12 @@ class Files:
 
 
 def inspect(found: os.stat_result, path: Path) -> None:
-    """Raise `UnsafeLog` unless it is a plain file of ours that nobody else can read or write."""
+    """Raise `UnsafeLog` unless this is a plain file of the current user that no other user can read or write."""
     if not stat.S_ISREG(found.st_mode):
         raise UnsafeLog(f"{path} is no plain file")
     if os.name == "posix":
         if found.st_uid != os.geteuid():
-            raise UnsafeLog(f"{path} belongs to somebody else")
+            raise UnsafeLog(f"{path} belongs to another user")
         if found.st_mode & _OTHERS:
             raise UnsafeLog(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
 
@@ -192,14 +190,14 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 NAME: Final = "amplifier-hooks/audit"
-"""The name of a public key outside any log."""
+"""Name of a public key outside any log."""
 
 _SEED_BYTES: Final = 32
 _LONGEST: Final = 65_536
 
 
 class AuditKey:
-    """An Ed25519 key. What is secret in it can be used, and not be read from here."""
+    """An Ed25519 key. Callers can use its secret half, but not read it."""
 
     def __init__(self, seed: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -207,30 +205,30 @@ class AuditKey:
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self._hidden = hmac.digest(seed, b"amplifier-hooks/audit/redaction\n", "sha256")
         self.public: bytes = self._private.public_key().public_bytes_raw()
-        """The public key, raw."""
+        """The raw public key."""
 
     def __repr__(self) -> str:
         return f"AuditKey({self.fingerprint})"
 
     @classmethod
     def generate(cls) -> AuditKey:
-        """A new key, in memory only."""
+        """Return a new key, in memory only."""
         return cls(secrets.token_bytes(_SEED_BYTES))
 
     @classmethod
     def open(cls, path: str | Path) -> AuditKey:
-        """The key in a file; a new one is made, with its public half beside it, when the file is not there.
+        """Return the key in a file. If the file is missing, create it, and the public half beside it.
 
-        Raises `UnsafeLog` for a link, for what is no plain file, for one that others may read or that is somebody
-        else's, and for one that holds no Ed25519 key; `OSError` when it cannot be read or made. A key that was there
-        is never replaced.
+        Raises `UnsafeLog` for a link, for a file that is not plain, for a file that other users own or may read, and
+        for one that holds no Ed25519 key; `OSError` if the file cannot be read or created. Never replaces an existing
+        key.
         """
         path = Path(path)
         with suppress(FileNotFoundError):
             return cls(_seed(_contents(path), path))
         key = cls.generate()
         try:
-            _create(path, _pem(key._private))  # noqa: SLF001  # its own kind
+            _create(path, _pem(key._private))  # noqa: SLF001  # an instance of this class
         except FileExistsError:  # another process was faster
             return cls(_seed(_contents(path), path))
         with suppress(FileExistsError):
@@ -243,20 +241,20 @@ class AuditKey:
         return hashlib.sha256(self.public).hexdigest()[:16]
 
     def vkey(self, name: str = NAME) -> str:
-        """The public half as a C2SP verifier key."""
+        """Return the public half as a C2SP verifier key."""
         return str(VerifierKey(name, self.public))
 
     def sign(self, data: bytes) -> bytes:
-        """The Ed25519 signature."""
+        """Return the Ed25519 signature of `data`."""
         return self._private.sign(data)
 
     def hash_key(self, log: str) -> bytes:
-        """The key under which the secrets of one log are hashed: equal ones look equal there, and cannot be guessed."""
+        """Return the key that hashes the secrets of one log: equal secrets look equal there, and cannot be guessed."""
         return hmac.digest(self._hidden, log.encode(), "sha256")
 
 
 def _contents(path: Path) -> bytes:
-    """The bytes of a file that is nobody else's business."""
+    """Return the bytes of a file that only its owner can read."""
     files = Files()
     descriptor = files.open(path, write=False)
     try:

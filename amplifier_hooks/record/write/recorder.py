@@ -1,8 +1,7 @@
-"""The front of a session to its record: who, when, and in which order.
+"""Kinds and facts of one session come in; records with session, tenant, time and number go to its sink.
 
-Two records in two failure domains: what one of them has is on record.
-
-A record that hangs is a record that cannot be written: any sink, held to its time.
+`TwoSinks` writes to sinks in two failure domains, and one of them suffices. `PunctualSink` gives every sink a timeout:
+a record that hangs counts as a record that cannot be written.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ log = get_logger(__name__)
 
 
 class NoRecord:
-    """The record of a session that keeps none."""
+    """A sink for sessions without a record."""
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Recorder:
-    """Writes to a sink on behalf of one session: who, when, and in which order."""
+    """One session's writer to a sink. It adds session, tenant, time and number to every record."""
 
     def __init__(
         self,
@@ -54,10 +53,10 @@ class Recorder:
         self._number = 0
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Put a decision on record before it takes effect. Without `durable`, a later durable one carries it along.
+        """Record a decision before it takes effect. Without `durable`, the next durable record makes it durable, too.
 
-        Raises `RecordUnavailable`, whatever the sink raised: what was to follow is then denied. Where the record is not
-        required, that is only logged.
+        Raises `RecordUnavailable` for every error of the sink, and the session then denies the act. If the record is
+        not required, the recorder only logs the error.
         """
         try:
             await self._append(kind, facts, durable=durable)
@@ -67,14 +66,14 @@ class Recorder:
                 raise RecordUnavailable(error) from error
 
     async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Put on record what is so already. A failure is logged: there is nothing left to hold back."""
+        """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
         try:
             await self._append(kind, facts, durable=durable)
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
 
     async def keep(self, digest: str, arguments: bytes) -> None:
-        """Keep the arguments beside the record, where somebody asked for that. A failure is logged."""
+        """Store the arguments beside the record, if the session has an argument store. A failure is only logged."""
         if self._arguments is not None:
             try:
                 await self._arguments.keep(digest, self._tenant, arguments)
@@ -94,14 +93,14 @@ class Recorder:
 
 
 MIRROR_TIMEOUT: Final = 4.0
-"""Seconds both have together."""
+"""Timeout, in seconds, of both sinks together."""
 
 
 class TwoSinks:
-    """A sink that writes to two: another disk, another machine.
+    """A sink that writes to two others, such as another disk or another machine.
 
-    By default a record is on record when one of the two has it, so that one that fails or hangs stops nothing; with
-    `need=2` both must have it. The program that opened the two closes them.
+    By default one of the two suffices, so that a sink that fails or hangs stops nothing; with `need=2` both must have
+    the record. The program that opened the two sinks closes them.
     """
 
     def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, patience: float = MIRROR_TIMEOUT) -> None:
@@ -113,9 +112,9 @@ class TwoSinks:
         self._late: set[asyncio.Task[None]] = set()
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append a record to both, and return when enough of them have it.
+        """Append a record to both sinks, and return when enough of them have it.
 
-        Raises `LogUnavailable` when too few do. Cancelling it leaves the record with whoever has it.
+        Raises `LogUnavailable` if too few have it. Cancelling it takes the record back from neither sink.
         """
         tasks = {asyncio.ensure_future(sink.write(kind, facts, durable=durable)) for sink in self._sinks}
         self._late |= tasks
@@ -147,15 +146,15 @@ def _count_succeeded(tasks: set[asyncio.Task[None]]) -> int:
 
 
 SINK_TIMEOUT: Final = 5.0
-"""Seconds a sink has for one record."""
+"""Timeout, in seconds, of a sink for one record."""
 
 THROUGH: Final = object()
 
 
 class PunctualSink:
-    """Another sink, given up when it takes too long. One that never waits costs no timer.
+    """A sink with a timeout around another sink. A sink that never waits costs no timer.
 
-    It is driven in its caller's task, so that a sink which ignores its cancellation still holds up its caller.
+    The other sink runs in its caller's task, so a sink that ignores its cancellation still holds up its caller.
     """
 
     def __init__(self, sink: AuditSink, seconds: float | None = None) -> None:
@@ -163,7 +162,7 @@ class PunctualSink:
         self._seconds = seconds
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one record. Raises `TimeoutError`, and what the sink raises."""
+        """Append one record. Raises `TimeoutError`, and the errors of the sink."""
         step = self._sink.write(kind, facts, durable=durable).__await__()
         waiting = next(step, THROUGH)  # most records are written in the first step
         if waiting is THROUGH:
@@ -181,7 +180,7 @@ class PunctualSink:
 
 @coroutine
 def remaining_steps(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:
-    """The other steps of something awaitable that has been started, the first of which waits for `waiting`."""
+    """Return the remaining steps of an awaitable that has been started and now waits for `waiting`."""
     steps: Any = step
     try:
         while True:
@@ -190,7 +189,7 @@ def remaining_steps(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, No
             except GeneratorExit:
                 steps.close()
                 raise
-            except BaseException as error:  # noqa: BLE001  # whatever it is, it is for who waits
+            except BaseException as error:  # noqa: BLE001  # every error belongs to the awaitable
                 waiting = steps.throw(error)
             else:
                 waiting = next(steps)

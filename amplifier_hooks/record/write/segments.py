@@ -1,18 +1,18 @@
-"""The files of one log: which there are, how the last one ends, and how the next one begins.
+"""The files of one log come in; a segment to append to goes out, resumed or new.
 
     record.jsonl  record.000002.jsonl  record.000003.jsonl  …
 
-However the last writer ended, there is one way to go on, and the next line says which it was:
+However the last writer ended, the log continues in one way, and the next line names it:
 
 | the last segment                    | what happens                                                            |
 |-------------------------------------|-------------------------------------------------------------------------|
-| is not there                        | a new log                                                               |
-| is empty, or its first line is torn | it begins anew                                                          |
+| is missing                          | a new log begins                                                        |
+| is empty, or its first line is torn | the segment begins anew                                                 |
 | ends in a whole line                | the log is resumed                                                      |
-| ends in a torn line                 | that is cut off: `log.recovered`; then the log is resumed               |
-| has a complete line that is wrong   | it is left alone; the next segment names the damage                     |
-| was signed by another key           | it is left alone; the next segment has this one's                       |
-| was closed for the next one         | the next one is made                                                    |
+| ends in a torn line                 | the line is cut off: `log.recovered`; then the log is resumed           |
+| has a complete line that is wrong   | the segment stays as it is; the next one names the damage               |
+| was signed by another key           | the segment stays as it is; the next one has the new key                |
+| was closed for the next one         | the next segment is created                                             |
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CHUNK: Final = 1 << 20
 
 
 def file_of(path: Path, number: int) -> Path:
-    """The file of a segment."""
+    """Return the file of a segment."""
     return path if number == 1 else path.with_name(f"{path.stem}.{number:06d}{path.suffix}")
 
 
 def numbers_of(path: Path) -> list[int]:
-    """The segments of a log that are there."""
+    """Return the numbers of a log's segments that have a file, in order."""
     pattern = re.compile(rf"{re.escape(path.stem)}\.([0-9]{{6,}}){re.escape(path.suffix)}")
     found = (pattern.fullmatch(entry.name) for entry in path.parent.iterdir())
     first = [1] if path.is_symlink() or path.exists() else []
@@ -63,33 +63,33 @@ def numbers_of(path: Path) -> list[int]:
 
 @frozen(kw_only=True)
 class FoundSegment:
-    """A segment as it was found."""
+    """A segment as the last writer left it."""
 
     opening: Opening | None
     end: LineEnd
-    """The end of the last line up to which everything holds."""
+    """End of the last line up to which the chain holds."""
     kinds: tuple[str, ...]
-    """Of the last two of these lines."""
+    """Kinds of the last two lines before `end`."""
     dropped: int = 0
-    """Bytes behind that place."""
+    """Bytes after `end`."""
     digest: str = ""
     torn: bool = False
-    """Whether these bytes are one line that was never finished."""
+    """True if the bytes after `end` are one unfinished line."""
 
     @property
     def last_kind(self) -> str:
-        """The kind of its last line; of the one before, if that is a checkpoint."""
+        """Kind of the segment's last line, or of the line before, if the last one is a checkpoint."""
         return self.kinds[0] if self.kinds[-1] == "log.checkpoint" else self.kinds[-1]
 
     @property
     def facts_for_next(self) -> dict[str, Any]:
-        """What the next segment says of this one."""
+        """Facts about this segment for the first line of the next one."""
         about = {"dropped": self.dropped, "digest": self.digest} if self.dropped else {}
         return {"bytes": self.end.length, **about}
 
 
 def examine(files: Files, descriptor: int) -> FoundSegment:
-    """Read a segment up to its end, or to the first line that is wrong."""
+    """Read a segment up to its end or its first wrong line, and return its state."""
     opening: Opening | None = None
     seq, head, length = 0, b"", 0
     bodies: list[bytes] = []
@@ -118,7 +118,7 @@ def examine(files: Files, descriptor: int) -> FoundSegment:
 
 
 def _lines(files: Files, descriptor: int) -> Iterator[bytes]:
-    """Complete lines; ends before one that is too long."""
+    """Yield complete lines, and stop at a line that is too long."""
     offset, rest = 0, b""
     while chunk := files.read(descriptor, CHUNK, offset):
         offset += len(chunk)
@@ -147,19 +147,19 @@ def _kind(body: bytes) -> str:
 
 @frozen
 class OpenSegment:
-    """A segment that can be appended to."""
+    """A segment to append to."""
 
     position: ChainPosition
     descriptor: int
     pieces: tuple[bytes, ...] = ()
-    """What has to be said first."""
+    """Records that must be appended first."""
     finish: bool = False
-    """Whether it only lacks its last checkpoint, and the log goes on in the next."""
+    """True if the segment lacks only its last checkpoint, and the log continues in the next one."""
 
 
 @define
 class Segments:
-    """Opens the segments of one log."""
+    """The opener of one log's segments."""
 
     files: Files
     path: Path
@@ -172,9 +172,9 @@ class Segments:
     _until_second: str = ""
 
     def start(self) -> OpenSegment:
-        """Go on where the last writer ended. The caller has the lock.
+        """Return the segment that continues where the last writer ended. The caller holds the lock.
 
-        Raises `UnsafeLog`, and `OSError` when the files cannot be read or made; nothing is left open then.
+        Raises `UnsafeLog`, and `OSError` if the files cannot be read or created; leaves no file open then.
         """
         numbers = numbers_of(self.path)
         if not numbers:
@@ -188,31 +188,31 @@ class Segments:
             raise
 
     def begin(self, strand: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
-        """Make a segment's file, with its first line."""
+        """Create a segment's file, with its first line."""
         line = self.first_line(strand, left)
         return OpenSegment(strand, self.create(strand.opening, line))
 
     def create(self, opening: Opening, line: bytes) -> int:
-        """Make the file of a segment with that first line, durably."""
+        """Create the file of a segment with this first line, durably."""
         return self.files.create(file_of(self.path, opening.segment), line)
 
     def exists(self, opening: Opening) -> bool:
-        """Whether that segment has a file."""
+        """Return True if this segment has a file."""
         return file_of(self.path, opening.segment).exists()
 
     def first_line(self, strand: ChainPosition, left: dict[str, Any] | None = None, time: str = "") -> bytes:
-        """The line that opens a segment."""
+        """Return the line that opens a segment."""
         facts = strand.opening.facts()
         return strand.add(
             encode_log_record("segment.opened", {**facts, "left": left} if left else facts), time or self.now()
         )
 
     def next_position(self, opening: Opening, place: LineEnd) -> ChainPosition:
-        """The segment after that one, without a line; it goes on from that place."""
+        """Return the segment after this one, without a line; it continues from `place`."""
         return ChainPosition.begin(self._opening(opening.log, opening.segment + 1, place.head.hex()), place.seq)
 
     def now(self) -> str:
-        """The time as a line has it."""
+        """Return the current time in the spelling of a line."""
         now = self.clock.now()
         second = now.second, now.minute, now.hour, now.day, now.month, now.year
         if second != self._second:
@@ -247,7 +247,7 @@ class Segments:
     def _finish_closed(
         self, strand: ChainPosition, descriptor: int, found: FoundSegment, recovered: tuple[bytes, ...]
     ) -> OpenSegment:
-        """The segment was closed for the next one, which was never made."""
+        """Continue after a segment that was closed for the next one, which was never created."""
         if recovered:
             again = encode_log_record("segment.closed", {"next": strand.opening.segment + 1})
             return OpenSegment(strand, descriptor, (*recovered, again), finish=True)
@@ -258,7 +258,7 @@ class Segments:
         return start
 
     def _begin_anew(self, number: int, path: Path, descriptor: int, found: FoundSegment) -> OpenSegment:
-        """The segment has no first line yet."""
+        """Begin a segment that has no complete first line."""
         if found.dropped and not found.torn:
             raise UnsafeLog(f"{path} is no log of this format, and is left as it is; name another file")
         if number == 1:
@@ -272,7 +272,7 @@ class Segments:
         return OpenSegment(strand, descriptor, recovered)
 
     def _previous_position(self, number: int) -> ChainPosition:
-        """The segment before that one, as far as it holds."""
+        """Return the segment before this one, as far as its chain holds."""
         descriptor = self.files.open(file_of(self.path, number - 1))
         try:
             found = examine(self.files, descriptor)
@@ -283,7 +283,7 @@ class Segments:
         return ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
 
     def _recover(self, descriptor: int, found: FoundSegment) -> tuple[bytes, ...]:
-        """Cut a torn line off, and say so."""
+        """Cut off a torn line, and return the record that says so."""
         if not found.torn:
             return ()
         self.files.cut(descriptor, found.end.length)
@@ -299,7 +299,7 @@ class Segments:
 
 
 def hash_at(path: Path, number: int, seq: int) -> str:
-    """The hash that a line of a segment states, or nothing when it is not there."""
+    """Return the hash that a line of a segment states, or an empty text if the line is missing."""
     files = Files()
     try:
         descriptor = files.open(file_of(path, number), write=False)

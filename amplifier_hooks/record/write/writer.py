@@ -1,12 +1,12 @@
-"""The one thread that writes a log: whatever has come in since the last time, in one go.
+"""The one thread that writes a log, in batches.
 
-Callers make their lines themselves, in the order in which they come, under a lock that is never held while the disk is
-awaited. The thread joins what is there, writes it, syncs it when somebody waits for that, and tells them all at once.
+Callers compute their lines themselves, in the order of their calls, under a lock that is never held while the disk is
+awaited. The thread joins the queued lines, writes them, syncs them if a caller waits, and wakes all waiters at once.
 
-A descriptor that failed once is never used again: after a failed sync the system may have dropped what was to be
-written, and say that all is well the next time. Everything since the last sync that worked then goes into a new
-segment, which says what of the old one counts. If that fails too, whoever waits is told, and so is everybody after
-them until a new segment can be made.
+The thread never uses a descriptor again after a failure: after a failed sync the system may have dropped the bytes, and
+report success the next time. All records since the last successful sync then go into a new segment, whose first line
+states how much of the old segment counts. If that fails, too, every waiter gets the error, and so does every later
+caller until a new segment can be created.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 LINGER: Final = 0.01
-"""Seconds the thread lets records come together when nobody waits for them."""
+"""Seconds for which the thread collects records that no caller waits for."""
 
 MOST_QUEUED: Final = 8 << 20
-"""Bytes that may wait for the disk."""
+"""Most bytes that may wait for the disk."""
 
 MOST_UNSYNCED: Final = 4 << 20
-"""Bytes after which a sync is due at once: they are kept until then, to be written again if it fails."""
+"""Unsynced bytes that make a sync due at once. The writer keeps them until then, to write them again on failure."""
 
 
 @frozen(kw_only=True)
 class WriteSchedule:
-    """How often things happen."""
+    """Intervals of checkpoints, syncs, segments and retries."""
 
     lines: int = 256
-    """Lines between two checkpoints at most …"""
+    """Most lines between two checkpoints."""
     seconds: float = 5.0
-    """… and how long the first of them waits for one."""
+    """Most seconds between a line and the checkpoint that covers it."""
     sync: float = 0.5
-    """Seconds until what nobody waits for is synced."""
+    """Seconds until the sync of a record that no caller waits for."""
     segment: int = 64 << 20
-    """Bytes after which a segment is closed."""
+    """Size in bytes at which a segment is closed."""
     retry: float = 1.0
-    """Seconds between two attempts to go on after a failure."""
+    """Seconds between two attempts to continue after a failure."""
 
 
 class Mark(NamedTuple):
-    """How far a log is on disk; with a note if that is a checkpoint."""
+    """The last line of a log that is on disk, with the note if that line is a checkpoint."""
 
     log: str
     segment: int
@@ -71,30 +71,30 @@ class Mark(NamedTuple):
 
 if TYPE_CHECKING:
     Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[Mark]]
-    """Somebody who goes on when their record is on disk."""
+    """A caller that continues when its record is on disk: its event loop and its future."""
 
 Piece = tuple[bytes, str]
-"""Kind and facts of a record, encoded, and its time."""
+"""The encoded kind and facts of a record, and its time."""
 
 
 @define
 class Batch:
-    """What is written in one go."""
+    """Lines that the thread writes at once, and the waiters for them."""
 
     lines: list[bytes]
     waiters: list[Waiter]
     end: LineEnd
-    """Where the segment ends with it."""
+    """End of the segment after this batch."""
     mark: Mark
     sync: bool
     next_segment: NextSegment | None = None
     last: bool = False
-    """Whether it closes the log."""
+    """True if this batch closes the log."""
 
 
 @frozen
 class NextSegment:
-    """The segment that begins behind a batch: its first line, and where that ends."""
+    """The segment that begins after a batch: its opening, its first line, and the end of that line."""
 
     opening: Opening
     line: bytes
@@ -103,9 +103,9 @@ class NextSegment:
 
 @define(eq=False)
 class LogWriter:
-    """Writes the segments of one log. `told` hears of every checkpoint that is on disk, in the thread.
+    """The writer of one log's segments. Its thread calls `on_checkpoint` for every checkpoint that is on disk.
 
-    While it is held, nothing is signed.
+    While `held` is True, the writer signs nothing.
     """
 
     segments: Segments
@@ -131,20 +131,20 @@ class LogWriter:
     # in the thread
     _descriptor: int | None = field(init=False, default=None)
     _base: Opening = field(init=False)
-    """The segment that is written."""
+    """The segment that the thread writes to."""
     _synced: LineEnd = field(init=False)
     _unsynced: list[Piece] = field(init=False, factory=list)
     _unsynced_bytes: int = field(init=False, default=0)
     _unsynced_since: float | None = field(init=False, default=None)
     _uncovered_since: float | None = field(init=False, default=None)
     _turned: bool = field(init=False, default=False)
-    """Whether what is synced ends in `segment.closed`."""
+    """True if the synced lines end in `segment.closed`."""
     _tried: float = field(init=False, default=0.0)
     _lost: int = field(init=False, default=0)
     _unsigned: bool = field(init=False, default=False)
 
     def start(self) -> None:
-        """Open the log, say how it goes on, and begin to write. Raises `OSError`, and nothing is left open then."""
+        """Open the log, record how it resumes, and start the thread. Raises `OSError`, and leaves no file open then."""
         try:
             begun = self.segments.start()
             self._position, self._base = begun.position, begun.position.opening
@@ -152,29 +152,29 @@ class LogWriter:
             self._uncovered_since = None if self.segments.signer is None else monotonic()
             for piece in begun.pieces:
                 self._add(piece)
-            if begun.finish or len(begun.pieces) > self.held:  # held, the log is only resumed when it is written
+            if begun.finish or len(begun.pieces) > self.held:  # while held, the first record resumes the log
                 self._carry_out(self._take_batch(finish=begun.finish))
         except BaseException:
             self._close_log()
             raise
         threading.Thread(target=self._work, name="audit", daemon=True).start()
 
-    # -- for everybody -------------------------------------------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------------------------------
 
     @property
     def down(self) -> bool:
-        """Whether the last attempt to write failed."""
+        """True if the last attempt to write failed."""
         return self._down is not None
 
     @property
     def position(self) -> ChainPosition:
-        """The segment that records go to now."""
+        """The segment to which records are appended now."""
         return self._position
 
     def append(self, piece: bytes, waiter: Waiter | None = None) -> None:
-        """Put a record in its place; the waiter is told when it is on disk.
+        """Queue a record as the next line, and resume the waiter when the line is on disk.
 
-        Raises `LogForked`, `LogClosed`, and `LogUnavailable` when too much waits for the disk already.
+        Raises `LogForked`, `LogClosed`, and `LogUnavailable` if too many bytes wait for the disk.
         """
         if self._process != os.getpid():
             self.check()
@@ -189,7 +189,7 @@ class LogWriter:
             self._something.set()
 
     def flush(self, waiter: Waiter) -> None:
-        """Tell the waiter when all records so far are on disk. Raises as `append` does."""
+        """Resume the waiter when all records so far are on disk. Raises the errors of `append`."""
         self.check()
         with self._lock:
             self._admit()
@@ -197,14 +197,14 @@ class LogWriter:
         self._wake()
 
     def _admit(self) -> None:
-        """With the lock: raise `LogClosed` or `LogUnavailable` while no record is taken."""
+        """Raise `LogClosed` or `LogUnavailable` while the writer takes no record. The caller holds the lock."""
         if self._ending:
             raise LogClosed("the record is closed")
         if self._queued > MOST_QUEUED:
             raise LogUnavailable(f"{self._queued:,} bytes wait for the disk; no record is taken until it has them")
 
     def end(self, waiter: Waiter) -> None:
-        """Write what is there, close the log, and tell the waiter. Once."""
+        """Write all records, close the log, and resume the waiter. Call it once."""
         self.check()
         with self._lock:
             self._ending = True
@@ -212,21 +212,21 @@ class LogWriter:
         self._wake()
 
     def abandon(self, waiter: Waiter) -> None:
-        """Let go of the log without another word, and tell the waiter. Once, and nothing may have been written."""
+        """Release the log without another line, and resume the waiter. Call it once, and only before any record."""
         with self._lock:
             self._ending = self._abandoned = True
             self._waiters = [waiter]
         self._wake()
 
     def leave(self, why: str, waiter: Waiter) -> None:
-        """Go on in a new segment, which says why."""
+        """Continue in a new segment, whose first line states the reason, and resume the waiter."""
         with self._lock:
             self._leaving = why
             self._waiters.append(waiter)
         self._wake()
 
     def release(self) -> None:
-        """Sign, from now on."""
+        """Sign checkpoints from now on."""
         self.held = False
 
     def _wake(self) -> None:
@@ -256,11 +256,11 @@ class LogWriter:
             self._urgent.clear()
             try:
                 self._commit()
-            except Exception as error:  # noqa: BLE001  # the thread has to go on, or everybody waits for ever
+            except Exception as error:  # noqa: BLE001  # the thread must go on, or all callers wait for ever
                 self._give_up([], OSError(f"{type(error).__name__}: {error}"))
 
     def _seconds_until_due(self) -> float | None:
-        """Seconds until something is due although nobody asks."""
+        """Return the seconds until a sync or a checkpoint is due by itself, or None."""
         due = [
             since + limit
             for since, limit in (
@@ -272,7 +272,7 @@ class LogWriter:
         return max(0.0, min(due) - monotonic()) if due else None
 
     def _commit(self) -> None:
-        """Write what is there."""
+        """Write all queued lines."""
         if self._abandoned:
             self._close_log()
             resume_waiters(self._waiters, Mark("", 0, 0, ""))
@@ -289,7 +289,7 @@ class LogWriter:
             self._mend(waiters, problem)
 
     def _close_log(self) -> None:
-        """The last thing before whoever waits for the end is told."""
+        """Close the files and end the thread, as the last step before waiters for the end resume."""
         self._swap(None)
         with suppress(OSError):
             self.segments.files.close(self.lock_descriptor)
@@ -300,7 +300,7 @@ class LogWriter:
         return {"bytes": self._synced.length}
 
     def _attempt(self, step: Callable[[], None]) -> OSError | None:
-        """What went wrong, if anything."""
+        """Run one step, and return its error as an `OSError`, or None."""
         try:
             step()
         except OSError as error:
@@ -310,7 +310,7 @@ class LogWriter:
         return None
 
     def _take_batch(self, *, finish: bool = False) -> Batch:
-        """Everything that came in, as a batch; from here on records go behind it."""
+        """Return all queued records as a batch. Later records follow it."""
         now = monotonic()
         with self._lock:
             lines, self._lines = self._lines, []
@@ -341,7 +341,7 @@ class LogWriter:
         return Batch(lines, waiters, place, mark, sync, turn, last=ending)
 
     def _note(self, lines: list[bytes], now: float, *, due: bool) -> str:
-        """Add a checkpoint if one is due; its note, or nothing."""
+        """Add a checkpoint if one is due, and return its note, or an empty text."""
         strand, signer = self._position, self.segments.signer
         if signer is None or self.held or not strand.since:
             return ""
@@ -352,7 +352,7 @@ class LogWriter:
         self._uncovered_since = None
         try:
             line, note = strand.checkpoint(signer)
-        except Exception as error:  # noqa: BLE001  # a signer may be anybody's
+        except Exception as error:  # noqa: BLE001  # a foreign signer may raise anything
             if not self._unsigned:
                 log.error("audit_unsigned", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
                 lines.append(
@@ -365,7 +365,7 @@ class LogWriter:
         return note
 
     def _carry_out(self, batch: Batch) -> None:
-        """Write a batch, sync it if it is to be, and tell whoever waits for it."""
+        """Write a batch, sync it if required, and resume its waiters."""
         files, descriptor = self.segments.files, self._descriptor
         if descriptor is None:
             raise LogUnavailable("the record has no open segment")
@@ -389,20 +389,20 @@ class LogWriter:
         self._unsynced_bytes = 0
 
     def _move_to(self, turn: NextSegment) -> None:
-        """Go on in a new segment."""
+        """Create the next segment and switch to it."""
         try:
             descriptor = self.segments.create(turn.opening, turn.line)
         except OSError:
             if self.segments.exists(
                 turn.opening
-            ):  # it is there, and may not survive a power cut: it has to be gone past
+            ):  # the file exists, but may not survive a power cut, so the log continues after it
                 self._base, self._synced, self._turned = turn.opening, turn.end, False
             raise
         self._swap(descriptor)
         self._base, self._synced, self._turned = turn.opening, turn.end, False
 
     def _swap(self, descriptor: int | None) -> None:
-        """Use another descriptor; what the old one says to its end is of no interest, it was synced or is lost."""
+        """Switch to another descriptor, and ignore errors of closing the old one: its lines are synced or lost."""
         before, self._descriptor = self._descriptor, descriptor
         if before is not None:
             with suppress(OSError):
@@ -411,7 +411,7 @@ class LogWriter:
     # -- when it failed ------------------------------------------------------------------------------------------------
 
     def _mend(self, waiters: list[Waiter], problem: OSError) -> None:
-        """Write everything since the last sync into a new segment, or say that it cannot be written."""
+        """Write all records since the last sync into a new segment, or fail their waiters."""
         now = monotonic()
         if self._down is None or now - self._tried >= self.schedule.retry or self._ending:
             log.error("audit_segment_failed", error=str(problem))
@@ -424,7 +424,7 @@ class LogWriter:
         self._give_up(waiters, problem)
 
     def _begin_anew(self, waiters: list[Waiter], left: dict[str, Any]) -> None:
-        """Write everything since the last sync into a new segment; `waiters` are then all who wait for it."""
+        """Write all records since the last sync into a new segment, and add their waiters to `waiters`."""
         self._swap(None)
         strand = self.segments.next_position(self._base, self._synced)
         time = next((time for _, time in (*self._unsynced, *self._pieces[:1])), self.segments.now())
@@ -449,7 +449,7 @@ class LogWriter:
         self._lost = 0
 
     def _give_up(self, waiters: list[Waiter], problem: OSError) -> None:
-        """Nothing can be written: say so to everybody who waits. If the log was to end, that was it."""
+        """Drop all records that cannot be written, and fail their waiters. Close the log if it was to end."""
         self._swap(None)
         with self._lock:
             self._down = problem
@@ -466,12 +466,12 @@ class LogWriter:
 
 
 def resume_waiters(waiters: list[Waiter], result: Mark | OSError) -> None:
-    """Let everybody go on who waited, each in their own event loop; one call for each loop."""
+    """Resume all waiters, each in its own event loop, with one call for each loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Mark]]] = {}
     for loop, future in waiters:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and its waiters are gone
             loop.call_soon_threadsafe(_set_results, futures, result)
 
 

@@ -1,1 +1,1 @@
-"""A run that starts or ends comes in; the answers of its blueprint's hooks go out."""
+"""A run that starts or ends comes in; the answers of its hooks go out."""

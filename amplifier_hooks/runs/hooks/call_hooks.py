@@ -1,7 +1,7 @@
-"""How the hooks of blueprints are carried out: a Python function, a web service, an agent.
+"""Calls of a blueprint's hooks: a Python function, a web service, an agent.
 
-python   `handler_ref` is called with the event and the hook's input; plain functions in threads of their own
-http     the input is the body, the answer a JSON object; it is sent under one id for each run and hook
+python   `handler_ref` is called with the event and the hook's input; plain functions run in their own threads
+http     the input is the body, the answer a JSON object; the request has one id for each run and hook
 agent    the input is the agent's parameters
 """
 
@@ -37,33 +37,34 @@ EVENT_OF: Final[Mapping[HookPoint, str]] = {"on_run_start": "run:start", "on_run
 
 
 def child_id(parent: str, key: str) -> str:
-    """The run that a hook of a run starts: the same one, however often it is started."""
+    """Return the id of the run that a hook of a run starts. It is the same each time the hook is called."""
     return f"run_{sha256(f'{parent}/{key}'.encode()).hexdigest()[:32]}"
 
 
 def find_function(name: str) -> Any:
-    """What a `handler_ref` names; of a class, an object. Raises `HookUnavailable`."""
+    """Return the function that a `handler_ref` names; for a class, an instance. Raise `HookUnavailable`."""
     return build_hook(name, {})
 
 
 @frozen(kw_only=True)
 class HookCaller:
-    """What the hooks of blueprints need from elsewhere."""
+    """A caller of blueprint hooks, with the agents, functions, URLs and variables that they need."""
 
     agents: AgentRuns
     find: Callable[[str], Any] = find_function
-    """What a `handler_ref` names: something to call. Raises `HookUnavailable`."""
+    """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
     reach: AllowedUrls = PUBLIC
     variables: Mapping[str, str] = field(factory=dict, repr=False)
-    """What `${VAR}` in headers stands for."""
+    """Values of `${VAR}` in headers."""
     threads: DaemonPool = field(factory=lambda: DaemonPool(THREADS, "amplifier-hooks-runs"), repr=False)
     _functions: dict[str, Any] = field(factory=dict, init=False, repr=False)
     _services: dict[tuple[str, str], tuple[HookEntry, WebhookHook]] = field(factory=dict, init=False, repr=False)
 
     async def ask(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> Any:
-        """What the hook answers, whatever that is.
+        """Return the hook's answer, unchecked.
 
-        Raises `HookError`s, and whatever a function raises. Cancelling it cancels the hook, as far as it can be.
+        Raise `HookError`s, and any error that a function raises. Cancelling the call cancels the hook as far as
+        possible.
         """
         if entry.type == "python":
             return await self._call_function(str(entry.handler_ref), EVENT_OF[point], given)
@@ -72,14 +73,14 @@ class HookCaller:
         return await AgentHook(agent_name=entry.target, runs=self.agents).ask(self.order(entry, point, record, given))
 
     def order(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> AgentOrder:
-        """What a hook's agent is to do."""
+        """Return the order for a hook's agent."""
         return AgentOrder(agent=entry.target, parameters=given, tenant=record.tenant, parent=record.id, key=point)
 
     async def _call_function(self, name: str, event: str, given: dict[str, Any]) -> Any:
         function = self._functions.get(name)
         if function is None:
             try:
-                function = await self.threads.run(self.find, name)  # it may import, and others are at work here
+                function = await self.threads.run(self.find, name)  # it may import modules, and this loop is busy
             except HookError:
                 raise
             except Exception as problem:
@@ -120,7 +121,7 @@ class HookCaller:
 
 
 def failure_of(problem: BaseException) -> str:
-    """An error in words, for whoever looks at the run."""
+    """Return an error in words, for readers of the run."""
     if isinstance(problem, HookError | TimeoutError):
         return str(problem)
     if isinstance(problem, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What the hooks of a run are given, and what their answers mean. Pure."""
+"""The input of run hooks, and the meaning of their answers. Pure."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 CONTINUES: Final = frozenset({"action", "parameters"})
 
-NOBODY_TO_ASK: Final = "it asks a question, and before a run there is nobody to answer it"
+NO_APPROVER: Final = "it asks a question, and before a run there is no approver to answer it"
 NO_CONTEXT: Final = "it injects text, and before a run there is no context for it; change the parameters instead"
 ONLY_PARAMETERS: Final = (
     "it changes something else than the parameters; return all of them, as modify({'parameters': …})"
 )
 NO_REASON: Final = "it said no and gave no reason"
-IMPOSSIBLE: Final[Mapping[object, str]] = {"ask_user": NOBODY_TO_ASK, "inject_context": NO_CONTEXT}
-"""Answers that a run cannot carry out, and why."""
+IMPOSSIBLE: Final[Mapping[object, str]] = {"ask_user": NO_APPROVER, "inject_context": NO_CONTEXT}
+"""Answers that a run cannot carry out, and the reasons."""
 
 
 @frozen
 class StartAnswer:
-    """An answer that lets a run start, with new parameters if there are any; or one that blocks it, and why."""
+    """An answer that lets a run start, with new parameters if there are any, or that blocks it with a reason."""
 
     parameters: dict[str, Any] | None = None
     block_reason: str | None = None
 
 
 def start_input(record: RunRecord, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What `on_run_start` receives."""
+    """Return the input of `on_run_start`."""
     return {
         "parameters": dict(parameters),
         "agent_name": record.agent,
@@ -48,7 +48,7 @@ def start_input(record: RunRecord, parameters: Mapping[str, Any]) -> dict[str, A
 
 
 def finish_input(record: RunRecord) -> dict[str, Any]:
-    """What `on_run_finish` receives: the parameters are those that ran."""
+    """Return the input of `on_run_finish`. The parameters are those that ran."""
     return {
         "parameters": dict(record.effective),
         "result_text": record.result_text,
@@ -64,8 +64,8 @@ def finish_input(record: RunRecord) -> dict[str, Any]:
 def as_start_answer(given: object) -> StartAnswer:
     """Read a start hook's answer: one of the two objects of a blueprint, or a `HookResult`.
 
-    An answer that denies, asks or injects blocks the run, however it is spelt. Raises `InvalidResult` for every other
-    shape; nothing is guessed.
+    An answer that denies, asks or injects blocks the run, in either form. Raise `InvalidResult` for every other form;
+    nothing is guessed.
     """
     if isinstance(given, Mapping):
         fields, action = dict(given), given.get("action")
@@ -88,7 +88,7 @@ def as_start_answer(given: object) -> StartAnswer:
 
 
 def _start_answer(result: HookResult) -> StartAnswer:
-    """A HookResult as an answer for a run. Raises `InvalidResult` for parameters that JSON cannot hold."""
+    """Return the answer in a `HookResult`. Raise `InvalidResult` for parameters that JSON cannot hold."""
     refusal = _refusal(result.action, result.reason) or (NO_CONTEXT if result.injects else None)
     if refusal is None and result.action == "modify":
         data = result.data or {}
@@ -99,27 +99,27 @@ def _start_answer(result: HookResult) -> StartAnswer:
 
 
 def _refusal(action: object, reason: object) -> str | None:
-    """The reason for which an answer keeps a run from starting; None where it does not."""
+    """Return the reason why an answer keeps a run from starting, or None if it does not."""
     if action in ("block", "deny"):
         return clip(reason, LONGEST_REASON) if isinstance(reason, str) and reason.strip() else NO_REASON
     return IMPOSSIBLE.get(action) if isinstance(action, str) else None
 
 
 def as_finish_answer(given: object) -> None:
-    """A finish hook says nothing: `{}`, or nothing at all. Raises `InvalidResult` for anything else."""
+    """Accept an empty answer of a finish hook: `{}` or None. Raise `InvalidResult` for any other answer."""
     if given is not None and (not isinstance(given, Mapping) or given):
         raise InvalidResult("an answer of a finish hook: return {}; it can change nothing any more")
 
 
 def plain_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON holds them, and nobody else's any more. Raises `InvalidResult` for what it cannot hold."""
+    """Return a copy of the parameters as plain JSON. Raise `InvalidResult` for values that JSON cannot hold."""
     try:
         data = freeze(dict(given))
     except InputNotFreezable as problem:
         raise InvalidResult(f"parameters that are no plain JSON: {problem.problem}") from None
     if len(data) > LARGEST_PAYLOAD:
         raise InvalidResult(f"parameters of {len(data):,} bytes: at most {LARGEST_PAYLOAD:,} are kept")
-    return dict(thaw(data))  # type: ignore[call-overload, no-any-return]  # an object, as it was
+    return dict(thaw(data))  # type: ignore[call-overload, no-any-return]  # an object, as before
 
 
 def _only(fields: Mapping[str, Any], known: frozenset[str], action: str) -> None:

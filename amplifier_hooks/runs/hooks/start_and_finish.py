@@ -1,4 +1,4 @@
-"""The hooks before a run and after it: who is asked, in which order, what that means, and what is told of it.
+"""The hooks before and after a run: their order, the effect of their answers, and the events that report them.
 
 At the start the registry's hooks come first, system before tenant, and then the blueprint's own. The parameters are
 checked against the agent's schema before all of them, after the registry's, and after the blueprint's.
@@ -20,8 +20,8 @@ from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.hooks.call_hooks import failure_of
 from amplifier_hooks.runs.hooks.hook_answers import (
+    NO_APPROVER,
     NO_CONTEXT,
-    NOBODY_TO_ASK,
     StartAnswer,
     as_finish_answer,
     as_start_answer,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
 SOON: Final = 0.05
-"""Seconds after which it is told that a hook is at work; most are done by then."""
+"""Seconds after which the run reports that a hook is at work; most hooks are done by then."""
 CANONICAL: Final[Mapping[str, str]] = {
     "hook_start": catalogue.HOOK_START,
     "hook_complete": catalogue.HOOK_COMPLETE,
@@ -62,22 +62,25 @@ log = get_logger(__name__)
 def hook_event(
     at: datetime, kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any
 ) -> NewRunEvent:
-    """An event of a hook, with the fields each of them has."""
+    """Return an event of a hook, with the fields that all of them have."""
     fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
     return NewRunEvent(kind, fields, at)
 
 
 class Notes(Protocol):
-    """Keeps what is told of a run while its hooks are at work."""
+    """Stores events of a run while its hooks are at work."""
 
     async def __call__(self, run: str, told: Iterable[NewRunEvent]) -> object:
-        """Keep it."""
+        """Store the events."""
         ...
 
 
 @define(eq=False)
 class EarlyEvents:
-    """What is told of a run before its start hooks are done: held back for a moment, since most are done by then."""
+    """The events of a run before its start hooks are done.
+
+    They are held back briefly, since most hooks are done by then.
+    """
 
     run: str
     note: Notes
@@ -85,14 +88,14 @@ class EarlyEvents:
     _telling: bool = False
 
     async def add(self, *told: NewRunEvent) -> None:
-        """Tell it, now or with the rest."""
+        """Store the events, at once or with the rest."""
         if self._telling:
             await self.note(self.run, told)
         else:
             self.untold += told
 
     async def tell(self) -> None:
-        """Hold back no more."""
+        """Store the events held back, and hold back no more."""
         self._telling = True
         untold, self.untold = self.untold, []
         await self.note(self.run, untold)
@@ -108,16 +111,16 @@ class RunHooks:
     registry: HookRegistry | None = None
 
     def is_heard(self, event: str) -> bool:
-        """Whether the registry has anybody for this event."""
+        """Return True if the registry has a hook for this event."""
         return self.registry is not None and self.registry.is_heard(event)
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
     async def start(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
-        """Whether a run may go on, and with which parameters.
+        """Ask the start hooks if a run may go on, and with which parameters.
 
-        What is told of it is told together with what comes of it, where that comes at once; otherwise while its hooks
-        are at work. Cancelling it cancels the hook that is running.
+        Events are stored together with the result if the hooks finish within 50 ms, otherwise as they happen.
+        Cancelling the call cancels the hook that is running.
         """
         early = EarlyEvents(record.id, self.note, [NewRunEvent("run_starting", {}, self.clock.now())])
         hooks = asyncio.ensure_future(self._ask_start_hooks(record, blueprint, early))
@@ -146,7 +149,7 @@ class RunHooks:
         return await self._ask_blueprint_hook(record, blueprint, entry, parameters)
 
     async def _ask_registry(self, record: RunRecord, blueprint: Blueprint) -> tuple[dict[str, Any], StartOutcome]:
-        """What the registry's hooks make of a run."""
+        """Ask the registry's hooks about a run. Return the parameters and the outcome."""
         parameters = dict(record.parameters)
         if self.registry is None or not self.is_heard(catalogue.RUN_START):
             return parameters, StartOutcome(parameters=parameters)
@@ -156,9 +159,7 @@ class RunHooks:
             reason = clip(outcome.reason or f"{outcome.denied_by or 'a hook'} said no", LONGEST_REASON)
             return parameters, StartOutcome(error=reason, blocked=True, told=told)
         if outcome.asks or outcome.injections:
-            return parameters, StartOutcome(
-                error=NOBODY_TO_ASK if outcome.asks else NO_CONTEXT, blocked=True, told=told
-            )
+            return parameters, StartOutcome(error=NO_APPROVER if outcome.asks else NO_CONTEXT, blocked=True, told=told)
         try:
             parameters = plain_parameters(outcome.data["parameters"])
             problem = _parameter_problem(blueprint, parameters)
@@ -173,7 +174,7 @@ class RunHooks:
     async def _ask_blueprint_hook(
         self, record: RunRecord, blueprint: Blueprint, entry: HookEntry, parameters: dict[str, Any]
     ) -> StartOutcome:
-        """What the blueprint's own hook makes of a run."""
+        """Ask the blueprint's own hook about a run."""
         began = monotonic()
         target = (START, entry.type, entry.target)
         try:
@@ -182,7 +183,7 @@ class RunHooks:
             answer = _check_answer(as_start_answer(raw), blueprint)
         except AgentInputRefused as problem:  # a mistake in the blueprint: on_error is not for that
             answer = StartAnswer(block_reason=clip(str(problem), LONGEST_REASON))
-        except Exception as problem:  # noqa: BLE001  # whatever a hook raises, on_error says what it means
+        except Exception as problem:  # noqa: BLE001  # on_error decides about any error of a hook
             await self._tell_timeout(record, problem)
             return await self._start_failure(
                 record, entry, clip(failure_of(problem), LONGEST_REASON), parameters, began
@@ -201,7 +202,7 @@ class RunHooks:
     async def _start_failure(
         self, record: RunRecord, entry: HookEntry, error: str, parameters: dict[str, Any], began: float
     ) -> StartOutcome:
-        """A start hook that failed: on_error decides."""
+        """Return the outcome of a failed start hook, as `on_error` decides."""
         what = hook_event(
             self.clock.now(),
             *("hook_failed", START, entry.type, entry.target),
@@ -217,20 +218,20 @@ class RunHooks:
     # -- the finish ----------------------------------------------------------------------------------------------------
 
     async def tell_result(self, record: RunRecord) -> None:
-        """Tell the registry of a result that was posted."""
+        """Report a posted result to the registry."""
         await self._emit(catalogue.RUN_RESULT, record, **_result_of(record))
 
     async def tell_end(self, record: RunRecord) -> None:
-        """Tell the registry how a run ended, once that is kept."""
+        """Report the end of a run to the registry, once the end is stored."""
         if record.handed:
             await self._emit(catalogue.RUN_FINISH, record, **_result_of(record))
         if record.status == "failed":
             await self._emit(catalogue.RUN_ERROR, record, error=record.error or "failed")
 
     async def finish(self, record: RunRecord, entry: HookEntry) -> None:
-        """Run the finish hook of a run that ended. Whatever it does, the run stays as it is.
+        """Run the finish hook of a run that ended. The hook cannot change the run.
 
-        Cancelling it cancels the hook.
+        Cancelling the call cancels the hook.
         """
         target = (FINISH, entry.type, entry.target)
         begun, began = hook_event(self.clock.now(), "hook_start", *target), monotonic()
@@ -238,11 +239,11 @@ class RunHooks:
         await self._tell_hook(record, begun)
         given = finish_input(record)
         try:
-            if entry.type == "agent":  # started, and not waited for
+            if entry.type == "agent":  # started without waiting
                 await self.carriers.agents.launch(self.carriers.order(entry, FINISH, record, given))
             else:
                 as_finish_answer(await within(entry.timeout_seconds, self.carriers.ask(entry, FINISH, record, given)))
-        except Exception as problem:  # noqa: BLE001  # it is reported, and changes nothing
+        except Exception as problem:  # noqa: BLE001  # reported, without effect on the run
             await self._tell_timeout(record, problem)
             error = clip(failure_of(problem), LONGEST_REASON)
             what = hook_event(
@@ -261,17 +262,17 @@ class RunHooks:
         await self.note(record.id, (what,))
         await self._tell_hook(record, what)
 
-    # -- telling the registry ------------------------------------------------------------------------------------------
+    # -- reporting to the registry -------------------------------------------------------------------------------------
 
     async def _tell_hook(self, record: RunRecord, what: NewRunEvent) -> None:
-        """Tell those who watch hooks of one of a run."""
+        """Report a run hook to the observers of hooks in the registry."""
         event = CANONICAL[what.type]
         if self.registry is not None and self.registry.is_heard(event):
             body = event_body(record, what, self.clock.now())
             await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
 
     async def _tell_timeout(self, record: RunRecord, problem: Exception) -> None:
-        """Tell the registry of a hook whose time was up."""
+        """Report the timeout of a hook to the registry."""
         if isinstance(problem, TooLate):
             await self._emit(catalogue.RUN_TIMEOUT, record, error=str(problem))
 
@@ -291,7 +292,7 @@ class RunHooks:
 
 
 def _answer_events(outcome: Outcome, at: datetime) -> Iterable[NewRunEvent]:
-    """What the registry's hooks did, as events of the run."""
+    """Yield the answers of the registry's hooks as events of the run."""
     for answer in outcome.hook_results:
         if answer.status == "disabled":
             continue
@@ -310,14 +311,14 @@ def _answer_event(at: datetime, answer: Answer, target: tuple[HookPoint, str, st
         reason = answer.result.reason or "it said no"
         return hook_event(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
     if answer.action == "ask_user":
-        return hook_event(at, "hook_blocked", *target, block_reason=NOBODY_TO_ASK, duration_ms=took)
+        return hook_event(at, "hook_blocked", *target, block_reason=NO_APPROVER, duration_ms=took)
     if answer.result.injects:
         return hook_event(at, "hook_blocked", *target, block_reason=NO_CONTEXT, duration_ms=took)
     return hook_event(at, "hook_complete", *target, duration_ms=took, action="continue")
 
 
 def _parameter_problem(blueprint: Blueprint, parameters: Mapping[str, Any]) -> str | None:
-    """Why these are no parameters of the agent's; None if they are."""
+    """Return why the agent does not accept these parameters, or None if it does."""
     schema = blueprint.parameters_schema
     return None if schema is None else schema.problem(dict(parameters))
 

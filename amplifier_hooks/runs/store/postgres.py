@@ -1,7 +1,7 @@
-"""Runs in PostgreSQL, for many coordinators. Round trips are what takes time here, so the common way has two of them.
+"""Runs in PostgreSQL, for many coordinators. Round trips take most of the time, so the common path has two of them.
 
-A claim that begins start hooks, and one that hands a run on after them, are one statement each. They change what the
-scripts would change where nothing is special; where something is, they change nothing and the script is run.
+A claim that begins start hooks, and one that hands a run on after them, are one statement each. In the common case they
+make the changes of the scripts; in any other case they change nothing, and the script runs.
 """
 
 # ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
 
 def runs_in(database: Database) -> RunStore:
-    """Runs in a database that has `RUN_TABLES`, among others; opening and closing it is opening and closing them."""
+    """Return runs in a database that has `RUN_TABLES` among its tables.
+
+    Opening and closing the runs does so to the database.
+    """
     return PostgresRuns(database) if isinstance(database, PostgresDatabase) else RunStore(database)
 
 
 class PostgresRuns(RunStore):
-    """Runs in a schema of their own in a PostgreSQL database, whose clock is the one that counts."""
+    """Runs in their own schema of a PostgreSQL database. The database's clock counts."""
 
     NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
     HOLD = " FOR UPDATE"
@@ -45,12 +48,12 @@ class PostgresRuns(RunStore):
     def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
         super().__init__(self._postgres)
-        self._zero: float | None = None  # when our steady clock began, as the database tells the time; not known yet
+        self._zero: float | None = None  # start of our monotonic clock in the database's time; None until known
 
     async def take_all(
         self, wanted: Sequence[tuple[ClaimFilter, str]], coordinator: str, leases: tuple[float, float]
     ) -> list[RunRecord | None]:
-        """Begin as many as there are runners, if that is what comes next; what it is not goes the long way."""
+        """Begin the start hooks of the next runs in one statement if possible; run the script for all other runners."""
         first = wanted[0][0]
         taken: list[RunRecord | None] = []
         if first.begin and all(one == first for one, _ in wanted):
@@ -73,7 +76,7 @@ class PostgresRuns(RunStore):
         return taken
 
     async def conclude_all(self, concluded: Sequence[StartConclusion], lease: float) -> list[RunRecord | RunRefusal]:
-        """Hand runs on that nobody has touched since they were begun; the others go the long way."""
+        """Hand on runs that have not changed since they were begun in one statement, and other runs by the script."""
         if self._zero is None:
             return await super().conclude_all(concluded, lease)
         now = moment_of(round((self._zero + monotonic()) * 1e6))
@@ -90,7 +93,7 @@ class PostgresRuns(RunStore):
         return [found[one.run] for one in concluded]
 
     async def _hand_on(self, writes: list[RunWrite], now: datetime) -> dict[str, RunRecord | RunRefusal]:
-        """Set what is still what was known, and add the events of those alone."""
+        """Update the rows that are still as they were known, and add the events of those rows alone."""
         done = [replace(after, events=before.events + len(told)) for before, after, told in writes]
         done = [
             replace(record, failures=before.failures + sum(what.type == "hook_failed" for what in told))
@@ -125,7 +128,7 @@ class PostgresRuns(RunStore):
         events: Sequence[tuple[RunRecord, int, NewRunEvent]],
         now: datetime,
     ) -> Script[list[Row]]:
-        """All in one statement, the notification included."""
+        """Update the rows, add the events and notify in one statement."""
         first = update_statement(writes, done)
         if not events:
             return (yield first)

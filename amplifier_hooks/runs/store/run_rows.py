@@ -1,8 +1,7 @@
-"""Runs and their events as columns and back. Times are whole microseconds; what others wrote is kept as JSON.
+"""Runs and their events as columns and back, and the requests to a store of runs as data.
 
-JSON is ASCII here: half a character or a NUL is spelt out, so every database can keep it.
-
-What is asked of a store of runs, as data.
+Times are whole microseconds. Values that others wrote are kept as ASCII JSON: lone surrogates and NUL are escaped, so
+that every database can keep them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 RUN_FIXED: Final = "id, tenant, session, agent, parent, parent_session, depth, bare, urgent, created, parameters"
-"""What is set when a run is submitted, and never changes."""
+"""Columns that are set when a run is submitted, and never change."""
 RUN_CHANGING: Final = (
     "hooked, blocked, stage, version, events, failures, attempt, handed, holder, held_until, stopping, "
     "ran_with, reported, result_text, result_data, error, started, ended, owes"
@@ -35,22 +34,22 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def micros_of(at: datetime) -> int:
-    """A time as a number."""
+    """Return a time as a number of microseconds."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def moment_of(value: int) -> datetime:
-    """A number as a time."""
+    """Return the time that a number of microseconds means."""
     return EPOCH + timedelta(0, 0, value)
 
 
 def as_column(value: Any) -> str:
-    """JSON for a column."""
+    """Return JSON for a column."""
     return _encode(value)
 
 
 def fixed_values(record: RunRecord) -> tuple[Any, ...]:
-    """The values of `RUN_FIXED`."""
+    """Return the values of `RUN_FIXED`."""
     return (
         record.id,
         as_column(record.tenant),
@@ -67,7 +66,7 @@ def fixed_values(record: RunRecord) -> tuple[Any, ...]:
 
 
 def changing_values(record: RunRecord) -> tuple[Any, ...]:
-    """The values of `RUN_CHANGING`."""
+    """Return the values of `RUN_CHANGING`."""
     return (
         int(record.hooked),
         int(record.blocked),
@@ -92,7 +91,7 @@ def changing_values(record: RunRecord) -> tuple[Any, ...]:
 
 
 def load_run(row: Row) -> RunRecord:
-    """The run in a row of `RUN_COLUMNS`. Raises `CorruptStore` for what is none."""
+    """Return the run in a row of `RUN_COLUMNS`. Raise `CorruptStore` for a row that is none."""
     (
         (run, tenant, session, agent, parent, parent_session, depth, bare, urgent, created, parameters),
         (hooked, blocked, stage, version, events, failures, attempt, handed, holder, held_until, stopping),
@@ -136,7 +135,7 @@ def load_run(row: Row) -> RunRecord:
 
 
 def load_run_event(row: Row) -> RunEvent:
-    """The event in a row of run, number, at, kind, body."""
+    """Return the event in a row of run, number, at, kind, body."""
     run, number, at, kind, body = row
     try:
         return RunEvent(run, number, moment_of(at), kind, cast("dict[str, Any]", json.loads(body)))
@@ -158,7 +157,7 @@ def _read(text: str | None) -> Any:
 
 @frozen(kw_only=True)
 class NewRun:
-    """A run to be queued. One whose id is there already is that run."""
+    """A run to be queued. If its id exists already, it is that run."""
 
     id: str
     tenant: str
@@ -170,15 +169,15 @@ class NewRun:
     urgent: bool = False
     hooked: bool = False
     resumes: bool = False
-    """The session is to be there already."""
+    """True if the session has to exist already."""
 
 
 @frozen(kw_only=True)
 class ClaimFilter:
-    """What whoever claims would take.
+    """The runs that a runner would claim.
 
-    `tenant` and `agents` None mean all. `begin`: also runs whose start hooks have to run first; `heard`: the registry
-    has hooks for the start of any run.
+    None for `tenant` and `agents` means all. `begin` includes runs whose start hooks have to run first. `heard` is True
+    if the registry has hooks for the start of any run.
     """
 
     tenant: str | None = None
@@ -189,7 +188,7 @@ class ClaimFilter:
 
 @frozen(kw_only=True)
 class StartOutcome:
-    """What the start hooks made of a run: go on with `parameters`, or `error`; blocked if a hook said so."""
+    """The outcome of a run's start hooks: go on with `parameters`, or `error`; `blocked` if a hook blocked the run."""
 
     parameters: dict[str, Any] | None = None
     error: str | None = None
@@ -199,9 +198,9 @@ class StartOutcome:
 
 @frozen
 class StartConclusion:
-    """What came of the start hooks of one run, and the runner that waits for it.
+    """The outcome of one run's start hooks, and the runner that waits for it.
 
-    `known` is the run as it was when it was begun: if it still is, it need not be read again.
+    `known` is the run as it was when its start hooks were begun. If it has not changed, it need not be read again.
     """
 
     run: str
@@ -213,7 +212,7 @@ class StartConclusion:
 
 @frozen(kw_only=True)
 class RunFilter:
-    """Which runs to list. None and False mean that it does not matter."""
+    """The runs to list. None and False match all runs."""
 
     tenant: str | None = None
     has_hooks: bool = False
@@ -223,4 +222,4 @@ class RunFilter:
     parent: str | None = None
     session: str | None = None
     before: tuple[datetime, str] | None = None
-    """Those after this one in the list: when it was created, and its id."""
+    """Cursor: the creation time and the id of a run. Only runs after it in the list match."""

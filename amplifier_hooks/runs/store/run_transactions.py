@@ -1,8 +1,8 @@
 """The transactions of a store of runs, each a script of statements.
 
-Each begins by reading the run and holding it: SQLite keeps every other writer out, PostgreSQL locks the row, and
-whoever looks for a run to claim steps over one that is locked. What is kept is told in the same transaction, so that
-nobody hears of what may come undone.
+Each transaction reads the run first and holds its row: SQLite keeps every other writer out, PostgreSQL locks the row,
+and a claim steps over locked rows. Events are stored in the same transaction as the change, so that a reader never sees
+an event of a change that is undone.
 """
 
 # ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
@@ -68,23 +68,23 @@ if TYPE_CHECKING:
 
 
 WAITING: Final = "runs"
-"""Called out when there may be something to claim."""
+"""Topic that wakes waiting claims when there may be a run to claim."""
 EPOCH: Final = moment_of(0)
 CHUNK: Final = 500
 ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
 
 
 class RunScripts:
-    """The transactions. Subclasses say how the time is told and how rows are held."""
+    """The transactions. Subclasses define the clock and the lock of rows."""
 
     NOW = "NULL"
-    """The database's time; NULL where it is the clock's."""
+    """The database's time, or NULL if `clock` gives the time."""
     HOLD = ""
-    """What holds a row that was read until the transaction ends."""
+    """SQL that locks the rows of a query until the transaction ends."""
     SKIP = ""
-    """The same, stepping over rows that are held by others."""
+    """SQL that locks the rows of a query, and steps over rows that others have locked."""
     SAYS = False
-    """Whether setting a run with events notifies other machines by itself."""
+    """True if an update of a run with events notifies other machines by itself."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -123,7 +123,7 @@ class RunScripts:
             events=1,
         )
         rows = yield Statement(INSERT, (*fixed_values(record), *changing_values(record)))
-        if not rows:  # somebody else's, at the same instant
+        if not rows:  # inserted by another caller at the same instant
             rows = yield Statement(GET, (new.id,))
             return load_run(rows[0])
         yield event_statement([(record, 1, NewRunEvent("run_queued", {"agent_name": record.agent}))], now)
@@ -139,7 +139,7 @@ class RunScripts:
         return record
 
     def _chain(self, last: RunRecord) -> Script[list[str]]:
-        """The agents that led here, the first one first."""
+        """Return the agents from the first run of the chain down to this one."""
         names = [last.agent]
         above = last.parent
         while above is not None and len(names) < CHUNK:
@@ -164,7 +164,7 @@ class RunScripts:
         taken_ids: set[str] = set()
         now = EPOCH
         for one, those in places.items():
-            where, values = next_runs(one, len(those) + len(taken_ids))  # those that are taken may be among them
+            where, values = next_runs(one, len(those) + len(taken_ids))  # the runs taken before may be among them
             text = f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run {where}{self.SKIP}"
             rows = yield Statement(text, values)
             left = [found for found in map(self._read, rows) if found[0].id not in taken_ids]
@@ -231,7 +231,7 @@ class RunScripts:
     ) -> Script[RunRecord | RunRefusal]:
         record, now = yield from self._require_run(run)
         if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
-            return record  # said before
+            return record  # reported before
         after = move_run(record, END_OF[ending], now, by)
         if isinstance(after, RunRefusal):
             return after
@@ -331,7 +331,7 @@ class RunScripts:
         return load_run(row[1:]), self._at(row[0])
 
     def _hold_row(self, run: str) -> Script[tuple[RunRecord | None, datetime]]:
-        """A run and the time, the row held; the time alone where there is no such run."""
+        """Lock the row of a run. Return the run and the time, or None and the time if there is no such run."""
         rows = yield Statement(f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id = $1{self.HOLD}", (run,))
         if rows:
             return self._read(rows[0])
@@ -349,12 +349,12 @@ class RunScripts:
     def _write(
         self, before: RunRecord, after: RunRecord, told: Sequence[NewRunEvent], now: datetime
     ) -> Script[RunRecord]:
-        """Set the row where it is still what was read, and tell what there is to tell."""
+        """Update the row if it is still as it was read, and add the events."""
         (written,) = yield from self._write_all([(before, after, told)], now)
         return written
 
     def _write_all(self, writes: Sequence[RunWrite], now: datetime) -> Script[list[RunRecord]]:
-        """The same for several runs."""
+        """Update the rows that are still as they were read, and add the events."""
         if not writes:
             return []
         done: list[RunRecord] = []
@@ -379,7 +379,7 @@ class RunScripts:
         events: Sequence[tuple[RunRecord, int, NewRunEvent]],
         now: datetime,
     ) -> Script[list[Row]]:
-        """Set the rows, and add the events; the rows that were still what they were."""
+        """Update the rows, and add the events. Return the rows that were still as they were read."""
         rows = yield update_statement(writes, done)
         if events:
             yield event_statement(events, now)

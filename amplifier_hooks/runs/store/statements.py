@@ -1,6 +1,6 @@
-"""The statements over runs: one text for every kind of database, a number for each value.
+"""The tables of runs and the statements over them: one text for every kind of database, with a number for each value.
 
-The tables of runs. One text for every kind of database; a number is as wide as a time in microseconds needs.
+Numbers are as wide as a time in microseconds needs.
 """
 
 # ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
@@ -66,7 +66,7 @@ PURGE: Final = (
 
 
 def next_runs(wanted: ClaimFilter, count: int) -> tuple[str, tuple[Any, ...]]:
-    """The next runs in the queue, as a condition and its values: those others wait for first, and then the oldest."""
+    """Return the next runs in the queue, as a condition and its values: urgent runs first, and then the oldest."""
     conditions: list[str] = ["stage IN ('queued', 'ready')"]
     values: list[Any] = []
     if not wanted.begin:
@@ -86,7 +86,7 @@ def next_runs(wanted: ClaimFilter, count: int) -> tuple[str, tuple[Any, ...]]:
 
 
 def update_statement(writes: Sequence[RunWrite], done: Sequence[RunRecord]) -> Statement:
-    """The statement that sets the rows that are still what they were, and returns their ids."""
+    """Return the statement that updates the rows that are still as they were read, and returns their ids."""
     if len(done) == 1:
         before = writes[0][0]
         return Statement(SET, (before.id, before.version, *changing_values(done[0])))
@@ -98,7 +98,7 @@ def update_statement(writes: Sequence[RunWrite], done: Sequence[RunRecord]) -> S
 
 @cache
 def _set_many(count: int) -> str:
-    """The statement that sets so many rows."""
+    """Return the statement that updates so many rows."""
     width = len(SET_TYPES)
     lines = [
         "(" + ", ".join(f"CAST(${row * width + place} AS {kind})" for place, kind in enumerate(SET_TYPES, 1)) + ")"
@@ -109,7 +109,7 @@ def _set_many(count: int) -> str:
 
 @cache
 def _tell_many(count: int, start: int) -> str:
-    """The statement that adds so many events, its values numbered after `start`."""
+    """Return the statement that adds so many events, its values numbered after `start`."""
     lines = [
         "(" + ", ".join(f"${start + row * EVENT_WIDTH + place}" for place in range(1, EVENT_WIDTH + 1)) + ")"
         for row in range(count)
@@ -118,13 +118,13 @@ def _tell_many(count: int, start: int) -> str:
 
 
 def event_values(event: tuple[RunRecord, int, NewRunEvent], now: datetime) -> tuple[Any, ...]:
-    """The columns of one event."""
+    """Return the columns of one event."""
     record, number, what = event
     return record.id, number, micros_of(what.at or now), what.type, as_column(event_body(record, what, now))
 
 
 def event_statement(events: Sequence[tuple[RunRecord, int, NewRunEvent]], now: datetime, start: int = 0) -> Statement:
-    """The statement that adds events, its values numbered after `start`."""
+    """Return the statement that adds events, its values numbered after `start`."""
     values: list[Any] = []
     for event in events:
         values += event_values(event, now)
@@ -132,7 +132,7 @@ def event_statement(events: Sequence[tuple[RunRecord, int, NewRunEvent]], now: d
 
 
 def list_statement(wanted: RunFilter, limit: int) -> Statement:
-    """The statement that lists runs, newest first."""
+    """Return the statement that lists runs, newest first."""
     values: list[Any] = [limit]
     text = f"{RUNS} WHERE 1 = 1"
     for condition, value in _conditions(wanted):
@@ -146,7 +146,7 @@ def list_statement(wanted: RunFilter, limit: int) -> Statement:
 
 
 def _conditions(wanted: RunFilter) -> Iterable[tuple[str, Any]]:
-    """What a filter means, as conditions with a `?` for their value."""
+    """Return the conditions of a filter, each with a `?` for its value."""
     found: list[tuple[bool, str, Any]] = [
         (wanted.tenant is not None, "tenant = ?", as_column(wanted.tenant)),
         (wanted.has_hooks, "hooked = ?", 1),

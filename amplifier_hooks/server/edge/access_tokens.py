@@ -1,8 +1,7 @@
-"""Who may use the HTTP API: tokens, each with a tenant, scopes and an end.
+"""Access to the HTTP API: the text of a token comes in; its tenant, scopes and end go out.
 
-A token is 256 random bits that mean nothing by themselves. Only its digest is kept, so whoever reads the store can use
-none; and since it cannot be guessed, a plain hash is enough. Which tenant a request is for is said here, and nowhere
-else.
+A token is 256 random bits without meaning. The store keeps only its digest, so a reader of the store can use no token;
+since a token cannot be guessed, a plain hash is enough. The token alone determines the tenant of a request.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 
 
 SCOPES: Final = {
-    "hooks:read": "what hooks did: logs and statistics",
-    "hooks:manage": "the tenant's hooks, and trying them out",
-    "hooks:admin": "the system's hooks, and those of every tenant; for tokens without a tenant",
-    "approvals:view": "what waits for an answer",
-    "approvals:decide": "answering it",
-    "runs:read": "runs, and what became of them",
-    "runs:create": "putting runs into the queue",
-    "runs:claim": "taking runs out of the queue, and saying what became of them",
+    "hooks:read": "read the logs and statistics of hooks",
+    "hooks:manage": "read, change and try the tenant's hooks",
+    "hooks:admin": "read, change and try the system's hooks, and those of every tenant; for tokens without a tenant",
+    "approvals:view": "see requests that wait for a decision",
+    "approvals:decide": "decide requests",
+    "runs:read": "read runs and their results",
+    "runs:create": "queue runs, and stop them",
+    "runs:claim": "claim runs from the queue, and report their results",
 }
-"""What a token may allow."""
+"""Scopes that a token may have, each with the acts it allows."""
 
 IMPLIED: Final = {"hooks:admin": ("hooks:manage", "hooks:read"), "approvals:decide": ("approvals:view",)}
 
@@ -68,35 +67,35 @@ ACCESS_TABLES: Final = Migrations(
 
 
 class InvalidToken(HookUsageError, ValueError):
-    """A token that would make no sense; the message says what to write instead."""
+    """An invalid token was to be made; the message names valid values."""
 
 
 @frozen(kw_only=True)
 class AccessToken:
-    """What a token stands for; not the token itself, which nobody keeps but its bearer."""
+    """The facts of a token, without its text, which only its bearer has."""
 
     id: str
     name: str
     tenant: str
-    """Whose data it opens; `""` is the system."""
+    """Tenant whose data the token opens; `""` is the system."""
     scopes: frozenset[str]
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
 
     def allows(self, scope: str) -> bool:
-        """Whether it was given this scope, or one that includes it."""
+        """Return True if the token has a scope, or one that includes it."""
         return scope in self.scopes or any(scope in IMPLIED.get(held, ()) for held in self.scopes)
 
     def is_in_force(self, now: datetime) -> bool:
-        """Whether it counts at this time."""
+        """Return True if the token is neither revoked nor expired at a time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 class AccessTokens:
-    """The tokens of a store. All methods raise `StoreUnavailable` when it cannot be used.
+    """The tokens of a store. All methods raise `StoreUnavailable` when the store cannot be used.
 
-    What makes or ends one is in the `record` before it happens, and does not happen without it.
+    Creating or revoking a token is written to `record` first, and does not happen if the record cannot be written.
     """
 
     def __init__(self, database: Database, clock: Clock | None = None, *, record: AuditSink | None = None) -> None:
@@ -107,11 +106,11 @@ class AccessTokens:
     async def create(
         self, name: str, *, scopes: Iterable[str], tenant: str = "", lifetime: timedelta | None = None, by: str = ""
     ) -> tuple[AccessToken, str]:
-        """Make a token. The text returned with it is the only copy there will ever be.
+        """Create a token. The text returned with it is the only copy.
 
-        Raises `InvalidToken` for scopes nobody knows, for the system's scope together with a tenant, and for a name, a
-        tenant or a lifetime that is none; `RecordUnavailable`, when nothing was made. `by` is who the record says did
-        it.
+        Raises `InvalidToken` for unknown scopes, for the system's scope together with a tenant, and for an invalid
+        name, tenant or lifetime; raises `RecordUnavailable`, and creates nothing, if the record cannot be written. `by`
+        names the creator in the record.
         """
         token = self._new_token(name, frozenset(scopes), tenant, lifetime)
         await self._note("token.created", token, by)
@@ -123,11 +122,11 @@ class AccessTokens:
         return token, secret
 
     async def check_store(self) -> None:
-        """Return if the store answers."""
+        """Raise `StoreUnavailable` if the store does not answer."""
         await self._database.fetch(BY_ID, "")
 
     async def bearer(self, secret: str) -> AccessToken | None:
-        """What this token stands for, as long as it is in force; None for any other text."""
+        """Return the facts of a token by its text, while it is in force; None for any other text."""
         if not secret.startswith(PREFIX) or len(secret) > LONGEST_SECRET:
             return None
         rows = await self._database.fetch(BY_DIGEST, digest(secret))
@@ -135,13 +134,13 @@ class AccessTokens:
         return token if token is not None and token.is_in_force(self._clock.now()) else None
 
     async def tokens(self, tenant: str | None = None) -> list[AccessToken]:
-        """All of them, or one tenant's, oldest first; those that ended included."""
+        """Return all tokens, or one tenant's, oldest first, including expired and revoked ones."""
         return [_token(row) for row in await self._database.fetch(ALL, tenant)]
 
     async def revoke(self, token_id: str, *, by: str = "") -> AccessToken | None:
-        """End a token for good, from the next request on. Returns it; None if there is none. Twice is harmless.
+        """Revoke a token from the next request on, and return it; None if there is none. Idempotent.
 
-        Raises `RecordUnavailable`; the token is in force then as before.
+        Raises `RecordUnavailable` if the record cannot be written; the token then stays in force.
         """
         rows = await self._database.fetch(BY_ID, token_id)
         if not rows:
@@ -153,7 +152,7 @@ class AccessTokens:
         facts = {
             "time": stamp(self._clock),
             "by": by,
-            "bearer": token.id,  # under the name of a secret it would be hidden
+            "bearer": token.id,  # the record would hide a field with the name of a secret
             "name": token.name,
             "tenant": token.tenant,
             "scopes": sorted(token.scopes),
@@ -175,7 +174,7 @@ class AccessTokens:
             wrong = f"no scope is called {unknown[0]!r}" if unknown else "a token without a scope opens nothing"
             raise InvalidToken(f"{wrong}; there are {', '.join(SCOPES)}")
         if tenant and "hooks:admin" in scopes:
-            raise InvalidToken("hooks:admin is about the system's hooks, and a tenant's token cannot have it")
+            raise InvalidToken("hooks:admin is for the system's hooks, and a tenant's token cannot have it")
         if not (name.isascii() and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME):
             raise InvalidToken(
                 f"the name of a token is plain printable ASCII, at most {LONGEST_NAME} characters, "
@@ -198,7 +197,7 @@ class AccessTokens:
 
 
 def digest(secret: str) -> str:
-    """What is kept of a token."""
+    """Return the digest that the store keeps of a token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

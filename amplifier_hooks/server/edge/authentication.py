@@ -1,11 +1,13 @@
-"""Who asks, and whether they may: what every route of the API depends on.
+"""Authentication and rate limits of the API: a request comes in; its caller, or a problem, goes out.
 
-Claiming = Annotated[Caller, Depends(admitted("runs:claim"))]
+Every route depends on the scope that it needs:
 
-@router.post("/v1/runs/claim")
-async def claim(caller: Claiming) -> Claimed: ...
+    Runner = Annotated[Caller, Depends(require_scope("runs:claim"))]
 
-How often one tenant may ask, so that the others notice nothing of it.
+    @router.get("/runner/runs")
+    async def claim(caller: Runner) -> ClaimedRun: ...
+
+The rate limit is per tenant, so requests of one tenant do not slow down the others.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 4_096
-"""Buckets that are kept; the one unused longest is full again by then."""
+"""Buckets that are kept, at most; the one unused longest is dropped, as it is full again by then."""
 
 
 @frozen
 class RequestRate:
-    """So many a second, and so many at once after a rest."""
+    """A rate limit: requests per second, and requests at once after a pause."""
 
     per_second: float
     at_once: int
@@ -40,14 +42,14 @@ class RequestRate:
 
 @define(eq=False)
 class RateLimiter:
-    """A bucket for each name: every request takes one out, and time puts them back."""
+    """A token bucket for each name: every request takes one token, and time refills the bucket."""
 
     rate: RequestRate
     clock: Callable[[], float] = monotonic
     _buckets: OrderedDict[str, tuple[float, float]] = field(factory=OrderedDict, init=False)
 
     def seconds_to_wait(self, name: str) -> float:
-        """0 if it may go on now, which then counts; otherwise the seconds until it may."""
+        """Count a request and return 0 if it may go on; otherwise return the seconds until it may."""
         now = self.clock()
         left, then = self._buckets.pop(name, (float(self.rate.at_once), now))
         left = min(float(self.rate.at_once), left + (now - then) * self.rate.per_second)
@@ -61,7 +63,7 @@ class RateLimiter:
 READS: Final = RequestRate(per_second=100.0, at_once=200)
 WRITES: Final = RequestRate(per_second=20.0, at_once=40)
 RUNNERS: Final = RequestRate(per_second=500.0, at_once=1_000)
-"""Runners say two things for each run, and hold on to all they have."""
+"""Rate limit of runners, which send two reports for each run, and renew the leases of all their runs."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 bearer: Final = HTTPBearer(
@@ -71,37 +73,37 @@ bearer: Final = HTTPBearer(
 
 @frozen
 class Caller:
-    """Whoever bears a token. What a request says about tenants is never believed; this is."""
+    """The bearer of a token. The tenant comes from the token only, never from the request."""
 
     token: AccessToken
 
     @property
     def name(self) -> str:
-        """What the record calls them."""
+        """Name of the caller in the record."""
         return self.token.name
 
     @property
     def tenant(self) -> str:
-        """Whose data they are about; `""` is the system."""
+        """Tenant of the caller; `""` is the system."""
         return self.token.tenant
 
     @property
     def everywhere(self) -> bool:
-        """Whether they look after the system's hooks, and so those of every tenant."""
+        """True if the caller manages the system's hooks, and so those of every tenant."""
         return not self.tenant and self.may("hooks:admin")
 
     def may(self, scope: str) -> bool:
-        """Whether their token has this scope."""
+        """Return True if the caller's token has a scope."""
         return self.token.allows(scope)
 
     def sees(self, tenant: str) -> bool:
-        """Whether what belongs to this tenant is there for them at all."""
+        """Return True if the caller may see data of a tenant."""
         return tenant == self.tenant or self.everywhere
 
 
 @define(eq=False)
 class Admission:
-    """Looks at tokens, and keeps everybody to their pace. An application has one, as `app.state.admission`."""
+    """Check of tokens and rate limits. An application has one, as `app.state.admission`."""
 
     tokens: AccessTokens
     reads: RateLimiter = field(factory=lambda: RateLimiter(READS))
@@ -109,9 +111,10 @@ class Admission:
     runners: RateLimiter = field(factory=lambda: RateLimiter(RUNNERS))
 
     async def admit(self, secret: str | None, scope: str, method: str) -> Caller:
-        """Whoever bears this token. Raises `Problem`: 401 without one, 429 when it is too soon, 403 without the scope.
+        """Return the bearer of a token.
 
-        A store that cannot be used raises `StoreUnavailable`: nobody is let in then.
+        Raises `Problem`: 401 without a valid token, 429 over the rate limit, 403 without the scope. Raises
+        `StoreUnavailable` when the store cannot be used; no caller is admitted then.
         """
         token = await self.tokens.bearer(secret) if secret else None
         if token is None:
@@ -124,13 +127,13 @@ class Admission:
             raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
         if not token.allows(scope):
             wanted = f'Bearer error="insufficient_scope", scope="{scope}"'
-            detail = f"this token does not have the scope {scope}: {SCOPES.get(scope, scope)}"
+            detail = f"this token does not have the scope {scope} ({SCOPES.get(scope, scope)})"
             raise Problem(403, "insufficient_scope", detail, headers={"www-authenticate": wanted})
         return Caller(token)
 
 
 def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller, if their token has this scope."""
+    """Return a FastAPI dependency that gives the caller, if the caller's token has a scope."""
 
     async def admit(
         request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None

@@ -1,8 +1,8 @@
-"""The edge of the HTTP API: who may knock, and what is let in, before anything is parsed.
+"""The edge of the HTTP API: raw requests come in; checked ones reach the application, others get a problem.
 
-A page in a browser may talk to us only if we have served it: Host and Origin have to be addresses of ours. No header
-that counts is there twice. A body is read within a size and a time, and is plain JSON: no key twice, no NaN, no half
-characters, nested so deep at most. Whoever breaks that is told so and hung up on.
+A page in a browser may use the API only if this server served it: Host and Origin have to be addresses of this server.
+Security-relevant headers may not be repeated. A body is limited in size, time and depth, and is plain JSON: no key
+twice, no NaN, no half characters. A request that breaks these rules gets a problem, and its connection may be closed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _hosts(names: Iterable[str]) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class HttpLimits:
-    """What a request may be. `names` are further hosts we are reached as, as requests write them: `hooks.example`."""
+    """Limits of a request. `names` are further hosts of this server, as requests write them: `hooks.example`."""
 
     body: int = 256 * 1024
     depth: int = 32
@@ -49,13 +49,13 @@ class HttpLimits:
 
 @define
 class Edge:
-    """Stands before an ASGI application."""
+    """ASGI middleware that checks requests before the application."""
 
     app: ASGIApp
     bounds: HttpLimits = field(factory=HttpLimits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Check a request, and pass it on or answer with a problem."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -87,7 +87,7 @@ class Edge:
             raise Problem(400, "header_twice", "send each header once", headers=HANG_UP)
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
-        """The whole body; None when the other side is gone."""
+        """Read the whole body; None if the client has disconnected. Raises `Problem`."""
         said = headers.get(b"content-length", b"0")
         if not said.isdigit() or len(said) > 18 or int(said) > self.bounds.body:  # noqa: PLR2004  # digits of an integer
             raise self._too_large()
@@ -117,7 +117,7 @@ class Edge:
 
 
 def foreign_header(scope: Scope, names: frozenset[str]) -> Literal["host", "origin"] | None:
-    """The header by which a request is no request to this server, at the port it came in at or under these names."""
+    """Return the header that does not name this server, at the request's port or by these names; None if all do."""
     _, port = scope.get("server") or ("", None)
     sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
     for name, value in scope["headers"]:
@@ -127,7 +127,7 @@ def foreign_header(scope: Scope, names: frozenset[str]) -> Literal["host", "orig
 
 
 def _forbid_caching(send: Send) -> Send:
-    """What the application is given for `send`: an answer that does not say otherwise is kept by no browser."""
+    """Return a `send` that forbids caching of responses without cache headers of their own."""
 
     async def send_uncached(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -140,7 +140,7 @@ def _forbid_caching(send: Send) -> Send:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """What the application is given for `receive`: the body in one piece, and then whatever comes."""
+    """Return a `receive` that gives the body in one piece, and then further messages."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -153,7 +153,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _check(body: bytes, content_type: bytes, deepest: int) -> None:
-    """Refuse what is no plain JSON."""
+    """Raise `Problem` for a body that is not plain JSON."""
     kind = content_type.partition(b";")[0].strip().lower()
     if kind != b"application/json":
         raise Problem(415, "no_json", "send application/json", headers=HANG_UP)
@@ -180,7 +180,7 @@ def _check(body: bytes, content_type: bytes, deepest: int) -> None:
 
 
 def depth(body: bytes) -> int:
-    """How deep brackets are nested in what may be JSON. Linear in time, whatever it is."""
+    """Return the depth of nested brackets in a body, in linear time, JSON or not."""
     now = most = 0
     for token in BRACKETS.finditer(body):
         first = token[0][:1]

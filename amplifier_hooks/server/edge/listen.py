@@ -1,7 +1,8 @@
-"""Listening: a Unix socket that only its owner can use, and a port of this machine for those who bear a token.
+"""Listening: an ASGI application and a socket come in; a server of limited connections runs.
 
-Whoever connects and says nothing, or its request drop by drop, is hung up on; beyond so many connections nobody else is
-taken. What is under way when the server closes may end by itself for a while, and is ended then.
+The Unix socket is for its owner only; the TCP port of this machine is for clients with a token. A connection whose
+request head does not arrive in time is closed, and connections over the limit are refused. When the server closes,
+running requests have a few seconds to end before they are cancelled.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 256
 HEAD: Final = 10.0
-"""Seconds in which the head of a request has to be there, or its connection is closed."""
+"""Seconds in which the head of a request has to arrive; after that, its connection is closed."""
 FAREWELL: Final = 5.0
-"""Seconds that requests have to end by themselves when the server closes; and then, once more, to clean up."""
+"""Seconds that requests have to end when the server closes, and again to clean up after they are cancelled."""
 MOST: Final = 2_048
 SHARE: Final = 4
-"""Of the files this process may open, one listener takes a fourth: the store and the record need some, too."""
+"""Divisor of the files this process may open: a listener uses a fourth, as the store and the record need files."""
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 
 
 class ListenConfig(uvicorn.Config):
-    """How connections are dealt with."""
+    """Uvicorn's settings, with the limits of connections."""
 
     def __init__(self, app: ASGIApp, *, head: float, most: int) -> None:
         super().__init__(Leaving(app), http=Connection, log_level="warning", lifespan="off", access_log=False)
@@ -47,14 +48,14 @@ class ListenConfig(uvicorn.Config):
 
 
 class Connection(H11Protocol):
-    """One connection. There are no others than those of HTTP: what asks for another protocol is answered in this."""
+    """An HTTP connection. A request to upgrade to another protocol is answered in HTTP."""
 
     config: ListenConfig
     _late: asyncio.TimerHandle | None = None
-    """Hangs up on whoever has not said a whole head by then."""
+    """Timer that closes the connection if the head of a request is not complete by then."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn's own
-        """Somebody is there. Where there are too many, they are told to come again."""
+        """Accept a connection, or answer 503 and close it if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.config.most:
             transport.write(FULL)
@@ -63,12 +64,12 @@ class Connection(H11Protocol):
             self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take it in. A head that comes in pieces is given no more time than one that does not come."""
+        """Process received bytes. A head that comes in pieces has no more time than one that does not come."""
         super().data_received(data)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They are gone."""
+        """Stop the timer of a closed connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -89,12 +90,12 @@ class Connection(H11Protocol):
 
 @define
 class Leaving:
-    """ASGI middleware: a request that is ended because the server closes is answered with that, and not with a bug."""
+    """ASGI middleware that answers 503 to requests which the closing server cancels."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer. Only the server cancels this, when it closes."""
+        """Call the application. Only the closing server cancels this call."""
         began: list[Message] = []
 
         async def note_start(message: Message) -> None:
@@ -115,15 +116,18 @@ class Leaving:
 
 
 class SignalFreeServer(uvicorn.Server):
-    """One that leaves signals to whoever runs it."""
+    """A uvicorn server that leaves signals to its host."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture no signals."""
         yield
 
     async def end_serving(self, serving: asyncio.Task[None], farewell: float) -> None:
-        """Take nobody else; return when all are gone. What is under way is ended in time, and what stays is cut."""
+        """Accept no more connections, and return when all have ended.
+
+        Running requests are cancelled after `farewell` seconds; connections that stay after that are aborted.
+        """
         self.should_exit = True
         await asyncio.wait({serving}, timeout=farewell)
         for task in self.server_state.tasks:
@@ -144,14 +148,14 @@ async def listening(
     farewell: float = FAREWELL,
     most: int | None = None,
 ) -> AsyncIterator[None]:
-    """Serve at this socket, for as long as the block lasts; it is closed then.
+    """Serve at a socket for the duration of the block, then close it.
 
     Args:
         app: The application.
         listener: The socket.
-        head: Seconds in which the head of a request has to be there.
-        farewell: Seconds that what is under way at the end may still take; then it is cancelled.
-        most: Connections at once; a share of the files that this process may open if None.
+        head: Seconds in which the head of a request has to arrive.
+        farewell: Seconds that running requests may take at the end before they are cancelled.
+        most: Connections at once; None is a share of the files that this process may open.
     """
     server = SignalFreeServer(ListenConfig(app, head=head, most=connection_limit() if most is None else most))
     serving = asyncio.create_task(server.serve([listener]))
@@ -163,7 +167,7 @@ async def listening(
 
 
 def connection_limit() -> int:
-    """How many connections one listener may have."""
+    """Return the number of connections that one listener may have."""
     try:
         from resource import RLIMIT_NOFILE, getrlimit
     except ImportError:  # Windows has no such limit
@@ -173,7 +177,7 @@ def connection_limit() -> int:
 
 
 def loopback_socket(port: int) -> socket.socket:
-    """A port of this machine. Raises `OSError` when it is taken."""
+    """Return a socket at a port of this machine. Raises `OSError` if the port is taken."""
     listener = socket.socket()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -187,7 +191,7 @@ def loopback_socket(port: int) -> socket.socket:
 
 
 def has_listener(path: Path) -> bool:
-    """Whether somebody listens there."""
+    """Return True if a server listens at a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(os.fspath(path))
@@ -197,9 +201,9 @@ def has_listener(path: Path) -> bool:
 
 
 def unix_socket(path: Path) -> socket.socket:
-    """A socket in a folder that is its owner's alone.
+    """Return a Unix socket in a folder that only its owner can write to.
 
-    One that a server left behind when it was killed is replaced; one that answers is not. Raises `OSError`.
+    The socket of a killed server is replaced. Raises `OSError`, also if another server answers at the path.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = path.parent.stat()
@@ -213,7 +217,7 @@ def unix_socket(path: Path) -> socket.socket:
         before = os.umask(0o177)
         try:
             listener.bind(os.fspath(path))
-            listener.listen(BACKLOG)  # whoever asks from here on is kept waiting, and not turned away
+            listener.listen(BACKLOG)  # from here on, clients wait instead of being refused
         finally:
             os.umask(before)
     except OSError:

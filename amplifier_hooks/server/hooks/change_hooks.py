@@ -1,8 +1,8 @@
-"""Definitions under management: who may change which, on record before it happens, and in force once it has.
+"""Changes of definitions: a caller and a change come in; a recorded, stored definition that is in force goes out.
 
-A change goes this way: looked up for the caller's tenant, judged, put on record with the digests before and after, then
-made if nobody was faster, then put in force. Without the record nothing is changed. A change that is on record and was
-not made after all is followed by `definition.unchanged`.
+A change looks the definition up for the caller's tenant, checks it, records the digests before and after, stores the
+result if no other caller was faster, and puts it in force. Without the record nothing is changed. If a recorded change
+fails, `definition.unchanged` follows it in the record.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ HOOK_ID: Final = re.compile(r"hook_[0-9a-f]{12}")
 
 
 class InForce(Protocol):
-    """The definitions that hooks are made of: what is in here runs."""
+    """The definitions that are in force as hooks."""
 
     def ready(self, definition: HookDefinition) -> Callable[[], None]:
-        """Make all ready to put a definition in force, in the place of the one with its id; what is returned does it.
+        """Prepare a definition to replace the one with its id, and return the function that puts it in force.
 
-        What runs at that moment ends as it began. Raises `HookError` that says why it cannot be, as things stand here
-        (the store has the last word): a name that is taken, a handler nobody has, too many at one event.
+        A running emit keeps its hooks. Raises `HookError` with the reason why the definition cannot be in force here
+        (the store decides finally): a name that is taken, an unknown handler, too many hooks at one event.
         """
         ...
 
     def remove(self, definition: HookDefinition) -> None:
-        """Take a definition out of force. One that is not there is none."""
+        """Take a definition out of force; an unknown one is ignored."""
         ...
 
     def problem(self, hook_id: str) -> str | None:
-        """Why a definition is not in force as it says; None if it is, or is switched off."""
+        """Return the reason why a definition is not in force as written; None if it is, or is switched off."""
         ...
 
 
 @frozen
 class DefinitionChange:
-    """What is about to happen to a definition."""
+    """A planned change of a definition; `before` is None for a new one, `after` for a deleted one."""
 
     kind: str
     before: HookDefinition | None
@@ -69,7 +69,7 @@ class DefinitionChange:
 
     @property
     def about(self) -> HookDefinition:
-        """The definition it is about."""
+        """Definition after the change, or the deleted one."""
         found = self.after or self.before
         if found is None:
             raise AssertionError("a change of nothing")
@@ -77,14 +77,14 @@ class DefinitionChange:
 
 
 async def void_nothing(_definition: HookDefinition) -> None:
-    """Nobody has asked anything."""
+    """Void no questions: the default if there is no broker."""
 
 
 @define(eq=False, kw_only=True)
 class HookKeeper:
-    """Keeps definitions on behalf of callers.
+    """Manager of definitions on behalf of callers.
 
-    `changed` is told of every definition that is not what it was; questions that its hook has asked are void then.
+    `changed` is called with the old version of every changed definition, and voids the questions of its hook.
     """
 
     store: DefinitionStore
@@ -92,13 +92,13 @@ class HookKeeper:
     record: AuditSink
     clock: Clock = field(factory=SystemClock)
     most: int = MOST_DEFINITIONS
-    """Definitions of one tenant."""
+    """Definitions of one tenant, at most."""
     tenant_handlers: Collection[str] = TENANT_HANDLERS
-    """What may carry out a tenant's hooks."""
+    """Handlers that a tenant's hooks may have."""
     changed: Callable[[HookDefinition], Awaitable[None]] = void_nothing
 
     async def get(self, caller: Caller, hook_id: str) -> StoredHook:
-        """The definition, if the caller can see it. Raises `Problem` 404; what is another tenant's is not there."""
+        """Return a definition that the caller can see. Raises `Problem` 404, also for another tenant's definition."""
         self._check_allowed(caller)
         whose = None if caller.everywhere else caller.tenant
         known = await self.store.get(hook_id, whose) if HOOK_ID.fullmatch(hook_id) else None
@@ -107,12 +107,12 @@ class HookKeeper:
         return known
 
     async def find(self, caller: Caller, tenant: str | None, **wanted: Any) -> list[StoredHook]:
-        """A page of the definitions that the caller can see. Raises `Problem` 404 for another tenant's."""
+        """Return a page of the definitions that the caller can see. Raises `Problem` 404 for another tenant."""
         self._check_allowed(caller)
         return await self.store.find(tenant=whose_list(caller, tenant), **wanted)
 
     async def create(self, caller: Caller, new: NewHook) -> StoredHook:
-        """Keep a new definition, for the caller's tenant, and put it in force."""
+        """Store a new definition of the caller's tenant, and put it in force."""
         self._check_allowed(caller)
         definition = new.to_definition(tenant_id=caller.tenant, hook_id=new_hook_id(), now=self._now())
         put = self._prepare(definition)
@@ -122,9 +122,9 @@ class HookKeeper:
     async def change(
         self, caller: Caller, hook_id: str, changes: HookChanges, version: int | None = None
     ) -> StoredHook:
-        """Change a definition. With a `version`, only that one; without, whatever it is now. Raises `Problem`.
+        """Change a definition; with a `version`, only if it still has that version. Raises `Problem`.
 
-        What would be the same as before is left as it is, and what it has asked stays asked.
+        A change that leaves the definition equal has no effect, and the hook's open questions stay.
         """
         known = await self._get_version(caller, hook_id, version)
         definition = changes.apply_to(known.definition, now=self._now())
@@ -135,14 +135,14 @@ class HookKeeper:
         return await self._carry_out(caller, change, self.store.replace(definition, known.version), put)
 
     async def delete(self, caller: Caller, hook_id: str, version: int) -> None:
-        """Remove a definition, of this version, and take it out of force. Raises `Problem`."""
+        """Delete a definition if it has this version, and take it out of force. Raises `Problem`."""
         known = await self._get_version(caller, hook_id, version)
         change = DefinitionChange("definition.deleted", known.definition, None)
         gone = partial(self.in_force.remove, known.definition)
         await self._carry_out(caller, change, self.store.delete(hook_id, known.version), gone)
 
     async def note_trial(self, caller: Caller, hook: StoredHook) -> None:
-        """Put on record that a hook is about to be tried. Raises `RecordUnavailable`."""
+        """Record that a hook is about to be tried. Raises `RecordUnavailable`."""
         await self._record(
             "definition.tried", caller, DefinitionChange("definition.tried", hook.definition, hook.definition)
         )
@@ -162,14 +162,14 @@ class HookKeeper:
         return known
 
     def _prepare(self, definition: HookDefinition) -> Callable[[], None]:
-        """What puts it in force; refuses what this tenant may not have, and what could not be."""
+        """Return the function that puts a definition in force. Raises for one that is not allowed or cannot work."""
         check_tenant_hook(definition, definition.tenant_id, handlers=self.tenant_handlers)
         return self.in_force.ready(definition)
 
     async def _carry_out(
         self, caller: Caller, change: DefinitionChange, making: Coroutine[Any, Any, T], put: Callable[[], None]
     ) -> T:
-        """Put it on record, make it, put it in force. Whatever keeps it from being made is on record as well."""
+        """Record a change, make it, and put it in force. Records a failure as well."""
         try:
             await self._record(change.kind, caller, change)
         except BaseException:
@@ -184,12 +184,12 @@ class HookKeeper:
         if change.before is not None:
             try:
                 await self.changed(change.before)
-            except StoreUnavailable as problem:  # it is changed all the same; and what was asked is not claimed by it
+            except StoreUnavailable as problem:  # the change stands, and old questions cannot be claimed
                 log.warning("questions_not_voided", hook_id=change.before.hook_id, error=str(problem))
         return made
 
     async def _record(self, kind: str, caller: Caller, change: DefinitionChange, **facts: Any) -> None:
-        """Raises `RecordUnavailable` whatever the sink raises."""
+        """Write a change to the record. Raises `RecordUnavailable` for any error of the sink."""
         definition = change.about
         said = {
             "time": stamp(self.clock),
@@ -208,7 +208,7 @@ class HookKeeper:
             raise RecordUnavailable(error) from error
 
     async def _record_unchanged(self, caller: Caller, change: DefinitionChange, problem: BaseException) -> None:
-        with suppress(RecordUnavailable):  # what was not done needs no proof
+        with suppress(RecordUnavailable):  # a change that was not made needs no proof
             await self._record("definition.unchanged", caller, change, reason=type(problem).__name__)
 
     def _now(self) -> datetime:
@@ -216,7 +216,10 @@ class HookKeeper:
 
 
 def whose_list(caller: Caller, tenant: str | None) -> str | None:
-    """Whose entries a list has; None for everybody's. Raises `Problem` 404 for a tenant the caller cannot see."""
+    """Return the tenant whose entries a list shows; None shows those of all tenants.
+
+    Raises `Problem` 404 for a tenant that the caller cannot see.
+    """
     if tenant is not None and not caller.sees(tenant):
         raise Problem(404, "not_found", "there is no such tenant")
     if tenant is not None:

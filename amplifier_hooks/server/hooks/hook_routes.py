@@ -1,7 +1,4 @@
-"""`/v1/hooks`: definitions, and trying them.
-
-`/v1/hooks/logs` and `/v1/hooks/stats`: what hooks did.
-"""
+"""`/v1/hooks`: definitions, and trials of them. `/v1/hooks/logs` and `/v1/hooks/stats`: the execution log."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: response_description(409)}
 
 
 def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
-    """The routes."""
+    """Return the routes of definitions."""
     router = APIRouter(prefix="/v1/hooks", tags=["hooks"])
     shown = HookBodies(keeper.in_force.problem).of
 
@@ -139,7 +136,7 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
 
     @router.post(
         "/{hook_id}/test",
-        summary="Try a hook on a payload. What it calls is really called.",
+        summary="Try a hook on a payload. The hook runs for real, with all its side effects.",
         responses={**MISSING, 508: response_description(508)},
     )
     async def test(caller: Managing, hook_id: str, trial: Trial, request: Request) -> TrialResult:
@@ -159,9 +156,9 @@ def _etag(version: int) -> str:
 
 
 def _version(if_match: str | None) -> int:
-    """The version that is meant. Raises `Problem`: 428 where nobody says, 412 for what is none of ours."""
+    """Return the version in If-Match. Raises `Problem`: 428 without one, 412 for an unknown format."""
     if if_match is None:
-        raise Problem(428, "if_match_missing", "say in If-Match which version you have seen: its ETag")
+        raise Problem(428, "if_match_missing", "send the ETag of the version you have seen in If-Match")
     found = ETAG.fullmatch(if_match.strip())
     if found is None:
         raise Problem(412, "changed_meanwhile", "If-Match is no ETag of this hook; read it again, and decide again")
@@ -174,17 +171,17 @@ LOG_ID: Final = re.compile(r"log_[0-9a-f]{24}")
 
 
 def executions_router(executions: ExecutionStore) -> APIRouter:
-    """The routes. They come before those that take an id in the same place."""
+    """Return the routes of the execution log. Include them before `hooks_router`, whose routes take an id here."""
     router = APIRouter(prefix="/v1/hooks", tags=["logs"])
 
-    @router.get("/logs", summary="What hooks did, newest first.", responses=MISSING)
+    @router.get("/logs", summary="Entries of the execution log, newest first.", responses=MISSING)
     async def logs(
         caller: Reading,
         *,
         tenant: TenantFilter = None,
         event: EventFilter = None,
         hook: NameFilter = None,
-        aborted: Annotated[bool | None, Query(description="Only what was stopped, or what was not.")] = None,
+        aborted: Annotated[bool | None, Query(description="Only entries that were denied, or only the others.")] = None,
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> LogPage:
@@ -211,7 +208,7 @@ def executions_router(executions: ExecutionStore) -> APIRouter:
             raise Problem(404, "not_found", "there is no such entry")
         return entry
 
-    @router.get("/stats", summary="How each hook did at each event.", responses=MISSING)
+    @router.get("/stats", summary="Statistics of each hook at each event.", responses=MISSING)
     async def stats(
         caller: Reading, *, tenant: TenantFilter = None, event: EventFilter = None, hook: NameFilter = None
     ) -> StatisticsBody:

@@ -1,4 +1,4 @@
-"""The definitions of a store as hooks of a registry, kept in step with it."""
+"""The definitions of a store come in; hooks of a registry, kept in step with the store, go out."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ if TYPE_CHECKING:
 
 
 RECHECK: Final = 5.0
-"""Seconds after which the store is read again, woken or not."""
+"""Seconds after which the store is read again, even without a signal of a change."""
 REFUSED: Final = (
-    "it is not in force: hooks are switched off, or the registry does not take it; the server's log says why"
+    "it is not in force: hooks are switched off, or the registry refuses it; the server's log has the reason"
 )
 TOGETHER: Final = 0.05
-"""Seconds after a change in which others may follow, before all are read."""
+"""Seconds to wait after a change for further changes, before all are read."""
 
 log = get_logger(__name__)
 
 
 @define(eq=False)
 class TenantHooks:
-    """The definitions of one tenant, and what they are registered as."""
+    """The definitions of one tenant and their registered hooks."""
 
     defined: DefinedHooks
     all: dict[str, HookDefinition] = field(factory=dict)
     problems: dict[str, str] = field(factory=dict)
-    """Why a definition is not in force as it says, by its id."""
+    """Reasons why definitions are not in force as written, by hook id."""
 
 
 @define(eq=False)
 class StoredHooks:
-    """What is in force of a store's definitions.
+    """The definitions of a store that are in force.
 
-    Those of different tenants do not know of each other: one that cannot be built fails by itself, as its fail_mode
-    says, and the others stand. `made` makes what registers them; it is asked again for each that is tried alone.
+    Definitions of different tenants are independent: one that cannot be built fails by itself, with its own fail mode,
+    and the others work. `made` makes the `DefinedHooks` of a registry, for each tenant and for each trial.
     """
 
     registry: HookRegistry
     settings: DefinitionSettings = field(factory=DefinitionSettings)
     made: Callable[[HookRegistry], DefinedHooks] = DefinedHooks
     most: int = MOST_DEFINITIONS
-    """Definitions of one tenant."""
+    """Definitions of one tenant, at most."""
     _tenants: dict[str, TenantHooks] = field(factory=dict, init=False)
     _behind: str = field(default="", init=False)
-    """Why what is in force may be old."""
+    """Reason why the definitions in force may be outdated; empty if they are current."""
 
     def ready(self, definition: HookDefinition) -> Callable[[], None]:
-        """Make all ready to put a definition in force, in the place of the one with its id.
+        """Prepare a definition to replace the one with its id, and return the function that puts it in force.
 
-        What is returned does it, in one step; until then nothing is different. Raises, as things stand here,
-        `UnknownEvent`, `NameTaken`, `TooManyDefinitions`, `TooManyHooks` where an event has as many as it may, and
-        `InvalidDefinitions` for what cannot be built.
+        Nothing changes until that function is called; it takes one step. Raises `UnknownEvent`, `NameTaken`,
+        `TooManyDefinitions`, `TooManyHooks` if the event has its most hooks, and `InvalidDefinitions` for a definition
+        that cannot be built.
         """
         standing = self._hooks_of(definition.tenant_id)
         self._check(definition, standing)
@@ -85,31 +85,31 @@ class StoredHooks:
         def put() -> None:
             if standing.all is before:
                 self._install(standing, wanted, plan)
-            else:  # somebody else was faster
+            else:  # another change came first
                 self.put(definition)
 
         return put
 
     def put(self, definition: HookDefinition) -> None:
-        """Put a definition in force, whatever comes of it."""
+        """Put a definition in force; if it cannot be built, a stand-in fails in its place."""
         standing = self._hooks_of(definition.tenant_id)
         wanted = {**standing.all, definition.hook_id: definition}
         self._install(standing, wanted, self._plan(standing, wanted))
 
     def remove(self, definition: HookDefinition) -> None:
-        """Take a definition out of force. One that is not there is none."""
+        """Take a definition out of force; an unknown one is ignored."""
         standing = self._hooks_of(definition.tenant_id)
         if definition.hook_id in standing.all:
             wanted = {hook_id: one for hook_id, one in standing.all.items() if hook_id != definition.hook_id}
             self._install(standing, wanted, self._plan(standing, wanted))
 
     def problem(self, hook_id: str) -> str | None:
-        """Why a definition is not in force as it says; None if it is, or is switched off."""
+        """Return the reason why a definition is not in force as written; None if it is, or is switched off."""
         found = (one.problems.get(hook_id) for one in self._tenants.values())
         return next((problem for problem in found if problem), None)
 
     def load(self, definitions: Iterable[HookDefinition]) -> None:
-        """Put these in force, and no others."""
+        """Put these definitions in force, and no others."""
         wanted: dict[str, dict[str, HookDefinition]] = {}
         for definition in definitions:
             wanted.setdefault(definition.tenant_id, {})[definition.hook_id] = definition
@@ -119,15 +119,15 @@ class StoredHooks:
                 self._install(standing, given, self._plan(standing, given))
 
     async def check(self) -> None:
-        """Return if what the store has is in force, as far as it could be read. Raises `StoreUnavailable`."""
+        """Raise `StoreUnavailable` if the definitions in force may be outdated."""
         if self._behind:
             raise StoreUnavailable(self._behind)
 
     @asynccontextmanager
     async def following(self, store: DefinitionStore) -> AsyncIterator[None]:
-        """Keep in step with a store, whoever writes to it, for as long as the block lasts.
+        """Keep in step with a store, also with changes of other processes, for the duration of the block.
 
-        Raises `StoreUnavailable` when it cannot be read at first. What cannot be read later leaves in force what is.
+        Raises `StoreUnavailable` if the first read fails. If a later read fails, the definitions in force stay.
         """
         self.load(one.definition for one in await store.find())
         follower = asyncio.get_running_loop().create_task(self._follow(store))
@@ -141,7 +141,7 @@ class StoredHooks:
 
     @asynccontextmanager
     async def alone(self, definition: HookDefinition) -> AsyncIterator[HookRegistry]:
-        """A registry with this hook and no other, for as long as the block lasts. Raises `InvalidDefinitions`."""
+        """Open a registry with this hook and no other, for the duration of the block. Raises `InvalidDefinitions`."""
         registry = HookRegistry(register_on_error="deny", timing=True)
         defined = self.made(registry)
         defined.install(defined.plan(evolve(self._definition_set((definition,)), events=(definition.event_type,))))
@@ -157,7 +157,7 @@ class StoredHooks:
                     await asyncio.sleep(TOGETHER)
                 try:
                     self.load(one.definition for one in await store.find())
-                except Exception as problem:  # noqa: BLE001  # whatever it is, what is in force stays, and is read again
+                except Exception as problem:  # noqa: BLE001  # the hooks in force stay, and the store is read again
                     self._behind = describe(problem)
                     log.warning("definitions_not_read", error=self._behind)
                 else:
@@ -176,7 +176,7 @@ class StoredHooks:
         return plan
 
     def _check(self, definition: HookDefinition, standing: TenantHooks) -> None:
-        """Refuse an unknown event, and a definition that has no room among the tenant's others."""
+        """Raise for an unknown event, a taken name, or a definition over a limit of the tenant."""
         if definition.event_type not in OPERATIONS:  # a hook with points may be around one
             self.registry.check_event(definition.event_type, definition.name)
         others = [one for one in standing.all.values() if one.hook_id != definition.hook_id]
@@ -200,7 +200,7 @@ class StoredHooks:
 
 
 def problems(plan: Plan, wanted: Mapping[str, HookDefinition]) -> dict[str, str]:
-    """Why some of these are not in force as they say, once the plan is."""
+    """Return the reasons, by hook id, why definitions are not in force as written once the plan is installed."""
     taken = {one.key: one.broken for one in plan.prepared}
     return {
         hook_id: taken.get(hook_id, REFUSED)

@@ -1,9 +1,8 @@
-"""Trying a hook on a payload: the hook alone, in a registry of its own, with its own timeout and fail mode.
+"""Trials of hooks, and the bodies of the routes about hooks: a payload comes in; the hook's answer goes out.
 
-What it calls is really called. Somebody could let a hook call back here, so that trials start trials: a hook is tried
-once at a time, and a tenant tries few at once, however deep it goes.
-
-What goes into the routes about hooks, and what comes out: one model each.
+A trial runs the hook alone, in a registry of its own, with its own timeout and fail mode, and with all its side
+effects. A hook might call this API and so start trials from trials; therefore a hook has one trial at a time, and a
+tenant has few.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ Next = Annotated[str | None, Field(description="The cursor of the next page; nul
 
 
 class HookBody(BaseModel):
-    """A hook. Secrets in its config are hidden; one that is sent back as it was shown stays as it is."""
+    """A hook. Secrets in its config are hidden; a hidden secret that is sent back keeps its value."""
 
     hook_id: str
-    version: int = Field(description="Counts its changes; its ETag is this number in quotation marks.")
+    version: int = Field(description="Number of changes; the ETag is this number in quotation marks.")
     name: str
     description: str
     event_type: str
     priority: int
-    band: str = Field(description="What its priority stands for.")
+    band: str = Field(description="Band of the priority.")
     kind: Kind
     handler_ref: str
     timeout_ms: int | None
@@ -63,12 +62,12 @@ class HookBody(BaseModel):
     created_at: AwareDatetime
     updated_at: AwareDatetime
     problem: str | None = Field(
-        None, description="Why it is not in force as it says: its handler is not there any more."
+        None, description="Reason why the hook is not in force as written, such as a missing handler."
     )
 
     @classmethod
     def of(cls, hook: StoredHook) -> HookBody:
-        """A hook as it is shown."""
+        """Return the body of a hook."""
         definition = hook.definition
         said = definition.public_fields()
         known = {name: said[name] for name in cls.model_fields if name in said}
@@ -85,15 +84,15 @@ class HookBody(BaseModel):
 
 @define(eq=False)
 class HookBodies:
-    """Hooks as they are shown, made once for each version."""
+    """Bodies of hooks, made once for each version."""
 
     problem: Callable[[str], str | None]
-    """Why a hook is not in force, by its id."""
+    """Returns the reason why a hook is not in force, by its id."""
     _made: WeakKeyDictionary[StoredHook, HookBody] = field(factory=WeakKeyDictionary, init=False)
-    """They go when the store forgets what they were made of."""
+    """Bodies by stored hook; one is dropped when the store drops its stored hook."""
 
     def of(self, hook: StoredHook) -> HookBody:
-        """One hook."""
+        """Return the body of a stored hook, with its current problem."""
         body = self._made.get(hook)
         if body is None:
             body = self._made[hook] = HookBody.of(hook)
@@ -102,14 +101,14 @@ class HookBodies:
 
 
 class HookPage(BaseModel):
-    """Hooks, in the order they were made."""
+    """Hooks, in the order of their creation."""
 
     hooks: list[HookBody]
     next: Next = None
 
 
 class Toggle(BaseModel):
-    """Whether a hook is to run. Left out, it is the other way round from what it was."""
+    """A switch of a hook. Without `enabled`, it toggles the hook."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -117,21 +116,21 @@ class Toggle(BaseModel):
 
 
 class Trial(BaseModel):
-    """A payload to try a hook on. Its tenant is the hook's, whatever it says."""
+    """A payload to try a hook on. Its tenant is always the hook's."""
 
     model_config = ConfigDict(extra="forbid")
 
     sample_context: dict[str, Any]
     event_type: str | None = Field(
-        None, min_length=1, max_length=100, description="The event, where the hook is for several."
+        None, min_length=1, max_length=100, description="The event, for a hook with a pattern."
     )
 
 
 class TrialResult(BaseModel):
-    """What the hook did with it. A hook that is not for such a payload did nothing: its result is null."""
+    """The result of a trial. It is null if the hook does not run for such a payload."""
 
     result: HookRun | None
-    context_after: dict[str, Any] = Field(description="The payload as the hook left it.")
+    context_after: dict[str, Any] = Field(description="Payload after the hook.")
 
 
 class LogPage(BaseModel):
@@ -142,7 +141,7 @@ class LogPage(BaseModel):
 
 
 class StatisticsBody(BaseModel):
-    """How each hook did at each event, over what the execution log keeps."""
+    """Statistics of each hook at each event, over the entries of the execution log."""
 
     statistics: list[HookStatistics]
 
@@ -156,19 +155,19 @@ MOST_VALUES: Final = 16_384
 
 @define(eq=False)
 class Trials:
-    """Tries hooks on payloads."""
+    """Runner of trials."""
 
     alone: Callable[[HookDefinition], AbstractAsyncContextManager[HookRegistry]]
-    """Makes a registry that has one hook."""
+    """Opens a registry with one hook."""
     clock: Clock = field(factory=SystemClock)
     _running: Counter[str] = field(factory=Counter, init=False)
     _tried: set[str] = field(factory=set, init=False)
     _redactor: Redactor = field(factory=lambda: Redactor(secrets.token_bytes(32)), init=False)
 
     async def run(self, definition: HookDefinition, sample: Mapping[str, Any], event: str | None) -> TrialResult:
-        """What the hook does with the payload, switched on or not.
+        """Run a hook with a payload, even if the hook is switched off, and return its result.
 
-        Raises `Problem` while it is being tried already, and where nobody says which event it is.
+        Raises `Problem` while the hook is already being tried, and if its event is a pattern and `event` is missing.
         """
         name = event or definition.event_type
         if is_pattern(name):
@@ -201,7 +200,7 @@ class Trials:
 
 
 def _plain(payload: dict[str, Any]) -> dict[str, Any]:
-    """A payload that JSON can hold."""
+    """Return a payload in a form that JSON can hold."""
     try:
         tamed = ValueSimplifier(None, LARGEST, LARGEST, MOST_VALUES).simplify(payload)
     except TooMuch:

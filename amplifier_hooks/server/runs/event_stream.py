@@ -1,8 +1,7 @@
-"""Events of a run as server-sent events: each with its number, so that whoever lost the stream goes on where it broke.
+"""Events of a run come in; server-sent events go out, numbered so that a client can resume a broken stream.
 
-A line without meaning is sent while nothing happens, so that a connection that is dead is noticed.
-
-Waiting for something on behalf of somebody who may go away.
+The stream sends a comment while nothing happens, so that a dead connection is noticed. `while_there` runs work for a
+client that may disconnect.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 
 EVENT_STREAM: Final = "text/event-stream"
 QUIET: Final = 15.0
-"""Seconds without a word."""
+"""Seconds without an event after which a comment is sent."""
 LARGEST: Final = 18
-"""Digits of the largest number that can be a place in a stream."""
+"""Digits of an event's number, at most."""
 
 
 def last_event(given: str | None) -> int:
-    """After which event to begin, as `Last-Event-ID` says it; a text that is no number begins at the start."""
+    """Return the number in `Last-Event-ID`, after which the stream begins; 0 for any other text."""
     return int(given) if given and given.isascii() and given.isdigit() and len(given) <= LARGEST else 0
 
 
 async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> AsyncGenerator[str, None]:
-    """The text of a stream. Closing it closes what it reads from."""
+    """Yield the text of a stream. Closing it cancels a pending read of `events`."""
     pending: asyncio.Future[RunEvent] | None = None
     yield "retry: 1000\n\n"
     try:
@@ -48,7 +47,7 @@ async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> As
             except StopAsyncIteration:
                 return
             pending = None
-            # ASCII JSON has no line breaks, whatever somebody put into it.
+            # ASCII JSON has no line breaks, whatever its strings contain.
             yield f"id: {event.number}\nevent: {event.type}\ndata: {json.dumps(dict(event.body))}\n\n"
     finally:
         if pending is not None and not pending.done():
@@ -62,9 +61,10 @@ T = TypeVar("T")
 async def while_there(
     request: Request, work: Coroutine[Any, Any, T | None], undo: Callable[[T], Awaitable[None]]
 ) -> T | None:
-    """What comes of the work; None, and the work cancelled, once whoever asked has hung up.
+    """Return the result of work; if the client disconnects first, cancel the work and return None.
 
-    What came of it all the same is undone. Cancelling it is as if they had hung up. Raises what the work raises.
+    A result that comes in spite of that is passed to `undo`. Cancelling has the effect of a disconnect. Raises the
+    errors of the work.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -97,6 +97,6 @@ async def _cancel_all(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Returns when the other side has hung up."""
+    """Wait until the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What goes in about runs, and what comes out."""
+"""Bodies of the routes about runs: JSON of requests comes in; run records become JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class RequestBody(BaseModel):
-    """What somebody sends: an unknown field is a mistake."""
+    """Body of a request; an unknown field is a mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -35,72 +35,74 @@ class NewRunBody(RequestBody):
     agent_name: Text
     parameters: dict[str, Any] = Field(default_factory=dict)
     parent_run_id: Text | None = Field(default=None, description="The run that starts this one.")
-    session_id: Text | None = Field(default=None, description="A session to go on with; a new one by default.")
+    session_id: Text | None = Field(default=None, description="A session to continue; a new one by default.")
 
 
 class StopBody(RequestBody):
-    """Why a run is stopped."""
+    """Reason for stopping a run."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=2_000)] = "somebody stopped it"
+    reason: Annotated[str, Field(min_length=1, max_length=2_000)] = "stopped on request"
 
 
 class RunHold(RequestBody):
-    """Whose run it is: what the claim said."""
+    """The runner that holds a run, and its attempt, as in the claim."""
 
     runner: Text
     attempt: int
 
 
 class RunResultBody(RunHold):
-    """A result: text of an autonomous agent without an output schema, otherwise data; the other one is null."""
+    """A result: a text for an autonomous agent without an output schema, otherwise data; the other field is null."""
 
     result_text: str | None = None
     result_data: Any = None
 
 
 class Completion(RunHold):
-    """How a run ended."""
+    """End of a run."""
 
     status: RunEnding
-    error: Annotated[str, Field(max_length=LONGEST_ERROR)] | None = Field(default=None, description="Why it failed.")
+    error: Annotated[str, Field(max_length=LONGEST_ERROR)] | None = Field(
+        default=None, description="Reason of a failure."
+    )
 
 
 class Renewal(BaseModel):
-    """The run is the runner's for so many seconds more, unless it is to stop."""
+    """A renewed lease: the runner holds the run for `lease_seconds` more, unless `stop` is true."""
 
-    stop: bool = Field(description="Somebody wants it to stop: end it, and complete it as stopped.")
+    stop: bool = Field(description="True if a stop was requested: end the run, and complete it as stopped.")
     lease_seconds: float
 
 
 class RunBody(BaseModel):
-    """A run as it stands in a list."""
+    """A run in a list."""
 
     run_id: str
     session_id: str
     tenant_id: str
     agent_name: str
     status: RunStatus
-    ready: bool = Field(description="Its start hooks have passed, and it waits for a runner.")
+    ready: bool = Field(description="True if its start hooks have passed and it waits for a runner.")
     created_at: AwareDatetime
-    started_at: AwareDatetime | None = Field(description="When a runner first got it.")
+    started_at: AwareDatetime | None = Field(description="Time of the first claim by a runner.")
     ended_at: AwareDatetime | None
-    duration_ms: float | None = Field(description="From the queue to its end.")
-    runner: str | None = Field(description="Who has it, or had it last.")
-    attempt: int = Field(description="How many runners have had it.")
+    duration_ms: float | None = Field(description="Time from the queue to the end.")
+    runner: str | None = Field(description="Runner that holds the run, or held it last.")
+    attempt: int = Field(description="Number of runners that have held the run.")
     stop_requested: bool
     parent_run_id: str | None
     parent_session_id: str | None
     depth: int
-    is_hook_agent: bool = Field(description="It was started by a hook, and so has no hooks of its own.")
+    is_hook_agent: bool = Field(description="True if a hook started the run, which then has no hooks of its own.")
     has_hooks: bool
-    blocked: bool = Field(description="A hook stopped it before it ran; `error` is the reason.")
+    blocked: bool = Field(description="True if a hook stopped the run before it ran; `error` is the reason.")
     failed_hooks: int
-    parameters_changed: int = Field(description="How many places of the parameters hooks have changed.")
+    parameters_changed: int = Field(description="Number of places in the parameters that hooks changed.")
     error: str | None
 
     @classmethod
     def fields_of(cls, record: RunRecord) -> dict[str, Any]:
-        """What a list says of a run."""
+        """Return the fields of a run in a list."""
         took = (record.ended - record.created).total_seconds() * 1e3 if record.ended else None
         changed = [] if record.ran_with is None else parameter_changes(dict(record.parameters), dict(record.ran_with))
         return {
@@ -130,7 +132,7 @@ class RunBody(BaseModel):
 
     @classmethod
     def of(cls, record: RunRecord) -> RunBody:
-        """A run, for a list."""
+        """Return a run for a list."""
         return cls(**cls.fields_of(record))
 
 
@@ -151,7 +153,7 @@ class ChangeBody(BaseModel):
 
 
 class HookBodyOfRun(BaseModel):
-    """One hook of a run, and how it ended."""
+    """One hook of a run, with its outcome."""
 
     hook_type: str
     target_type: str
@@ -171,25 +173,25 @@ class StepBody(BaseModel):
 
     name: str = Field(description="queued, starting, hook, ready, running, result, child, lost, completed …")
     at: AwareDatetime
-    offset_ms: float = Field(description="Since it was queued.")
+    offset_ms: float = Field(description="Time since the run was queued.")
     duration_ms: float | None
     hook: HookBodyOfRun | None
     facts: dict[str, Any] | None
 
 
 class RunDetail(RunBody):
-    """All of one run."""
+    """All details of one run."""
 
-    agent_type: AgentType | None = Field(description="Null where the agent is not there any more.")
-    parameters: dict[str, Any] = Field(description="As sent.")
-    parameters_as_run: dict[str, Any] = Field(description="What the start hooks made of them.")
+    agent_type: AgentType | None = Field(description="Null if the agent does not exist any more.")
+    parameters: dict[str, Any] = Field(description="Parameters as sent.")
+    parameters_as_run: dict[str, Any] = Field(description="Parameters after the start hooks.")
     parameter_changes: list[ChangeBody]
     result_text: str | None
     result_data: Any
     block_reason: str | None
     hooks: list[HookBodyOfRun]
     timeline: list[StepBody]
-    last_event: int = Field(description="The number of its last event: follow it from there.")
+    last_event: int = Field(description="Number of the last event, after which to follow the run.")
     parent: RunBody | None
     children: list[RunBody]
 
@@ -203,7 +205,7 @@ class RunDetail(RunBody):
         parent: RunRecord | None,
         children: Iterable[RunRecord],
     ) -> RunDetail:
-        """A run with everything that is known of it."""
+        """Return a run with its events, agent, parent and children."""
         before, after = dict(record.parameters), dict(record.effective)
         return cls(
             **cls.fields_of(record),
@@ -223,7 +225,7 @@ class RunDetail(RunBody):
 
 
 class AgentBody(BaseModel):
-    """What a runner needs to know of the agent."""
+    """The facts about an agent that a runner needs."""
 
     name: str
     type: AgentType
@@ -233,7 +235,7 @@ class AgentBody(BaseModel):
 
 
 class ClaimedRun(BaseModel):
-    """A run in a runner's hands. Renew it before the lease ends; say `runner` and `attempt` with all that follows."""
+    """A claimed run. Renew it before the lease ends; send `runner` and `attempt` with every later request."""
 
     run_id: str
     session_id: str
@@ -249,7 +251,7 @@ class ClaimedRun(BaseModel):
 
     @classmethod
     def of(cls, record: RunRecord, blueprint: Blueprint | None, lease: float) -> ClaimedRun:
-        """What a runner is told."""
+        """Return a claimed run for its runner."""
         schema = blueprint.output_schema if blueprint else None
         return cls(
             run_id=record.id,

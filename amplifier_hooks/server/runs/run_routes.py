@@ -1,7 +1,7 @@
-"""`/runs` for whoever wants runs and looks at them, `/runner/runs` for the runners.
+"""`/runs`, for clients that queue runs and read them, and `/runner/runs`, for runners.
 
-A token's tenant is the tenant of what it submits, and all it sees. The tokens of the system (tenant `""`) let runners
-claim runs of every tenant.
+A token's tenant owns the runs that the token submits, and limits the runs it can see. Tokens of the system (tenant
+`""`) let runners claim runs of every tenant.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT: Final = 60.0
 MOST_EVENTS: Final = 2_000
-"""Of one run that are shown at once; the stream has them all."""
+"""Events of one run that are shown at once, at most; the stream has all of them."""
 LONGEST_CURSOR: Final = 16
 """Digits of a time in microseconds."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ REFUSALS: Final[dict[type[RunRefused], tuple[int, str]]] = {
 
 
 async def answer_or_problem(work: Awaitable[T]) -> T:
-    """What the coordinator says; a refusal becomes a problem."""
+    """Return the result of the coordinator's work; raise its refusals as `Problem`."""
     try:
         return await work
     except RunRefused as refusal:
@@ -86,8 +86,8 @@ async def answer_or_problem(work: Awaitable[T]) -> T:
         raise Problem(status, code, str(refusal)) from None
 
 
-def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes of one room, one after the other
-    """The routes over a coordinator."""
+def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one function holds all routes of runs
+    """Return the routes of runs over a coordinator."""
     router = APIRouter(tags=["runs"], responses={404: response_description(404), 409: response_description(409)})
 
     def blueprint_of(record: RunRecord) -> Blueprint | None:
@@ -112,9 +112,9 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
     async def list_runs(
         caller: Reader,
         *,
-        has_hooks: Annotated[bool, Query(description="Only those with hooks.")] = False,
-        blocked: Annotated[bool, Query(description="Only those that a hook stopped before they ran.")] = False,
-        status: Annotated[RunStatus | None, Query(description="Only those with this status.")] = None,
+        has_hooks: Annotated[bool, Query(description="Only runs with hooks.")] = False,
+        blocked: Annotated[bool, Query(description="Only runs that a hook stopped before they ran.")] = False,
+        status: Annotated[RunStatus | None, Query(description="Only runs with this status.")] = None,
         agent_name: Annotated[str | None, Query(max_length=200)] = None,
         parent_run_id: Annotated[str | None, Query(max_length=200)] = None,
         session_id: Annotated[str | None, Query(max_length=200)] = None,
@@ -185,7 +185,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
 
     @router.get(
         "/runner/runs",
-        summary="Claim a run: it is this runner's and nobody else's. 204 when there is none in time.",
+        summary="Claim a run for this runner alone. 204 if there is none in time.",
         responses={204: {"description": "Nothing to do."}},
         response_model=ClaimedRun,
         tags=["runners"],
@@ -194,7 +194,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         request: Request,
         caller: Runner,
         runner: Annotated[str, Query(min_length=1, max_length=200)],
-        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for one.")] = 0.0,
+        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a run.")] = 0.0,
         agents: Annotated[list[str] | None, Query(max_length=100, description="Only runs of these agents.")] = None,
     ) -> ClaimedRun | Response:
         names = None if agents is None else [name for name in agents if "\x00" not in name]
@@ -205,7 +205,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
             return Response(status_code=204)
         return ClaimedRun.of(record, blueprint_of(record), runs.leases.runner)
 
-    @router.post("/runner/runs/{run_id}/renew", summary="Hold on to a run.", tags=["runners"])
+    @router.post("/runner/runs/{run_id}/renew", summary="Renew the lease of a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:
         record = await answer_or_problem(runs.renew(run_id, holder(body), tenant=tenant_served(caller)))
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
@@ -221,7 +221,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
         )
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
 
-    @router.post("/runner/runs/{run_id}/completed", summary="End a run; the same twice is harmless.", tags=["runners"])
+    @router.post("/runner/runs/{run_id}/completed", summary="End a run. Idempotent.", tags=["runners"])
     async def complete_run(caller: Runner, run_id: str, body: Completion) -> RunBody:
         record = await answer_or_problem(
             runs.complete(run_id, holder(body), body.status, error=body.error, tenant=tenant_served(caller))
@@ -232,28 +232,28 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # the routes 
 
 
 def tenant_seen(caller: Caller) -> str | None:
-    """Whose runs somebody sees; None is everybody's."""
+    """Return the tenant whose runs a caller can see; None is all tenants."""
     return None if caller.everywhere else caller.tenant
 
 
 def tenant_served(caller: Caller) -> str | None:
-    """Whose runs a runner may have; None is everybody's."""
+    """Return the tenant whose runs a runner may claim; None is all tenants."""
     return caller.tenant or None
 
 
 def holder(body: RunHold) -> Holder:
-    """Whoever says to have a run."""
+    """Return the runner and attempt that a body names."""
     return Holder(body.runner, body.attempt)
 
 
 def cursor_after(record: RunRecord) -> str:
-    """Where the next page begins."""
+    """Return the cursor of the page after a run."""
     return f"{(record.created - EPOCH) // timedelta(microseconds=1)}.{record.id}"
 
 
 def read_cursor(cursor: str) -> tuple[datetime, str]:
-    """The same, read again. Raises `Problem` for a text that is none of ours."""
+    """Return the time and id in a cursor. Raises `Problem` for an invalid cursor."""
     at, _, run = cursor.partition(".")
     if not at.isascii() or not at.isdigit() or len(at) > LONGEST_CURSOR or not run.isascii() or not run.isprintable():
-        raise Problem(400, "bad_cursor", "the cursor is none of ours; begin again without one")
+        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
     return EPOCH + timedelta(microseconds=int(at)), run

@@ -1,4 +1,4 @@
-"""A run as others see it, from what is kept of it. Pure."""
+"""A run for readers: stored events come in; hooks, a timeline and changes of parameters go out. Pure."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ NAMES: Final[Mapping[str, str]] = {
     "run_stopped": "stopped",
 }
 STAYS: Final = frozenset({"queued", "starting", "ready", "running"})
-"""What a run is in until something else happens; everything else takes no time."""
+"""Steps that last until the next one; all other steps take no time."""
 OVER: Final = frozenset({"completed", "failed", "stopped"})
 
 
 @frozen(kw_only=True)
 class ParameterChange:
-    """One thing that hooks made of the parameters. `path` as in `$.items[2].price`; None stands for nothing there."""
+    """One change of the parameters by hooks. `path` is like `$.items[2].price`; a missing value is None."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -50,7 +50,7 @@ class ParameterChange:
 
 @frozen(kw_only=True)
 class HookView:
-    """One hook of a run: how it ended, and what it said. `lost`: its coordinator was gone before it ended."""
+    """One hook of a run with its outcome. `lost` means that its coordinator was gone before the hook ended."""
 
     hook_type: str
     target_type: str
@@ -67,9 +67,9 @@ class HookView:
 
 @frozen(kw_only=True)
 class Step:
-    """One line of the timeline: what happened, from when, and for how long. `hook` where it is one.
+    """One line of the timeline, with its start and its duration. `hook` is set for a hook.
 
-    `duration_ms` is None for what takes no time, and for what has not ended.
+    `duration_ms` is None for a step that takes no time or has not ended.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Step:
 
 
 def parameter_changes(before: Any, after: Any, path: str = "$") -> list[ParameterChange]:
-    """What is different, by place, in the order of names; lists are compared place by place."""
+    """Return the differences between two values, in the order of names; lists are compared by index."""
     if isinstance(before, dict) and isinstance(after, dict):
         parts = [(f"{path}.{name}", name) for name in sorted({*before, *after})]
         return _inside(parts, before, after)
@@ -105,12 +105,12 @@ def _inside(parts: Iterable[tuple[str, Any]], before: Any, after: Any) -> list[P
 
 
 def run_hooks(events: Iterable[RunEvent]) -> list[HookView]:
-    """The hooks of a run, in the order they began."""
+    """Return the hooks of a run, in the order they began."""
     return [step.hook for step in timeline(events) if step.hook is not None]
 
 
 def timeline(events: Iterable[RunEvent]) -> list[Step]:
-    """What happened to a run, in order; a hook is one line, from its start to its end."""
+    """Return the steps of a run in order; a hook is one step, from its start to its end."""
     steps: list[Step] = []
     open_hooks: dict[tuple[Any, ...], int] = {}
     staying: int | None = None
@@ -168,7 +168,7 @@ def _end_step(step: Step, event: RunEvent) -> Step:
 
 
 def _give_up(steps: list[Step], place: int) -> None:
-    """The same hook has begun again: nobody knows how it ended the first time."""
+    """Mark a hook that began again as lost, because the end of its first run is unknown."""
     hook = steps[place].hook
     if hook is not None:
         steps[place] = evolve(steps[place], hook=evolve(hook, outcome="lost"))

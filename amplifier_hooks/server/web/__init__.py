@@ -3,10 +3,10 @@
     index.html   the frame, and the two places in it
     page.js      token, places, light and dark
     service.js   the HTTP API, for the pages
-    hooks.js     the hooks: list, switch, dry run, what they did
+    hooks.js     the hooks: list, switch, dry run, execution log
     runs.js      the runs: list, detail
     lines.js     two texts beside each other, line by line
-    pages.css    what the inbox has no use for
+    pages.css    styles that the inbox does not need
 
 Text and style come from `approval_backends/web/`.
 """

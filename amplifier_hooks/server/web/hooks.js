@@ -1,4 +1,4 @@
-// The hooks: by band, in the order they run; beside them the one that was picked.
+// The hooks: by band, in the order they run; beside them the selected hook.
 
 import { $ } from "/assets/frame.js";
 import { dated, h, icon, marked, plural, say, u } from "/assets/text.js";
@@ -33,19 +33,22 @@ const ms = (value) => {
   return `${value >= 1 ? Math.round(value) : value.toFixed(1)} ms`;
 };
 
-// What became of one hook's turn: shape, colour, the word for what was, and the word for what would be.
+// Returns the shape, the colour, and the words for the real and the dry-run outcome of a hook's answer.
 const became = (answer) => {
   if (answer.status === "timeout") return LATE;
   return answer.success ? ANSWERS[answer.action] ?? ANSWERS.continue : FAILED;
 };
 
-// Whoever may not read what hooks did sees none of it; anything else that goes wrong is told.
+// Handles a missing scope as an empty list, and throws every other problem again.
 const unless = (scope) => (problem) => {
   if (problem.status === 403 && problem.message.includes(scope)) return [];
   throw problem;
 };
 
 const because = (answer) => answer.error ?? answer.said;
+
+const unfit = (row) => (row.matcher ? `This hook only runs for ${row.matcher}. Change tool_name.`
+  : "This hook does not run for such an event.");
 
 export class Hooks {
   #service; #announce; #rows = []; #shown = "all"; #open; #drawn = ""; #sample = JSON.stringify(SAMPLE, null, 2);
@@ -82,7 +85,7 @@ export class Hooks {
         .sort((one, two) => one.priority - two.priority || Boolean(one.tenant_id) - Boolean(two.tenant_id));
       this.#draw();
     } catch (problem) {
-      const said = problem.status === 404 ? "No hooks are kept at this address." : problem.message;
+      const said = problem.status === 404 ? "This server stores no hooks." : problem.message;
       if (problem.status) say($("#bands"), h("p", { class: "none" }, marked(said)));
     }
   }
@@ -96,7 +99,7 @@ export class Hooks {
     return { runs: sum("runs"), wrong: sum("failures"), p95: times.length ? Math.max(...times) : null };
   }
 
-  // Drawn anew only when something is different, so that nothing moves under the pointer.
+  // Redraws only if the data changed, so that nothing moves under the pointer.
   #draw() {
     const open = this.#rows.find((row) => row.hook_id === this.#open);
     const now = JSON.stringify([this.#rows, this.#shown, this.#open, this.#log, this.#tried, this.#trying]);
@@ -125,7 +128,7 @@ export class Hooks {
       return [h("h2", { class: "band" }, name, h("small", {}, `${from}–${Math.min(to, 1_000)} · ${means}`)),
         h("ul", { class: "sheet" }, mine.map((row) => this.#row(row)))];
     });
-    const nothing = this.#rows.length ? "None of them." : "There are no hooks yet.";
+    const nothing = this.#rows.length ? "No hook matches." : "There are no hooks yet.";
     say($("#bands"), parts.length ? parts : h("p", { class: "none" }, nothing));
   }
 
@@ -169,7 +172,7 @@ export class Hooks {
     this.#draw();
   }
 
-  // -- the one that was picked --
+  // -- the selected hook --
 
   #panel(row) {
     const panel = $("#hook");
@@ -193,9 +196,9 @@ export class Hooks {
       pair("For", row.matcher ? u(row.matcher) : "everything"),
       pair("Kind", row.kind, " ", row.kind !== row.handler_ref && u(row.handler_ref)),
       pair("Version", String(row.version)),
-      pair("Time", row.timeout_ms == null ? "as its kind has it" : ms(row.timeout_ms)),
+      pair("Time limit", row.timeout_ms == null ? "default" : ms(row.timeout_ms)),
       pair("Failure", this.#closed(row) ? STOPS : REPORTED),
-      pair("Whose", row.tenant_id ? u(row.tenant_id) : "the system’s, for everybody"),
+      pair("Tenant", row.tenant_id ? u(row.tenant_id) : "all, as a hook of the system"),
       pair("Changed", dated(Date.parse(row.updated_at), Date.now())),
       row.tags.length > 0 && pair("Tags", row.tags.map((tag, number) => [number > 0 && ", ", u(tag)])));
   }
@@ -225,7 +228,7 @@ export class Hooks {
     const hook = row.hook_id;
     let sample;
     try { sample = JSON.parse(text); } catch (error) {
-      this.#tried = { hook, wrong: `This is no JSON: ${error.message}` };
+      this.#tried = { hook, wrong: `This is not JSON: ${error.message}` };
       this.#draw();
       return;
     }
@@ -233,7 +236,7 @@ export class Hooks {
     this.#draw();
     try {
       const said = await this.#service.post(`/v1/hooks/${hook}/test`, { sample_context: sample });
-      this.#tried = said.result ? { hook, result: said.result } : { hook, wrong: "It is not for such an event." };
+      this.#tried = said.result ? { hook, result: said.result } : { hook, wrong: unfit(row) };
       this.#announce(said.result ? became(said.result)[3] : this.#tried.wrong);
     } catch (problem) {
       this.#tried = { hook, wrong: problem.message };
@@ -248,7 +251,7 @@ export class Hooks {
     return h("section", {},
       h("h2", {}, "Last answers ", h("small", {}, `${row.runs.toLocaleString("en")} in all`)),
       mine.length ? h("ol", { class: "log" }, mine.map(([log, answer]) => this.#entry(row, log, answer)))
-        : h("p", { class: "sub" }, "None is kept."));
+        : h("p", { class: "sub" }, "No answers are kept."));
   }
 
   #entry(row, log, answer) {

@@ -2,9 +2,9 @@
 
 import { h, marked } from "/assets/text.js";
 
-const MOST = 400; // lines that are compared; more are shown one after the other
+const MOST = 400; // lines that are compared; longer texts are shown without a comparison
 
-// The longest common lines, as pairs of line numbers.
+// Returns the longest common lines, as pairs of line numbers.
 const common = (one, two) => {
   const table = Array.from({ length: one.length + 1 }, () => new Uint16Array(two.length + 1));
   for (let i = one.length - 1; i >= 0; i--) {
@@ -21,7 +21,7 @@ const common = (one, two) => {
   return pairs;
 };
 
-// Rows of [left, right]; a side is null where the other has a line more.
+// Returns rows of [left, right]; a side is null where only the other side has a line.
 const rows = (one, two) => {
   const result = [];
   let i = 0;

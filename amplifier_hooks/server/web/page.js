@@ -1,4 +1,4 @@
-// Puts the page together: the token, the two places, and asking again while somebody looks.
+// Assembles the page: the token, the two places, and repeated loading while the page is visible.
 
 import { $, bearer, gated, here, themed } from "/assets/frame.js";
 import { Hooks } from "/pages/hooks.js";
@@ -6,7 +6,7 @@ import { Runs } from "/pages/runs.js";
 import { Service } from "/pages/service.js";
 
 const PLACES = { hooks: "Hooks", runs: "Runs" };
-const AGAIN = 2_000; // between one look and the next
+const AGAIN = 2_000; // milliseconds between two loads
 
 const token = bearer("#hooks");
 let announceTimer;
@@ -20,7 +20,7 @@ const announce = (text) => {
 const connected = (state) => {
   $("#live").hidden = state !== "live";
   $("#notice").hidden = state !== "lost";
-  $("#notice span").textContent = "What is shown is old. Nothing is sent.";
+  $("#notice span").textContent = "You can read; changes resume when reconnected.";
   if (state === "refused") gate("The server does not know this token. Make one with: amplifier-hooks token create");
 };
 

@@ -1,4 +1,4 @@
-// The runs: newest first; beside them the one that was picked, from the queue to its end.
+// The runs: newest first; beside them the selected run, from the queue to its end.
 
 import { $ } from "/assets/frame.js";
 import { dated, h, icon, marked, plural, say, u } from "/assets/text.js";
@@ -102,7 +102,7 @@ export class Runs {
     this.#draw();
   }
 
-  // What has ended, with everything its hooks did, does not change any more.
+  // Returns true for a run that has ended together with its hooks, and so does not change any more.
   #settled(id) {
     return this.#run?.run_id === id && ENDED.includes(this.#run.status)
       && this.#run.hooks.every((hook) => hook.outcome !== "running") && Date.now() - Date.parse(this.#run.ended_at) > 60_000;
@@ -122,7 +122,7 @@ export class Runs {
     if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   }
 
-  // Children stand below the run that started them, if that is on the list.
+  // Puts children below the run that started them, if that run is on the list.
   #family() {
     const known = new Set(this.#rows.map((run) => run.run_id));
     const below = (id) => this.#rows.filter((run) => run.parent_run_id === id).flatMap((run) => [run, ...below(run.run_id)]);
@@ -142,7 +142,7 @@ export class Runs {
 
   #detail(run) {
     if (!run) {
-      say($("#run"), h("p", { class: "none" }, this.#rows.length ? "Pick a run to see what became of it." : ""));
+      say($("#run"), h("p", { class: "none" }, this.#rows.length ? "Select a run to see its timeline and result." : ""));
       return;
     }
     const [shape, color, word] = state(run);
@@ -193,7 +193,7 @@ export class Runs {
 
   #about({ name: step, hook, facts }) {
     if (!hook) {
-      if (step === "queued" || ENDED.includes(step)) return null; // the head of the run says it
+      if (step === "queued" || ENDED.includes(step)) return null; // the head of the run shows it
       if (step === "child") {
         const child = facts.child_run_id;
         return h("p", {}, "agent ", u(facts.agent_name), " · ", h("a", { class: "u go", href: `#runs/${child}` }, short(child)));

@@ -1,6 +1,6 @@
-// The HTTP API of the server this page came from, and of no other.
+// The HTTP API of the server that served this page.
 
-const PATIENCE = 15_000;
+const TIMEOUT = 15_000;
 
 export class Refused extends Error {
   constructor(status, said) {
@@ -14,7 +14,7 @@ export class Refused extends Error {
 export class Service {
   #token;
 
-  // `changed(state)` for live, lost and refused.
+  // Calls `changed(state)` with live, lost or refused.
   constructor(token, changed) {
     this.#token = token;
     this.changed = changed;
@@ -25,7 +25,7 @@ export class Service {
   post(path, body) { return this.#ask("POST", path, body); }
   put(path, body, tag) { return this.#ask("PUT", path, body, tag); }
 
-  // Every page of a list, whose rows stand under this name; up to so many of them.
+  // Returns the rows of all pages of a list, up to `most`; each page has its rows in the field `name`.
   async all(path, name, most = 1_000) {
     const rows = [];
     let cursor = null;
@@ -38,14 +38,14 @@ export class Service {
     return rows;
   }
 
-  // Rejects with `Refused`; its status is 0 if nothing came back.
+  // Sends a request. Rejects with `Refused`; the status is 0 if no response came.
   async #ask(method, path, body, tag) {
     const headers = { authorization: `Bearer ${this.#token}`, accept: "application/json" };
     if (body !== undefined) headers["content-type"] = "application/json";
     if (tag) headers["if-match"] = tag;
     let response;
     try {
-      const signal = AbortSignal.timeout(PATIENCE);
+      const signal = AbortSignal.timeout(TIMEOUT);
       const options = { method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" };
       response = await fetch(path, { ...options, body: body === undefined ? undefined : JSON.stringify(body) });
     } catch {

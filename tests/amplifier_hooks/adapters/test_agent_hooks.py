@@ -1,4 +1,4 @@
-"""AGENT-HOOKS beyond its kit and the story: several sessions, questions, what a host does that it should not."""
+"""AGENT-HOOKS beyond its kit and the story: several sessions, questions, and hosts that break the contract."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIVEN = {"path": "notes"}
 
 
 class Saying:
-    """An interceptor that has something to say at one point."""
+    """An interceptor that gives a verdict at one point."""
 
     def __init__(self, point: str, said: Callable[[], Verdict]) -> None:
         self.point = point
@@ -31,13 +31,13 @@ class Saying:
         self.seen: list[str] = []
 
     def intercept(self, context: AgentContext, /) -> Verdict:
-        """Say it there, and allow the rest."""
+        """Give the verdict at its point, and allow the rest."""
         self.seen.append(context["interception_point"])
         return self.said() if context["interception_point"] == self.point else Verdict.allow()
 
 
 def contexts() -> AgentContextBuilder:
-    """What a host of theirs tells."""
+    """The contexts that a host of AGENT-HOOKS sends."""
     return AgentContextBuilder(agent_id="a", framework="theirs", session_id="theirs")
 
 
@@ -57,7 +57,7 @@ async def test_interceptors_are_for_their_session() -> None:
 
 
 async def test_a_start_that_is_denied_denies_every_prompt() -> None:
-    """Nobody works in a session whose start was denied."""
+    """A session whose start was denied denies every prompt."""
     session = SessionCoordinator()
     saying = Saying("agent_startup", lambda: Verdict.deny(reason="not_today"))
     AgentHooksHost(session, InterceptionEmitter().register(saying))
@@ -69,7 +69,7 @@ async def test_a_start_that_is_denied_denies_every_prompt() -> None:
 
 @pytest.mark.parametrize("answer", ["Allow", "Deny"])
 async def test_what_an_interceptor_wants_approved_is_asked(answer: str) -> None:
-    """A denial that can be lifted is a question to the session's approver, with what the interceptor saw."""
+    """A denial that can be lifted is a question to the session's approver, with the context of the interceptor."""
     approver = ScriptedApprover(answer)
     session = SessionCoordinator(approvals=approver)
     saying = Saying("pre_tool_call", lambda: Verdict.escalate(message="Write to production?"))
@@ -98,7 +98,7 @@ async def test_a_failing_tool_is_told_to_interceptors() -> None:
 
 
 async def test_an_answer_can_be_denied_and_changed() -> None:
-    """What the agent is about to answer passes the interceptors."""
+    """The interceptors see, deny and change the answer of the agent."""
     session = SessionCoordinator()
     host = AgentHooksHost(
         session, InterceptionEmitter().register(Saying("output", lambda: Verdict.deny(reason="secret")))
@@ -109,7 +109,7 @@ async def test_an_answer_can_be_denied_and_changed() -> None:
 
 
 async def test_a_host_that_runs_something_else_is_told_so() -> None:
-    """A report about a call that was not admitted, or not like this, is denied, and on record as failed."""
+    """A report about a call that was not admitted, or is another one, is denied, and on record as failed."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
@@ -139,7 +139,7 @@ async def test_what_another_interceptor_denied_is_on_record() -> None:
 
 
 async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
-    """Messages and answer of a host's model call are what the hooks left of them."""
+    """Messages and answer of a host's model call are as the hooks left them."""
     hooks = HookRegistry()
     hooks.gate("llm:pre", name="pre")(lambda event, data: HookResult.modify({"messages": data["messages"][:1]}))
     masked = {"content": "masked", "tool_calls": [], "finish_reason": "stop"}
@@ -157,7 +157,7 @@ async def test_a_model_call_passes_the_hooks_of_a_session() -> None:
 
 @pytest.mark.rule("DIA-10")
 async def test_what_a_host_leaves_is_over() -> None:
-    """A call whose id comes again, and one that is never reported, are on record as cancelled in the end."""
+    """A call whose id comes again, and one that is never reported, end on record as cancelled."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()

@@ -21,23 +21,23 @@ from amplifier_hooks.dispatch.middleware import RequestContext
 
 
 class User(BaseUser):
-    """Somebody of a tenant."""
+    """A user of a tenant."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id
 
 
 class Backend(AuthenticationBackend):
-    """Believes a header, for a test."""
+    """An authentication that believes a header."""
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Whoever the header names."""
+        """Return the user that the header names."""
         named = conn.headers.get("x-user-of")
         return (AuthCredentials(["authenticated"]), User(named)) if named else None
 
 
 async def echo(request: Request) -> Response:
-    """What was sent, with two cookies."""
+    """Return the request's body, with two cookies."""
     response = PlainTextResponse(await request.body() or b"hello")
     response.set_cookie("a", "1")
     response.set_cookie("b", "2")
@@ -45,12 +45,12 @@ async def echo(request: Request) -> Response:
 
 
 async def fails(request: Request) -> Response:
-    """A bug."""
+    """Raise the error of a bug."""
     raise RuntimeError("a bug")
 
 
 async def streams(request: Request) -> Response:
-    """A response in parts."""
+    """Return a response in parts."""
 
     async def parts() -> AsyncIterator[bytes]:
         for number in range(3):
@@ -60,7 +60,7 @@ async def streams(request: Request) -> Response:
 
 
 def starlette(registry: HookRegistry, **options: Any) -> Starlette:
-    """A Starlette application with authentication."""
+    """Return a Starlette application with authentication."""
     routes = [Route("/echo", echo, methods=["GET", "POST"]), Route("/fails", fails), Route("/streams", streams)]
     middleware = [
         Middleware(AuthenticationMiddleware, backend=Backend()),
@@ -70,7 +70,7 @@ def starlette(registry: HookRegistry, **options: Any) -> Starlette:
 
 
 def fastapi(registry: HookRegistry, **options: Any) -> FastAPI:
-    """The same in FastAPI."""
+    """Return a FastAPI application with authentication."""
     app = FastAPI()
 
     @app.get("/echo")
@@ -87,7 +87,7 @@ def fastapi(registry: HookRegistry, **options: Any) -> FastAPI:
 
 
 def client(app: Any, *, raises: bool = True) -> httpx2.AsyncClient:
-    """A client of an application."""
+    """Return a client of an application."""
     transport = httpx2.ASGITransport(app, raise_app_exceptions=raises)
     return httpx2.AsyncClient(transport=transport, base_url="http://app")
 
@@ -146,7 +146,7 @@ async def test_what_nobody_can_be_asked() -> None:
 
 @pytest.mark.rule("API-5", "TEN-1")
 async def test_only_the_hooks_of_the_users_tenant() -> None:
-    """A tenant's hooks run for requests of its users, the system's for all; nobody's word in a request counts."""
+    """A tenant's hooks run for requests of its users, the system's for all; a request's own claim does not count."""
     registry = HookRegistry()
     ran: list[str] = []
     for tenant in ("", "acme", "other"):
@@ -162,7 +162,7 @@ async def test_only_the_hooks_of_the_users_tenant() -> None:
 @pytest.mark.rule("API-5")
 @pytest.mark.parametrize("make", APPS)
 async def test_what_comes_after_may_change_headers_and_status(make: Callable[..., Any]) -> None:
-    """Headers can be added, changed and taken away, and the status be another; what was left alone stays."""
+    """Hooks can add, change and remove headers, and change the status; untouched headers stay."""
     registry = HookRegistry()
 
     def after(event: str, data: Any) -> HookResult:
@@ -194,7 +194,7 @@ async def test_what_comes_after_may_change_headers_and_status(make: Callable[...
     ],
 )
 async def test_changes_that_would_break_a_response(answer: dict[str, Any]) -> None:
-    """A status that needs no body, one that is none, and headers that no response can have are not made."""
+    """A status that needs no body, an invalid status, and headers that no response can have are ignored."""
     registry = HookRegistry()
     registry.on("request:post", lambda event, data: HookResult.modify(answer), name="after")
     async with client(starlette(registry)) as http:
@@ -205,7 +205,7 @@ async def test_changes_that_would_break_a_response(answer: dict[str, Any]) -> No
 
 @pytest.mark.rule("API-2")
 async def test_around_a_request() -> None:
-    """Layers stand around the request: they can change its response, answer in its place, or stop it."""
+    """Middleware encloses the request: it can change the response, answer in its place, or stop it."""
     registry = HookRegistry()
     ways: list[Any] = []
 
@@ -233,7 +233,7 @@ async def test_around_a_request() -> None:
 
 @pytest.mark.rule("API-2")
 async def test_a_response_without_headers() -> None:
-    """An application may leave headers out, and then a layer may add some."""
+    """An application may leave headers out, and middleware may then add some."""
 
     async def bare(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200})
@@ -254,7 +254,7 @@ async def test_a_response_without_headers() -> None:
 
 @pytest.mark.rule("API-2")
 async def test_a_body_that_is_too_large_to_be_shown() -> None:
-    """What hooks could not see is not let in; unless they are not to be shown bodies at all."""
+    """A body that is too large for hooks is refused, unless hooks are shown no bodies at all."""
     registry = HookRegistry()
     bodies: list[Any] = []
     registry.gate("request:pre", lambda event, data: bodies.append(data["body"]), name="g")
@@ -271,7 +271,7 @@ async def test_a_body_that_is_too_large_to_be_shown() -> None:
 
 @pytest.mark.rule("API-2", "REG-5")
 async def test_observers_are_told_when_it_is_over() -> None:
-    """Observers see both outcomes after the response is out, that of a bug as the 500 it becomes."""
+    """Observers see both outcomes after the response is out; a bug counts as the 500 it becomes."""
     registry = HookRegistry()
     told: list[Any] = []
     registry.observe("*", lambda event, data, outcome: told.append((event, data.get("status_code"), outcome.denied)))
@@ -288,7 +288,7 @@ async def test_observers_are_told_when_it_is_over() -> None:
 
 @pytest.mark.rule("API-2", "REG-10")
 async def test_without_hooks_nothing_is_touched() -> None:
-    """Where nobody listens the application is given the very scope and functions that came in; sockets always are."""
+    """Without hooks the application gets the very scope and functions that came in; sockets always do."""
     given: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -306,7 +306,7 @@ async def test_without_hooks_nothing_is_touched() -> None:
 @pytest.mark.fault("F-HD-17")
 @pytest.mark.rule("REG-3")
 async def test_a_hook_that_calls_the_application() -> None:
-    """A hook that asks the application it guards ends after four rounds, and is told so."""
+    """A hook that calls the application it guards ends after four rounds, with an error."""
     registry = HookRegistry()
     app = starlette(registry)
     statuses: list[int] = []
@@ -324,7 +324,7 @@ async def test_a_hook_that_calls_the_application() -> None:
 
 @pytest.mark.rule("API-5")
 def test_whose_a_request_is() -> None:
-    """The tenant is that of the user, whichever way the authentication keeps it; without one, it is the system."""
+    """The tenant is that of the user, however the authentication keeps it; without a tenant, the system."""
     assert tenant_of_user({"user": User("acme")}) == "acme"
     assert tenant_of_user({"user": {"tenant": "acme"}}) == "acme"
     assert tenant_of_user({"user": {"tenant": 3}}) == ""

@@ -1,4 +1,4 @@
-"""What hooks injected, among an SDK's own messages."""
+"""Injected texts among an SDK's own messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplifier_hooks.injection.budget import InjectionLimits
 
 
 def made(_role: str, text: str) -> str:
-    """A text in the words of an SDK that has plain ones."""
+    """Return a message of an SDK with plain texts."""
     return text.rpartition("\n")[2]
 
 
@@ -37,7 +37,7 @@ async def test_a_text_stays_where_it_came(steps: list[int]) -> None:
 
 @pytest.mark.rule("DIA-3")
 async def test_what_the_sdk_kept_is_not_there_twice() -> None:
-    """Where the SDK keeps what it was given, a text is not put there again."""
+    """If the SDK keeps its input, a text is not added again."""
     async with SessionCoordinator() as session:
         texts: Texts[str] = Texts(session, made)
         await session.process_hook_result(HookResult.inject("be careful"), "tool:post", "lint")
@@ -62,7 +62,7 @@ async def test_what_the_sdk_kept_is_not_there_twice() -> None:
 )
 @pytest.mark.rule("DIA-10")
 async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list[str]) -> None:
-    """Where the SDK has made another list of its messages, a text keeps to the one before it, or goes first."""
+    """If the SDK has made another list of its messages, a text stays behind its message, or goes first."""
     async with SessionCoordinator() as session:
         texts: Texts[str] = Texts(session, made)
         await session.process_hook_result(HookResult.inject("lint"), "tool:post", "lint")

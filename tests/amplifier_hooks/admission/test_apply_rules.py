@@ -1,4 +1,4 @@
-"""Rules of the host at a tool call: what they forbid, ask and answer."""
+"""The host's rules at a tool call: denials, questions and answers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Policy:
-    """Rules as a function of the facts; keeps what it was asked about."""
+    """Rules as a function of the facts; keeps the facts it was called with."""
 
     def __init__(self, rule: Callable[[ActionFacts], Any]) -> None:
         self.rule = rule
         self.judged: list[ActionFacts] = []
 
     def judge(self, facts: ActionFacts) -> Any:
-        """What the function says."""
+        """Return the function's verdict."""
         self.judged.append(facts)
         return self.rule(facts)
 
@@ -74,7 +74,7 @@ async def test_what_rules_see() -> None:
 @pytest.mark.fault("F-HD-04")
 @pytest.mark.parametrize("forbidden", ["a", "b"])
 async def test_deny_rule(forbidden: str) -> None:
-    """A deny rule that fits the input before or after the hooks denies it, and nobody is asked."""
+    """A deny rule that fits the input before or after the hooks denies it, without a question."""
     desk = Desk(lambda facts: DENY if facts.arguments["path"] == forbidden else ALLOW_ALL)
     desk.registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"path": "b"}}))
     outcome = await desk.write(path="a")
@@ -140,7 +140,7 @@ async def test_always_for_a_rule(reason: str) -> None:
 @pytest.mark.rule("BCK-6", "DSP-3")
 @pytest.mark.parametrize("verdict", [True, "allow", RuleVerdict(effect="maybe", rule="x")])  # type: ignore[arg-type]
 async def test_what_is_no_verdict(verdict: Any) -> None:
-    """What is no verdict denies."""
+    """An invalid verdict denies."""
     desk = Desk(lambda facts: verdict)
     assert "rules could not judge" in ((await desk.write(path="a")).reason or "")
     assert not desk.ran
@@ -167,7 +167,7 @@ async def test_rules_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("BCK-6", "AUD-3")
 async def test_rule_that_cannot_be_recorded() -> None:
-    """What a rule allows without its record does not run."""
+    """An act that a rule allows without a record does not run."""
     desk = Desk(lambda facts: ALLOW_ALL)
     desk.audit.error, desk.audit.only = OSError("full"), "approval.decided"
     assert (await desk.write(path="a")).by == "record"
@@ -186,7 +186,7 @@ async def test_event_of_a_host() -> None:
 @pytest.mark.rule("APR-2", "BCK-6")
 @pytest.mark.parametrize(("risk", "seen"), [(lambda *_: "low", "low"), (lambda *_: "none", "high"), (None, "medium")])
 async def test_risk(risk: Any, seen: str) -> None:
-    """The host says how much is at stake; what it does not say right counts as high."""
+    """The host's function gives the risk; an invalid value counts as high."""
     policy = Policy(lambda facts: None)
     await SessionCoordinator(rules=policy, risk=risk).call_tool("Write", {}, lambda _: None)
     assert {facts.risk for facts in policy.judged} == {seen}
@@ -194,7 +194,7 @@ async def test_risk(risk: Any, seen: str) -> None:
 
 @pytest.mark.rule("APR-2")
 async def test_risk_that_fails() -> None:
-    """A failure to say how much is at stake makes it much."""
+    """A failure of the host's risk function makes the risk high."""
     policy = Policy(lambda facts: None)
 
     def broken(tool: str, arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Asking, and what an answer comes to."""
+"""Questions to the approver, and their results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Office:
         )
 
     async def ask(self, *asks: Ask) -> Approval:
-        """Ask what these hooks want to know."""
+        """Ask the questions of these hooks."""
         outcome = Outcome("tool:pre", {}, action="ask_user", asks=asks or (question(),))
         return await self.approver.ask(outcome, ACTION)
 
@@ -65,7 +65,7 @@ class Office:
     ids=["approved", "denied", "unavailable", "expired"],
 )
 async def test_log(answer: Any, event: str, decision: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    """What was asked and what became of it are events of the log, with names and fields that stay."""
+    """Questions and results are events of the log, with stable names and fields."""
     caplog.set_level("INFO", "amplifier_hooks")
     await Office(answer).ask(question("Really?"), question("Sure?", hook="other"))
     told = [vars(record) for record in caplog.records if record.msg != "approval_unavailable"]
@@ -81,7 +81,7 @@ async def test_log(answer: Any, event: str, decision: dict[str, str], caplog: py
 
 @pytest.mark.rule("APR-2")
 async def test_what_a_request_carries() -> None:
-    """A request says who wants what, why it is asked, what can be answered, and until when."""
+    """A request has the asking hooks, the reasons, the options, and the deadline."""
     office = Office("Allow")
     await office.ask(question("Really?"), question("Sure?", hook="other"))
     (request,) = office.backend.requests
@@ -145,7 +145,7 @@ async def test_a_refusal_is_always_offered(labels: tuple[str, ...]) -> None:
     ],
 )
 def test_labels(label: str, kind: str) -> None:
-    """A known label means what it says in any case; a word nobody knows is a refusal."""
+    """A known label means its kind in any case; an unknown label is a refusal."""
     assert as_options([label])[0].kind == kind
 
 
@@ -186,7 +186,7 @@ async def cancels_itself(request: ApprovalRequest) -> Decision:
 )
 @pytest.mark.parametrize("default", ["deny", "allow"])
 async def test_what_does_not_count(answer: Any, default: str) -> None:
-    """What was not offered, and whatever goes wrong in a backend, denies and is recorded as unavailable."""
+    """An option that was not offered, and any error of a backend, denies and is recorded as unavailable."""
     office = Office(answer)
     approval = await office.ask(question(default=default))
     assert (approval.status, approval.allowed) == ("unavailable", False)
@@ -304,7 +304,7 @@ async def test_backend_whose_bookkeeping_fails() -> None:
 
 @pytest.mark.rule("APR-7")
 async def test_who_decided() -> None:
-    """Who decided, and on which channel, is on record with the digest."""
+    """The decider and the channel are on record with the digest."""
     office = Office("Allow")
     await office.ask()
     (facts,) = office.audit.facts("approval.decided")

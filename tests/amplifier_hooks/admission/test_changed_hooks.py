@@ -1,4 +1,4 @@
-"""A hook that asks, and is changed before somebody answers."""
+"""A hook that asks, and is changed before the answer."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ class Asks:
 
 
 async def waiting(broker: Broker, count: int = 1) -> list[RequestRecord]:
-    """What waits, once so many do."""
+    """Return the pending requests once there are `count`."""
     found: list[RequestRecord] = []
 
     async def looked() -> None:
@@ -44,7 +44,7 @@ async def waiting(broker: Broker, count: int = 1) -> list[RequestRecord]:
 
 
 async def allow(broker: Broker, record: RequestRecord) -> bool:
-    """Say yes; whether it counted."""
+    """Allow the request; return True if the answer was accepted."""
     option = next(option.id for option in record.request.options if option.allows)
     return (await broker.decide(record.id, record.digest, option, ADA)).accepted
 
@@ -53,7 +53,7 @@ async def allow(broker: Broker, record: RequestRecord) -> bool:
 @pytest.mark.rule("APR-6")
 @pytest.mark.parametrize("taken_back", [False, True], ids=["a yes", "taken back"])
 async def test_a_yes_to_the_old_version_does_not_count(taken_back: bool) -> None:
-    """Whoever says yes to a hook of old has said nothing: it is judged again, and the new version asks for itself."""
+    """A yes to an old version of a hook has no effect: the call is judged again, and the new version asks."""
     registry, broker = HookRegistry(), Broker(MemoryStore())
     ran: list[Any] = []
     undo = registry.gate("tool:pre", Asks("1", "old?"), name="guard")
@@ -77,7 +77,7 @@ async def test_a_yes_to_the_old_version_does_not_count(taken_back: bool) -> None
 
 @pytest.mark.fault("F-API-09")
 async def test_a_hook_that_changes_all_the_time() -> None:
-    """After three rounds it is denied, and nothing has run."""
+    """After three rounds the call is denied, and no tool has run."""
     registry, broker = HookRegistry(), Broker(MemoryStore())
     hook = Asks("0", "now?")
     registry.gate("tool:pre", hook, name="guard")

@@ -34,7 +34,7 @@ class Policy:
 
 
 class Desk:
-    """A session with gates that answer as they are told, and what it asks."""
+    """A session with gates that give scripted answers, and its requests."""
 
     def __init__(self, *script: Any, verdict: RuleVerdict | None = None, **options: Any) -> None:
         self.approver, self.audit, self.policy = ScriptedApprover(*script), CollectingAudit(), Policy(verdict)
@@ -50,7 +50,7 @@ class Desk:
         )
 
     def gate(self, name: str, answer: HookResult, **options: Any) -> None:
-        """Register a gate that always answers so."""
+        """Register a gate that always gives this answer."""
         self.registry.gate("tool:pre", lambda event, data: answer, name=name, **options)
 
     async def write(self, **given: Any) -> bool:

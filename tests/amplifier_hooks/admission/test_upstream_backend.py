@@ -48,7 +48,7 @@ class Async(TheirApprover):
 
 
 class Desk:
-    """A session with one of them, and a gate that asks."""
+    """A session with such an approver, and a gate that asks."""
 
     def __init__(self, approver: Any, **asks: Any) -> None:
         self.audit, self.ran, registry = CollectingAudit(), list[Any](), HookRegistry()
@@ -57,7 +57,7 @@ class Desk:
         self.session = SessionCoordinator(hooks=registry, approvals=approver, audit=self.audit)
 
     async def write(self) -> str:
-        """Call a tool; how the request ended."""
+        """Call a tool; return the end of the request."""
         await self.session.call_tool("Write", {"path": "a"}, self.ran.append)
         return str(self.audit.facts("approval.decided")[-1]["status"])
 
@@ -77,7 +77,7 @@ async def test_allowed_and_denied(kind: type[Any]) -> None:
 
 @pytest.mark.rule("APR-3", "APR-5")
 async def test_always_is_remembered() -> None:
-    """What they allow for good is remembered for them: they are asked once."""
+    """A label for "always" is remembered as a grant: the approver is asked once."""
     theirs = Async("Allow always")
     desk = Desk(theirs)
     assert [await desk.write(), await desk.write()] == ["approved", "approved"]
@@ -88,7 +88,7 @@ async def test_always_is_remembered() -> None:
 @pytest.mark.parametrize("kind", [Plain, Async])
 @pytest.mark.parametrize("answer", ["allow once", "Allow", "", None, True, ["Deny"], TimeoutError("net"), OSError("x")])
 async def test_what_is_no_answer(kind: type[Any], answer: Any) -> None:
-    """What is not exactly one of the labels, and whatever they raise, is nobody's permit and nobody's refusal."""
+    """A value that is not exactly one of the labels, and any error, neither permits nor refuses."""
     desk = Desk(kind(answer), default="allow")
     assert await desk.write() == "unavailable"
     assert desk.ran == []
@@ -97,7 +97,7 @@ async def test_what_is_no_answer(kind: type[Any], answer: Any) -> None:
 @pytest.mark.rule("APR-4", "APR-11")
 @pytest.mark.parametrize("default", ["allow", "deny"])
 async def test_their_timeout(default: str) -> None:
-    """Their own timeout is a timeout, and the default holds."""
+    """The upstream timeout error is a timeout, and the default holds."""
     desk = Desk(Plain(ApprovalTimeoutError("too late")), default=default)
     assert await desk.write() == "expired"
     assert len(desk.ran) == (default == "allow")
@@ -105,7 +105,7 @@ async def test_their_timeout(default: str) -> None:
 
 @pytest.mark.rule("APR-4")
 async def test_they_hang() -> None:
-    """The deadline is ours, whether they look at the clock or not."""
+    """The session's deadline holds for an approver that hangs, whether it looks at the clock or not."""
     free = threading.Event()
 
     class Hangs:

@@ -111,7 +111,7 @@ def test_verify_json(record: Path) -> None:
             "verdict": "cannot tell",
             "file": "",
             "line": None,
-            "text": "no key is pinned: whoever could write the files could have made them",
+            "text": "no key is pinned: a writer of the files could have forged them",
         }
     ]
     assert (told["log"], told["first_bad"], told["compared"]) == (LOG, None, [])

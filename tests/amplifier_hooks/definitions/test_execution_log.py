@@ -102,7 +102,7 @@ class Broken(ExecutionStore):
 
 @pytest.mark.rule("API-3")
 async def test_a_store_that_is_gone_breaks_nothing() -> None:
-    """What cannot be written is lost and counted, and nobody else notices."""
+    """Entries that cannot be written are lost and counted, without any effect on the hooks."""
     registry = HookRegistry()
     registry.on("tool:pre", lambda event, data: None, name="a")
     async with ExecutionRecorder(Broken(MemoryDatabase())) as recorder:

@@ -28,7 +28,7 @@ def made(**said: Any) -> HookDefinition:
 
 @pytest.mark.rule("DEF-1")
 def test_a_definition_has_these_fields_and_defaults() -> None:
-    """What nobody said about a hook has the defaults of the rule, and its dates are UTC."""
+    """Fields that a definition leaves out have the defaults of the rule, and its dates are UTC."""
     definition = made(created_at=datetime(2026, 5, 1, 14, tzinfo=timezone(timedelta(hours=2))))
     assert definition.model_dump(exclude={"hook_id"}) == {
         "name": "lint",
@@ -195,7 +195,7 @@ def test_a_name_is_plain(name: str) -> None:
     ],
 )
 def test_names_that_look_alike_have_the_same_likeness(one: str, other: str) -> None:
-    """Two names somebody could take for each other are the same to whoever compares their likeness."""
+    """Two names that can be confused have equal likenesses."""
     assert likeness(one) == likeness(other)
     assert likeness(one) != likeness(one + "2")
 
@@ -215,7 +215,7 @@ def test_every_priority_has_one_band() -> None:
 
 @pytest.mark.rule("API-4")
 def test_what_is_written_becomes_a_definition() -> None:
-    """A new hook has neither id nor tenant nor dates of its own; whoever keeps it gives it those."""
+    """A new hook has neither id nor tenant nor dates; `to_definition` adds them."""
     new = NewHook(**LEAST)
     kept = new.to_definition(tenant_id="acme", hook_id="hook_0123456789ab", now=NOON)
     assert (kept.hook_id, kept.tenant_id, kept.created_at, kept.updated_at) == ("hook_0123456789ab", "acme", NOON, NOON)
@@ -226,7 +226,7 @@ def test_what_is_written_becomes_a_definition() -> None:
 
 @pytest.mark.rule("API-4")
 def test_changes_touch_what_they_name() -> None:
-    """What a change names is different, null included; everything else is as it was."""
+    """A change sets the fields that it names, to null as well; all other fields stay as they were."""
     before = made(timeout_ms=100, matcher="Write", created_at=NOON)
     later = NOON + timedelta(hours=1)
     after = HookChanges(timeout_ms=None, priority=10).apply_to(before, now=later)
@@ -269,7 +269,7 @@ def test_a_digest_stands_for_the_definition(one: dict[str, Any], other: dict[str
 
 @pytest.mark.fault("F-API-08")
 def test_secrets_are_not_shown() -> None:
-    """What is secret by its name or place is hidden, and stays what it was when the hidden form comes back."""
+    """A value that is secret by its name or place is hidden, and keeps its value when the hidden form comes back."""
     config = {
         "url": "https://example.com/hook?key=1234",
         "secret": ["whsec_abc", "whsec_def"],
@@ -309,7 +309,7 @@ def test_secrets_are_not_shown() -> None:
     ],
 )
 def test_secrets_are_not_taken_along(config: dict[str, Any]) -> None:
-    """What was shown in the place of a secret stands for it at its own address alone, and for nothing else."""
+    """The hidden form of a secret restores it only for the secret's own address and place."""
     kept = {
         "url": "https://example.com/hook?k=1",
         "secret": "whsec_abc",

@@ -61,14 +61,14 @@ class Steps:
 
 @pytest.mark.rule("DEF-1")
 def test_a_bad_file_leaves_the_last_good_set_in_force(files: WatchedFiles) -> None:
-    """What cannot be used changes nothing, and it is said since when and why; the next good set ends that."""
+    """A bad file changes nothing, and the state has its problem and since when; the next good set ends that."""
     clock: Any = files.clock
     files.path.write_text(text("a", "b"))
     assert str(files.refresh()) == "2 added, 0 changed, 0 removed"
     first = files.state
     assert (first.since, first.problem) == (clock.now(), "")
     clock.advance(10)
-    for bad, line in ((text("a") + "- {", 4), (text("a", "a"), 4), (text("c").replace("house:say", "house:nobody"), 3)):
+    for bad, line in ((text("a") + "- {", 4), (text("a", "a"), 4), (text("c").replace("house:say", "house:absent"), 3)):
         files.path.write_text(bad)
         assert files.refresh() is None
         assert names(files) == ["a", "b"]
@@ -162,7 +162,7 @@ async def test_a_file_that_was_missing_is_waited_for(files: WatchedFiles) -> Non
 
 @pytest.mark.rule("DEF-1")
 async def test_a_file_is_read_again_once_its_mode_was_mended(files: WatchedFiles) -> None:
-    """A file that anybody may write to is not used; taking that away is enough, without another change."""
+    """A file that every user may write to is not used; a change of its mode alone is enough to use it."""
     files.path.write_text(text("a"))
     files.path.chmod(0o666)
     files.refresh()
@@ -284,7 +284,7 @@ def test_a_projects_hooks_run_only_when_trusted(
 
     files.refresh()
     assert (names(files), files.state.trusted, files.state.since) == ([], False, None)
-    assert "has not been trusted" in files.state.problem
+    assert "is not trusted" in files.state.problem
     assert not imported.exists()
     trust()
     files.refresh()
@@ -303,7 +303,7 @@ def test_a_projects_hooks_run_only_when_trusted(
 async def test_a_script_that_was_changed_does_not_run(
     files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A program is run only while it is what was trusted, also before anybody looked at the files again."""
+    """A program runs only while its content is trusted, even before the next look at the files."""
     project = files.path.parent
     store = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
     files.trusted = partial(trusts, store, project)
@@ -356,7 +356,7 @@ async def test_a_ready_made_hook_of_a_project(files: WatchedFiles) -> None:
 
 @pytest.mark.rule("TRU-2")
 def test_what_was_trusted_elsewhere_is_not_trusted_here(files: WatchedFiles, tmp_path: Path) -> None:
-    """The same files in another project are another matter."""
+    """Trust in files of one project does not hold for equal files in another project."""
     files.path.write_text(text("a"))
     facts, words = trusted_part(load_files(files.path, environment={}))
     store = TrustStore(tmp_path / "home" / "trust.json")
@@ -371,7 +371,7 @@ def test_a_name_that_is_misspelt_in_one_file_is_mended_there(files: WatchedFiles
     """Where what is wrong lies in a file that was not in force before, that file is watched, too."""
     files.path.write_text(text("a") + "- {name: b, $ref: 'sub.yaml#/definitions/x'}\n")
     sub = files.path.parent / "sub.yaml"
-    sub.write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: 'house:nobody'}}\n")
+    sub.write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: 'house:absent'}}\n")
     files.refresh()
     assert files.state.problem.startswith(f"{sub.resolve()}:2: ")
     before = files.signature()

@@ -46,7 +46,7 @@ def test_the_environment_wins() -> None:
     ],
 )
 def test_a_variable_of_the_wrong_type_is_named(variable: str, value: str) -> None:
-    """What cannot be used is an error that names the variable and the default."""
+    """A value of the wrong type is an error that names the variable and the default."""
     with pytest.raises(SettingsError, match=f"^{variable}: .*The default is"):
         DefinitionSettings.load(environment={variable: value})
 

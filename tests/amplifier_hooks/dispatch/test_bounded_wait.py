@@ -1,4 +1,4 @@
-"""Waiting, but not for ever."""
+"""Bounded waiting for foreign code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from amplifier_hooks.dispatch.bounded_wait import TooLate, within
 
 
 async def at_once() -> str:
-    """Come back."""
+    """Return at once."""
     return "done"
 
 
 async def fail() -> None:
-    """Raise."""
+    """Raise an error."""
     raise ValueError("no")
 
 
@@ -28,7 +28,7 @@ async def cancel_itself() -> None:
 
 
 async def test_in_time() -> None:
-    """What comes in time is handed on: a result, an error; a coroutine or anything that can be awaited."""
+    """`within` passes on a result or an error that comes in time, from a coroutine or any other awaitable."""
     assert await within(5, at_once()) == "done"
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     future.set_result(7)
@@ -40,7 +40,7 @@ async def test_in_time() -> None:
 
 
 async def test_too_late() -> None:
-    """What does not come in time is cancelled, and so it is when nobody waits any more."""
+    """Work that is late is cancelled, and so is work whose caller has gone."""
     ended: list[str] = []
     began = asyncio.Event()
 
@@ -64,7 +64,7 @@ async def test_too_late() -> None:
 
 
 async def test_swallowing() -> None:
-    """Work that swallows its cancellation is left behind, and its late error disturbs nobody."""
+    """Work that swallows its cancellation is abandoned, and its late error reaches no caller."""
     release = asyncio.Event()
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, about: complaints.append(about))

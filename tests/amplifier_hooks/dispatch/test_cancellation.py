@@ -1,4 +1,4 @@
-"""Who is cancelled: the caller, the hook, or something the hook waits for; and that these are never mixed up."""
+"""Cancelling the caller, the hook, or something the hook waits for; the dispatcher never mixes them up."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ class Chain:
 
     @property
     def leaks(self) -> list[int]:
-        """How often each hook was left behind."""
+        """Number of abandoned calls of each hook."""
         return [hook.leaks for hook in self.registry.hooks()]
 
 
@@ -66,7 +66,7 @@ async def begun(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 
 async def ends_cancelled(task: asyncio.Task[Any], requests: int = 1) -> None:
-    """The task ends soon, cancelled, and only by those who asked for it."""
+    """Wait for the task to end, cancelled, and check that only the test's cancellations count."""
     done, _ = await asyncio.wait({task}, timeout=SOON)
     assert done == {task}
     assert task.cancelled()
@@ -79,7 +79,7 @@ async def ends_cancelled(task: asyncio.Task[Any], requests: int = 1) -> None:
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("intent", INTENTS)
 async def test_cancelling_the_caller_cancels_the_hook(intent: str) -> None:
-    """The running hook is cancelled and may clean up, nobody else runs, and the caller gets CancelledError."""
+    """The running hook is cancelled and may clean up, no other hook runs, and the caller gets CancelledError."""
     cleaned: list[str] = []
 
     async def clean(event: str, data: Mapping[str, Any]) -> None:
@@ -284,7 +284,7 @@ async def test_cancelled_while_observers_are_told(beside: bool) -> None:
 
 @pytest.mark.rule("DSP-6", "DSP-2")
 async def test_cancelled_in_the_second_look() -> None:
-    """A caller cancelled while a gate looks at changed data is cancelled, and nobody is told of an outcome."""
+    """A caller cancelled while a gate looks at changed data is cancelled, and no observer gets an outcome."""
     chain = Chain(lambda event, data: hang(event, data) if "n" in data else None)
     chain.registry.on(TOOL_PRE, lambda event, data: HookResult.modify({"n": 1}), name="modifier")
     task = await begun(chain.emit())
@@ -460,7 +460,7 @@ async def test_cancelled_again_in_a_finally() -> None:
 @pytest.mark.parametrize("then", ["returns", "waits", "denies", "raises"])
 @pytest.mark.parametrize("intent", INTENTS)
 async def test_a_hook_that_cancels_its_own_task(intent: str, first: str, then: str) -> None:
-    """A hook that cancels the task it runs in has cancelled the caller: there is no outcome, and nobody is told."""
+    """A hook that cancels the task it runs in has cancelled the caller: there is no outcome, and no observer runs."""
 
     async def cancel(event: str, data: Mapping[str, Any]) -> HookResult | None:
         if first == "after waiting":
@@ -525,7 +525,7 @@ async def test_exceptions_that_are_not_errors(intent: str, kind: type[BaseExcept
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("what", ["future", "task", "own child"])
 async def test_something_the_hook_waits_for_is_cancelled(what: str) -> None:
-    """A hook whose future or task somebody else cancels has failed; the caller is not cancelled, the chain goes on."""
+    """A hook fails if other code cancels its future or task; the caller is not cancelled, and the chain goes on."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     task = loop.create_task(asyncio.sleep(LONG))
@@ -567,7 +567,7 @@ async def test_a_hook_may_cancel_its_own_children() -> None:
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("intent", INTENTS)
 async def test_keyboard_interrupt_propagates(intent: str, waits: bool) -> None:
-    """KeyboardInterrupt alone comes through: no hook follows, nobody is told, and the next emit works."""
+    """KeyboardInterrupt alone comes through: no hook follows, no observer runs, and the next emit works."""
 
     async def interrupt(event: str, data: Mapping[str, Any]) -> None:
         if waits:

@@ -1,4 +1,4 @@
-"""What hooks print: kept for their answers, and nobody else's is touched."""
+"""The output of captured hooks is kept for their answers, and all other output stays untouched."""
 # ruff: noqa: T201  # they print, that is the point
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _as_they_were() -> Iterator[None]:
 
 
 def places() -> tuple[object, ...]:
-    """What a capture puts stand-ins for."""
+    """The attributes that a capture replaces by stand-ins."""
     return sys.stdout, sys.stderr, threading.Thread.start
 
 
 def said(*texts: str) -> None:
-    """Print to standard output."""
+    """Print the texts to standard output."""
     print(*texts)
 
 
@@ -64,7 +64,7 @@ async def emitted(handler: Callable[..., Any], **options: Any) -> Outcome:
 
 
 def outputs(outcome: Outcome) -> dict[str, str | None]:
-    """What each hook printed."""
+    """The output of each hook."""
     return {answer.hook_name: answer.output for answer in outcome.answers}
 
 
@@ -73,7 +73,7 @@ def outputs(outcome: Outcome) -> dict[str, str | None]:
 
 @pytest.mark.rule("DIS-2")
 async def test_both_streams_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a captured hook writes to standard output and error is kept in order, and written nowhere else."""
+    """The output of a captured hook to both streams is kept in order, and written nowhere else."""
 
     async def talks(event: str, data: Mapping[str, Any]) -> None:
         print("one")
@@ -106,7 +106,7 @@ async def test_plain_functions(intent: str, options: dict[str, Any], capsys: pyt
 
 @pytest.mark.rule("DIS-2")
 async def test_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is captured that was not asked for: the streams are the very same inside such a hook."""
+    """A hook without `capture` sees the original streams."""
     registry, before, inside = HookRegistry(), places(), []
 
     @registry.on("tool:pre")
@@ -123,7 +123,7 @@ async def test_on_request(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.rule("DIS-2", "RES-4")
 async def test_whose_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each hook's output stands with its own answer; one without a word and without output is not on record."""
+    """Each hook's output is in its own answer; a hook without answer and output is not on record."""
     registry = HookRegistry()
     registry.on("tool:pre", hook("loud"), name="loud", capture=True)
     registry.on("tool:pre", lambda event, data: None, name="quiet", capture=True)
@@ -137,7 +137,7 @@ async def test_whose_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_failures_keep_their_output() -> None:
-    """What a hook printed is there when it raises, answers nonsense, is too slow, or denies."""
+    """The output of a hook is kept when the hook raises, answers nonsense, is too slow, or denies."""
     registry = HookRegistry()
 
     async def raises(event: str, data: Mapping[str, Any]) -> None:
@@ -184,7 +184,7 @@ async def test_second_look() -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_at_the_same_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """Hooks that run at the same time each have their own output, and what others print meanwhile is untouched."""
+    """Hooks that run at the same time each have their own output, and the text of other code is untouched."""
     registry = HookRegistry()
     there = asyncio.Barrier(3)
 
@@ -211,7 +211,7 @@ async def test_at_the_same_time(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_tasks_and_threads(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a hook's tasks and threads print is its output."""
+    """The text that a hook's tasks and threads print is part of its output."""
 
     class Custom(threading.Thread):
         def run(self) -> None:
@@ -236,7 +236,7 @@ async def test_tasks_and_threads(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_somebody_elses_thread(capsys: pytest.CaptureFixture[str]) -> None:
-    """A thread that was started outside of the hook writes where it always did, also while one is captured."""
+    """A thread that was started outside of the hook writes to the original stream, also during a capture."""
     go, done = threading.Event(), threading.Event()
 
     def prints() -> None:
@@ -276,7 +276,7 @@ async def test_hook_inside_hook() -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_what_is_no_hooks_output(capsys: pytest.CaptureFixture[str]) -> None:
-    """What runs `outside` of a hook that called for it prints where it always did."""
+    """Code that runs in `without_capture` inside a hook prints to the original streams."""
 
     async def tool() -> None:
         with without_capture():
@@ -298,7 +298,7 @@ async def test_what_is_no_hooks_output(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.rule("DIS-2")
 async def test_bounded() -> None:
-    """Of a long output the first 64 KiB are kept, and it says how much more there was."""
+    """Of a long output the first 64 KiB are kept, followed by the number of dropped bytes."""
 
     async def floods(event: str, data: Mapping[str, Any]) -> None:
         for _ in range(100):
@@ -361,7 +361,7 @@ def test_twice_ended() -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_late_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a hook's task prints after the hook has answered goes where it would without a capture."""
+    """Text that a hook's task prints after the hook has answered goes where it would go without a capture."""
     late = asyncio.Event()
 
     async def prints_late() -> None:
@@ -423,7 +423,7 @@ async def test_cancelled_caller() -> None:
 
 @pytest.mark.rule("DIS-2")
 def test_abandoned_caller() -> None:
-    """When nobody finishes the emit at all, the streams are put back."""
+    """When the emit is never finished, the streams are restored."""
 
     async def waits(event: str, data: Mapping[str, Any]) -> None:
         print("here")
@@ -440,7 +440,7 @@ def test_abandoned_caller() -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_somebody_else_replaces_a_stream() -> None:
-    """A stream that somebody else put in place stays; when ours comes back after that, it hands everything on."""
+    """A stream that a program put in place stays; a stand-in that comes back after that forwards everything."""
     host, mine = sys.stdout, io.StringIO()
     redirect = contextlib.redirect_stdout(mine)
 
@@ -482,14 +482,14 @@ async def test_replaced_between_two() -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a program without standard streams a hook is captured all the same, and what others print is dropped."""
+    """In a program without standard streams a hook is captured all the same, and text of other code is dropped."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
 
     async def prints(event: str, data: Mapping[str, Any]) -> None:
         print("hook", file=sys.stderr)
         with without_capture():
-            print("nobody", flush=True)
+            print("no hook", flush=True)
             assert not sys.stdout.isatty()
 
     assert outputs(await emitted(prints)) == {"hook": "hook\n"}
@@ -505,7 +505,7 @@ def test_nothing_to_keep_it_with(intent: str) -> None:
     """Hooks that give no answer cannot be captured, and registering them so says why."""
 
     async def anything(*_: object) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     name = "tool:pre" if intent == "observe" else "tool"
     sentence = f"^anything: capture=True keeps what it prints with its answer, and {intent} gives none$"

@@ -12,7 +12,7 @@ from amplifier_hooks.registry.registry import NAMES_KEPT
 
 @pytest.mark.rule("REG-4", "REG-10")
 async def test_invented_tool_names_do_not_fill_the_memory() -> None:
-    """What is remembered for each tool name is bounded, and what is forgotten is decided anew, the same way."""
+    """The cache by tool name is bounded, and a selection that was dropped is computed again with an equal result."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="guard", match="Bash")
     for number in range(2 * SELECTIONS_KEPT + 10):
@@ -24,7 +24,7 @@ async def test_invented_tool_names_do_not_fill_the_memory() -> None:
 
 @pytest.mark.rule("REG-10")
 async def test_invented_event_names_do_not_fill_the_memory() -> None:
-    """The same for names of events."""
+    """The cache of chains by event name is bounded."""
     registry = HookRegistry()
     for number in range(NAMES_KEPT + 10):
         await registry.emit(f"made:up{number}x{number}", {})
@@ -34,7 +34,7 @@ async def test_invented_event_names_do_not_fill_the_memory() -> None:
 @pytest.mark.rule("REG-4")
 @pytest.mark.parametrize(("intent", "denied"), [("gate", True), ("on", False)])
 async def test_a_matcher_out_of_time_is_a_failure_of_its_hook(intent: str, denied: bool) -> None:
-    """The hook is not called, its on_error says what that means, and it is on record as a timeout."""
+    """A hook whose matcher times out is not called, its on_error decides, and it is on record as a timeout."""
     registry = HookRegistry()
     called: list[str] = []
     getattr(registry, intent)(
@@ -60,7 +60,7 @@ async def test_a_matcher_out_of_time_is_a_failure_of_its_hook(intent: str, denie
 async def test_a_payload_without_a_tool(
     intent: str, on_error: str | None, reached: bool, data: Mapping[str, Any]
 ) -> None:
-    """What fails closed looks at it, since it might be the tool it guards; what does not, does not."""
+    """Hooks that fail closed see a payload without a tool, since it might be the guarded one; others do not."""
     registry = HookRegistry()
     called: list[str] = []
 

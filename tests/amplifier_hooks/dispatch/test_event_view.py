@@ -38,7 +38,7 @@ def assign_attribute(view: Any) -> None:
 
 @given(payloads)
 def test_reads_like_a_dict(payload: dict[str, Any]) -> None:
-    """Whoever reads it cannot tell it from the dict it was made of."""
+    """A reader cannot tell the view from the dict that it was made of."""
     view = DataView(payload)
     assert isinstance(view, dict)
     assert view == payload
@@ -51,7 +51,7 @@ def test_reads_like_a_dict(payload: dict[str, Any]) -> None:
 
 
 def test_matches_patterns() -> None:
-    """It can be taken apart by pattern matching."""
+    """Pattern matching works on the view."""
     match DataView({"tool_name": "Write", "tool_input": {"path": "a"}}):
         case {"tool_name": "Write", "tool_input": {"path": path}, **rest}:
             assert path == "a"
@@ -108,7 +108,7 @@ def test_deep_and_shallow() -> None:
     ids=count(),
 )
 def test_refuses_to_be_written(write: Callable[[Any], object]) -> None:
-    """Every way to write says that one answers with a modification instead, and changes nothing."""
+    """Every way to write names a modification as the right answer, and changes nothing."""
     view = DataView({"a": 1})
     with pytest.raises(TypeError, match=r"read-only; return HookResult\.modify\(\{\.\.\.\}\)"):
         write(view)
@@ -116,13 +116,13 @@ def test_refuses_to_be_written(write: Callable[[Any], object]) -> None:
 
 
 def test_holds_nothing_but_fields() -> None:
-    """Nothing can be put on it as an attribute, where the next hook would find it."""
+    """No attribute can be set on the view, where the next hook would find it."""
     with pytest.raises(AttributeError):
         assign_attribute(DataView())
 
 
 def test_no_way_to_write_is_forgotten() -> None:
-    """Every method by which a dict changes is refused here, whatever a new Python adds to dict."""
+    """The view refuses every method by which a dict changes, whatever a new Python adds to dict."""
     reading = {"copy", "fromkeys", "get", "items", "keys", "values"}
     writing = {name for name in vars(dict) if not name.startswith("_")} - reading
     writing |= {"__setitem__", "__delitem__", "__ior__"}

@@ -196,7 +196,7 @@ async def test_a_hook_that_never_returns(event: str) -> None:
 @pytest.mark.fault("F-HD-09")
 @pytest.mark.rule("DSP-5")
 async def test_a_hook_that_swallows_its_cancellation() -> None:
-    """It blocks in time, is counted as left behind once, leaves no task, and the next emit works."""
+    """A hook that swallows its cancellation blocks in time and counts once; no task stays, the next emit works."""
     registry = HookRegistry()
     tasks = asyncio.all_tasks()
 
@@ -217,7 +217,7 @@ async def test_a_hook_that_swallows_its_cancellation() -> None:
 @pytest.mark.fault("F-HD-10")
 @pytest.mark.rule("DSP-5")
 async def test_a_hook_that_blocks_the_loop(caplog: pytest.LogCaptureFixture) -> None:
-    """Its late answer is thrown away, and the log says which hook it was and for how long."""
+    """The late answer of a blocking hook is dropped, and the log names the hook and the duration."""
     registry = HookRegistry()
 
     async def block(event: str, data: Mapping[str, Any]) -> HookResult:
@@ -237,7 +237,7 @@ async def test_a_hook_that_blocks_the_loop(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """What hung threads wait for; set at the end, whatever happened."""
+    """Event that hung threads wait for; set at the end, whatever happened."""
     event = threading.Event()
     yield event
     event.set()
@@ -246,7 +246,7 @@ def released() -> Iterator[threading.Event]:
 @pytest.mark.fault("F-HD-11")
 @pytest.mark.rule("DSP-5", "REG-1")
 async def test_threads_that_hang(released: threading.Event) -> None:
-    """With more hung calls than a hook has threads, each emit is blocked at its limit and nobody else notices."""
+    """With more hung calls than a hook has threads, each emit is blocked at its limit and no other code is delayed."""
     registry = HookRegistry()
 
     def hang(event: str, data: Mapping[str, Any]) -> None:
@@ -303,7 +303,7 @@ RAISED: Final = {
 @pytest.mark.parametrize("how", ["at once", "after waiting", "plain", "in a thread"])
 @pytest.mark.parametrize("intent", ["on", "gate"])
 async def test_whatever_a_hook_raises(kind: str, how: str, intent: str) -> None:
-    """It denies at a gate and is skipped elsewhere; the loop lives, and what other hooks said is kept."""
+    """An error denies at a gate and is skipped at other hooks; the loop lives, and all other answers are kept."""
     registry = HookRegistry()
 
     def plain(event: str, data: Mapping[str, Any]) -> None:
@@ -372,7 +372,7 @@ class Unspeakable(Exception):
     ids=["no text", "empty text", "long", "too long", "many"],
 )
 async def test_how_errors_are_described(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """By its class where it has no text or will not say it, in 500 characters; of a group five members are named."""
+    """An error without a usable text is described by its class, in 500 characters; a group names five members."""
     registry = HookRegistry()
 
     async def fail(event: str, data: Mapping[str, Any]) -> None:
@@ -402,7 +402,7 @@ async def test_groups_that_hold_each_other_many_times() -> None:
 
 
 class Interrupting(Mapping[str, Any]):
-    """An answer during whose reading somebody presses Ctrl-C."""
+    """An answer during whose reading a user presses Ctrl-C."""
 
     def __getitem__(self, key: str) -> Any:
         raise KeyboardInterrupt
@@ -418,7 +418,7 @@ class Interrupting(Mapping[str, Any]):
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("waits", [False, True])
 def test_keyboard_interrupt_while_an_answer_is_read(waits: bool) -> None:
-    """It ends the program there too, and is not taken for an answer that makes no sense."""
+    """Ctrl-C ends the program while an answer is read, too, and is not taken for an invalid answer."""
     registry = HookRegistry()
 
     async def answer(event: str, data: Mapping[str, Any]) -> Any:
@@ -435,7 +435,7 @@ def test_keyboard_interrupt_while_an_answer_is_read(waits: bool) -> None:
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("waits", [False, True])
 def test_keyboard_interrupt_ends_the_program(waits: bool) -> None:
-    """KeyboardInterrupt alone reaches whoever runs the loop, and nothing ran after it."""
+    """KeyboardInterrupt alone reaches the code that runs the loop, and no hook runs after it."""
     registry = HookRegistry()
     ran: list[str] = []
 
@@ -581,7 +581,7 @@ async def test_registered_twice(waits: bool) -> None:
 @pytest.mark.parametrize("whom", ["itself", "an earlier one", "a later one", "all"])
 @pytest.mark.parametrize("waits", [False, True])
 async def test_unregistering_during_an_emit(whom: str, waits: bool) -> None:
-    """The emit keeps what it began with, so no deny is skipped; the next one is without what was removed."""
+    """An emit keeps the hooks it began with, so no deny is skipped; the next one runs without the removed hook."""
     registry = HookRegistry()
     names = {"itself": ["remover"], "an earlier one": ["early"], "a later one": ["denies"]}
     names["all"] = ["early", "remover", "denies"]
@@ -607,7 +607,7 @@ async def test_unregistering_during_an_emit(whom: str, waits: bool) -> None:
 @pytest.mark.rule("REG-3")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_registering_during_an_emit(waits: bool) -> None:
-    """What is registered during an emit takes part from the next one on, observers included."""
+    """A hook registered during an emit takes part from the next one on, observers included."""
     registry = HookRegistry()
     undone: list[Callable[[], None]] = []
     told: list[str] = []
@@ -632,7 +632,7 @@ async def test_registering_during_an_emit(waits: bool) -> None:
 @pytest.mark.fault("F-HD-15")
 @pytest.mark.rule("REG-3")
 @pytest.mark.parametrize("required", [False, True])
-@pytest.mark.parametrize("by", ["an earlier hook", "somebody else"])
+@pytest.mark.parametrize("by", ["an earlier hook", "an operator"])
 @pytest.mark.parametrize("intent", ["on", "gate", "register"])
 async def test_disabling_during_an_emit(intent: str, by: str, required: bool) -> None:
     """A hook disabled before its turn is not started any more, and is on record; a required gate's absence blocks."""
@@ -941,7 +941,7 @@ CHANGES: Final[dict[str, Callable[[], object]]] = {
 @pytest.mark.fault("F-HD-18")
 @pytest.mark.parametrize("what", CHANGES)
 async def test_changes_to_the_process_are_found(what: str) -> None:
-    """What a hook changes for the whole process is named in test mode, and put back."""
+    """A change that a hook makes to the whole process is named in test mode, and undone."""
     registry = HookRegistry()
     registry.on(TOOL_PRE, lambda event, data: CHANGES[what](), name="careless")
     arithmetic = decimal.getcontext()  # a thread's first use makes it

@@ -101,7 +101,7 @@ def test_the_first_denial_is_reported() -> None:
 @pytest.mark.rule("RES-4")
 @pytest.mark.parametrize("action", [action for action in ACTIONS if action != "deny"])
 def test_nobody_denied(action: str) -> None:
-    """Where nobody denied, nobody is named for it and there is no cause."""
+    """Without a denial the outcome has no `denied_by` and no cause."""
     outcome = merged(answer(action))
     assert (outcome.denied_by, outcome.cause, outcome.denied) == (None, None, False)
 
@@ -153,7 +153,7 @@ def test_causes() -> None:
 
 @pytest.mark.rule("RES-4")
 def test_refusal() -> None:
-    """What the registry refuses is denied in its name, and what the hooks said stays on record."""
+    """A refusal by the registry denies in its name, and the answers of the hooks stay on record."""
     outcome = merged(answer("inject_context"), ran=("lint", "scope"), modified=True, duration_ms=2.0)
     refused = refusal(outcome, "emergency_stop", "registry", "stop it")
     assert refused == Outcome(
@@ -261,7 +261,7 @@ def test_asks(result: HookResult, ask: Ask) -> None:
 
 @pytest.mark.rule("RES-4")
 def test_only_who_asks_has_a_question() -> None:
-    """The words of a question in any other answer are not put to anybody."""
+    """The words of a question in any other answer reach no approver."""
     assert merged(Answer(hook_name="lint", result=HookResult(approval_prompt="sure?"))).asks == ()
 
 
@@ -284,7 +284,7 @@ def test_second_looks(action: str) -> None:
 
 @pytest.mark.rule("DSP-2", "RES-4")
 def test_second_look_says_the_same_once_more() -> None:
-    """What a second look repeats is there once, what another hook says in the same words is there twice."""
+    """Items that a second look repeats are kept once; equal words of two hooks are kept twice."""
     said = HookResult.ask("sure?", context_injection="text", user_message="hi")
     first, other = Answer(hook_name="lint", result=said), Answer(hook_name="scope", result=said)
     again = Answer(hook_name="lint", result=said, recheck=True)
@@ -309,7 +309,7 @@ def test_the_stricter_look_stands() -> None:
 
 @pytest.mark.rule("RES-4", "RES-8")
 def test_what_is_handed_through() -> None:
-    """Event, data, names, duration and whether something changed are as they were given."""
+    """Event, data, names, duration and the modified flag are as they were given."""
     outcome = merged(answer("modify"), ran=("lint", "scope"), modified=True, duration_ms=1.5)
     assert outcome.event == "tool:pre"
     assert outcome.data is DATA

@@ -51,7 +51,7 @@ async def passing(context: HookContext, call_next: CallNext) -> Any:
 
 
 def tool(name: str = "Write", **fields: Any) -> ToolContext:
-    """What the layers of a tool call see."""
+    """The context of a tool call for its layers."""
     return ToolContext(tool_name=name, **fields)
 
 
@@ -78,7 +78,7 @@ async def test_layers_nest_by_priority() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_layers_share_metadata_and_say_what_became_of_them() -> None:
-    """What one layer notes in the metadata the others read, and each leaves a record in the results."""
+    """Metadata of one layer reaches the others, and each layer leaves a record in the results."""
     registry = HookRegistry()
 
     @registry.around("tool", priority=1)
@@ -125,7 +125,7 @@ async def test_not_calling_on_skips_the_operation() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_a_layer_replaces_the_result() -> None:
-    """What a layer returns, or puts into the context after calling on, is the result for everybody outside."""
+    """A value that a layer returns, or puts into the context after calling on, is the result for all outside."""
     registry = HookRegistry()
 
     @registry.around("tool", priority=1)
@@ -145,7 +145,7 @@ async def test_a_layer_replaces_the_result() -> None:
 @pytest.mark.rule("REG-6", "REG-11")
 @pytest.mark.parametrize("how", ["flag", "flag and call", "exception"])
 async def test_a_layer_aborts_the_operation(how: str) -> None:
-    """The flag and the exception stop it alike, and the caller learns who did and why."""
+    """The flag and the exception both stop the operation, and the caller learns the hook and the reason."""
     registry = HookRegistry()
 
     @registry.around("tool", timeout=None)
@@ -177,7 +177,7 @@ async def test_an_abort_without_a_reason_names_the_hook() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_an_inner_abort_passes_the_outer_layers() -> None:
-    """An outer layer sees it as an exception, and lets it through or answers in its place."""
+    """An outer layer sees an abort as an exception, and lets it through or answers in its place."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -206,7 +206,7 @@ async def test_an_inner_abort_passes_the_outer_layers() -> None:
 @pytest.mark.rule("REG-6")
 @pytest.mark.parametrize("how", ["flag", "exception"])
 async def test_an_abort_after_the_operation_withholds_its_result(how: str) -> None:
-    """What happened has happened, but the caller does not get what it returned."""
+    """After an abort the operation has run, but the caller does not get its result."""
     registry = HookRegistry()
 
     @registry.around("tool")
@@ -224,7 +224,7 @@ async def test_an_abort_after_the_operation_withholds_its_result(how: str) -> No
 
 @pytest.mark.rule("REG-6", "TEN-1")
 async def test_layers_are_chosen_by_operation_tool_and_tenant() -> None:
-    """A layer is there for its operation, its tools and its tenant, and for nobody else's."""
+    """A layer runs for its operation, its tools and its tenant only."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -315,7 +315,7 @@ async def test_failing_before_calling_on(failure: str, on_error: str) -> None:
 
 @pytest.mark.rule("REG-13")
 async def test_a_hook_that_said_abort_and_then_failed_has_aborted() -> None:
-    """The flag counts even if the handler does not come to its end."""
+    """The abort flag counts even if the handler fails after setting it."""
     registry = HookRegistry()
 
     @registry.around("tool")
@@ -424,7 +424,7 @@ async def test_the_grace_of_a_layer_begins_after_the_operation() -> None:
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("then", ["calls on", "is skipped"])
 async def test_a_layer_that_cancels_its_own_task(then: str) -> None:
-    """It has thereby cancelled the caller: the operation does not run, not even to its first await."""
+    """A layer that cancels its task cancels the caller: the operation does not run, not even to its first await."""
     registry = HookRegistry()
 
     @registry.around("tool")
@@ -532,7 +532,7 @@ async def test_the_operations_exception_passes_through_unchanged(error: BaseExce
 
 @pytest.mark.rule("REG-13")
 async def test_a_layer_answers_in_place_of_the_operations_exception() -> None:
-    """What catches the exception decides the result, and layers outside see no exception."""
+    """The layer that catches the exception decides the result, and layers outside see no exception."""
     registry = HookRegistry()
 
     @registry.around("tool", priority=1)
@@ -607,7 +607,7 @@ async def test_cancelling_the_caller_inside_the_operation() -> None:
 
 @pytest.mark.rule("REG-13", "DSP-6")
 async def test_an_operation_that_cancels_itself() -> None:
-    """Its CancelledError reaches the caller as any exception would, and the caller's task lives on."""
+    """The CancelledError of the operation reaches the caller as any exception would, and the caller's task lives on."""
     registry = HookRegistry()
 
     @registry.around("tool")
@@ -625,7 +625,7 @@ async def test_an_operation_that_cancels_itself() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_the_operation_runs_where_its_layers_are() -> None:
-    """What a layer sets in a context variable the operation sees, and the caller does not."""
+    """A context variable that a layer sets is visible to the operation, and not to the caller."""
     registry = HookRegistry()
     span: ContextVar[str] = ContextVar("span", default="none")
 
@@ -663,7 +663,7 @@ async def test_a_layer_disabled_meanwhile_is_left_out() -> None:
 
 @pytest.mark.rule("REG-16")
 async def test_an_emergency_stop_holds_operations_that_were_let_through() -> None:
-    """What was decided before the stop, and waited for a person, does not run after it."""
+    """An operation that was decided before the stop, and waited for a person, does not run after it."""
     registry = HookRegistry()
     lift = registry.emergency_stop("key leaked")
     operation = Operation()
@@ -765,7 +765,7 @@ async def test_hooks_of_what_the_operation_emits_are_not_deeper() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_only_operations_can_be_wrapped() -> None:
-    """An operation nobody runs is refused, as is a handler that could not await it."""
+    """An unknown operation is refused, as is a handler that could not await it."""
     registry = HookRegistry()
 
     async def handler(context: HookContext, call_next: CallNext) -> None:
@@ -803,7 +803,7 @@ def filled(kind: type[HookContext], **fields: Any) -> Any:
 
 @pytest.mark.rule("REG-12")
 def test_every_operation_has_a_context_with_its_fields() -> None:
-    """Each kind of context has the fields of its operation, and those all share."""
+    """Each kind of context has the fields of its operation, and the common fields."""
     assert {operation.context for operation in OPERATIONS.values()} == set(FIELDS)
     for kind, names in FIELDS.items():
         context = filled(kind)
@@ -827,7 +827,7 @@ def test_every_operation_has_a_context_with_its_fields() -> None:
     ],
 )
 def test_what_an_operation_is_about_cannot_be_changed(kind: type[HookContext], name: str) -> None:
-    """A layer that assigns to it gets an error, and the value stays."""
+    """A layer that assigns to a fact of the operation gets an error, and the value stays."""
     context = filled(kind)
     before = getattr(context, name)
     with pytest.raises(AttributeError):
@@ -867,7 +867,7 @@ async def test_what_may_be_replaced_is_replaced(kind: type[HookContext], name: s
 
 @pytest.mark.rule("REG-12")
 def test_arguments_are_read_only() -> None:
-    """They read as a dict and refuse to be written, whatever was handed in."""
+    """The arguments read as a dict and refuse to be written, whatever was passed."""
     given = {"file_path": "a"}
     context = tool(arguments=given)
     assert context.arguments == given

@@ -1,4 +1,4 @@
-"""Chains through the public door: order, what one hook hands to the next, what a failure means, and on which loop."""
+"""Chains through the public API: order, data passed between hooks, effects of failures, and kinds of loops."""
 
 import asyncio
 import contextlib
@@ -111,7 +111,7 @@ async def test_a_modification_is_passed_on() -> None:
 
 @pytest.mark.rule("RES-4")
 async def test_unchanged_data_is_the_emitters_own() -> None:
-    """When nobody modified anything, the outcome's data is the very object that was emitted."""
+    """Without a modification the outcome's data is the very object that was emitted."""
     registry = HookRegistry()
     registry.gate(TOOL_PRE, saying(HookResult.inject("hint")))
     outcome = await registry.emit(TOOL_PRE, CALL)
@@ -178,7 +178,7 @@ async def test_gates_look_again_and_others_do_not() -> None:
 
 @pytest.mark.rule("DSP-2")
 async def test_nothing_is_looked_at_twice_without_a_change_or_after_a_denial() -> None:
-    """There is a second look only where something changed and nobody has denied yet."""
+    """A second look takes place only after a change and before any denial."""
     registry = HookRegistry()
     seen: list[int | None] = []
     registry.gate(TOOL_PRE, noting(seen))
@@ -190,7 +190,7 @@ async def test_nothing_is_looked_at_twice_without_a_change_or_after_a_denial() -
 
 
 class Look(NamedTuple):
-    """What a gate answers at its two looks, and what they amount to together."""
+    """A gate's answers at its two looks, and the merged result."""
 
     first: object
     second: object
@@ -219,7 +219,7 @@ ASK: Final = HookResult.ask("Sure?")
 )
 @pytest.mark.parametrize("waits", [False, True])
 async def test_only_objections_count_in_the_second_look(look: Look, waits: bool) -> None:
-    """Of a gate's two answers the stricter one stands; the second one changes, injects and tells nothing."""
+    """The stricter of a gate's two answers stands; the second one changes, injects and sends nothing."""
     registry = HookRegistry()
     answers = iter([look.first, look.second])
 
@@ -319,7 +319,7 @@ async def test_a_gate_that_fails_at_its_second_look_denies() -> None:
     ],
 )
 async def test_what_a_failure_means(intent: str, strict: bool, event: str, on_error: str | None, denied: bool) -> None:
-    """Each way in has its default, and `on_error` overrules it; either way the failure is on record."""
+    """Each way to register has a default effect of a failure, `on_error` overrules it, and the failure is on record."""
     registry = HookRegistry(register_on_error="deny" if strict else "continue")
     seen: list[str] = []
     getattr(registry, intent)(event, raising(ValueError("broken")), name="broken", on_error=on_error)
@@ -347,7 +347,7 @@ async def test_a_gate_for_many_events_that_fails_in_front_of_a_stop(event: str) 
 
 @pytest.mark.rule("DSP-4")
 async def test_four_kinds_of_failure_are_told_apart() -> None:
-    """Timeout, error, invalid answer and unavailable are different, and none of them is a person's rejection."""
+    """Timeout, error, invalid answer and unavailable have different statuses, and none is a person's rejection."""
 
     async def hang(event: str, data: Mapping[str, Any]) -> None:
         await asyncio.Event().wait()
@@ -439,7 +439,7 @@ async def test_a_modification_that_cannot_be_read_is_invalid(changes: Mapping[st
 @pytest.mark.parametrize("field", ["tool_name", "session_id", "tenant_id", "tool_call_id"])
 @pytest.mark.parametrize("intent", ["on", "gate"])
 async def test_identity_cannot_be_changed(field: str, intent: str) -> None:
-    """A modification of who, where or which is an invalid answer as a whole; saying the same again is none."""
+    """A modification of an identity field is an invalid answer as a whole; repeating the value is valid."""
     registry = HookRegistry()
     getattr(registry, intent)(TOOL_PRE, saying(HookResult.modify({field: "other", "n": 1})), name="forger")
     data = {"tool_name": "Bash", "session_id": "s1"}
@@ -470,7 +470,7 @@ class Forged(str):
 
 @pytest.mark.rule("EVT-8")
 async def test_what_calls_itself_equal_does_not_replace_identity() -> None:
-    """Of an identity field the value that was emitted stays, whatever a hook's own object says of itself."""
+    """An identity field keeps the emitted value, whatever a hook's own object says of itself."""
     registry = HookRegistry()
     registry.on(TOOL_PRE, saying(HookResult.modify({"tool_name": Forged("Delete"), "n": 1})))
     outcome = await registry.emit(TOOL_PRE, CALL)
@@ -575,7 +575,7 @@ async def test_participants_read_but_do_not_write(intent: str) -> None:
 
 @pytest.mark.rule("DSP-7")
 async def test_upstream_handlers_get_a_copy_each() -> None:
-    """What a `register` handler writes into its data reaches neither the next hook nor the emitter."""
+    """Writes of a `register` handler to its data reach neither the next hook nor the emitter."""
     registry = HookRegistry()
     kinds: list[type] = []
 
@@ -636,7 +636,7 @@ async def test_observers_cannot_write_to_the_outcome(answer: HookResult | None) 
 )
 @pytest.mark.parametrize("intent", ["on", "gate", "register"])
 async def test_context_variables_stay_with_the_hook(when: str, intent: str) -> None:
-    """What a hook sets is seen neither by the next hook nor by the caller, whenever the hook set it."""
+    """A context variable that a hook sets is seen neither by the next hook nor by the caller, at any time."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -735,7 +735,7 @@ async def test_hooks_see_the_callers_context_variables() -> None:
 @pytest.mark.rule("DSP-8")
 @pytest.mark.parametrize("timing", [False, True])
 async def test_durations_are_kept_where_they_mean_something(timing: bool) -> None:
-    """A hook that waited, failed or answered has a duration; a silent one only where every one is timed."""
+    """A hook that waited, failed or answered has a duration; a silent one only under `timing`."""
     registry = HookRegistry(timing=timing)
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
@@ -772,7 +772,7 @@ async def test_the_time_of_the_chain(answer: HookResult | None) -> None:
 
 @pytest.mark.rule("DSP-8", "REG-3")
 async def test_what_is_on_record() -> None:
-    """Of a gate that says nothing at once there is no answer, of one that waits there is; a disabled one is noted."""
+    """A silent gate that waits has an answer on record, one that does not wait has none; a disabled hook is noted."""
     registry = HookRegistry()
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
@@ -879,7 +879,7 @@ async def test_deciding_does_not_wait_for_observers() -> None:
 
 @pytest.mark.rule("TEN-1")
 async def test_tenants_do_not_meet() -> None:
-    """A tenant's hooks run for that tenant only and after the system's; the system's run for everybody."""
+    """A tenant's hooks run for that tenant only and after the system's; the system's run for every tenant."""
     registry = HookRegistry()
     seen: list[str] = []
     for tenant in ("acme", "globex"):
@@ -949,7 +949,7 @@ def mixed() -> tuple[HookRegistry, list[str]]:
 
 
 def check_mixed(outcome: Outcome, notes: list[Any]) -> None:
-    """What has to come out of `mixed`."""
+    """Check the outcome of `mixed`."""
     expected = {"gate": "ok", "hang": "timeout", "wait": "ok", "limit itself": "ok", "raise": "error", "thread": "ok"}
     assert statuses(outcome) == expected
     assert (outcome.action, outcome.data["n"]) == ("modify", 1)
@@ -987,7 +987,7 @@ async def test_what_is_awaited_need_not_be_a_coroutine(intent: str, marked: bool
 @pytest.mark.fault("F-LC-07")
 @pytest.mark.parametrize("kind", ["standard", "debug", "eager tasks", "uvloop"])
 def test_the_kind_of_loop_does_not_matter(kind: str) -> None:
-    """The same hooks give the same outcome on the standard loop, in debug mode, with eager tasks and on uvloop."""
+    """Equal hooks give equal outcomes on the standard loop, in debug mode, with eager tasks and on uvloop."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if kind == "uvloop":
         factory = pytest.importorskip("uvloop", reason="uvloop is not installed").new_event_loop
@@ -1078,7 +1078,7 @@ class Link(NamedTuple):
 
 
 def behave(number: int, does: str, ran: list[int]) -> Callable[..., Any]:
-    """The hook that does so."""
+    """Return a hook that behaves in this way."""
 
     async def hook(event: str, data: Mapping[str, Any]) -> HookResult | None:
         ran.append(number)
@@ -1106,7 +1106,7 @@ def behave(number: int, does: str, ran: list[int]) -> Callable[..., Any]:
 
 
 class Expected(NamedTuple):
-    """What has to come out of a chain."""
+    """The expected result of a chain."""
 
     action: str
     ran: list[int]
@@ -1116,7 +1116,7 @@ class Expected(NamedTuple):
 
 
 def foretell(links: Sequence[Link]) -> Expected:
-    """The rules once more, as a loop."""
+    """Apply the rules to the chain once more, as a loop."""
     ran: list[int] = []
     failed: list[tuple[str, str]] = []
     looked: list[tuple[int, Link]] = []
@@ -1142,7 +1142,7 @@ def foretell(links: Sequence[Link]) -> Expected:
 
 
 async def observed(links: Sequence[Link]) -> Expected:
-    """The same chain, run."""
+    """Run the chain, and return its result."""
     registry = HookRegistry()
     ran: list[int] = []
     for number, (intent, does, priority) in enumerate(links):
@@ -1171,7 +1171,7 @@ def chains(*does: str, most: int) -> st.SearchStrategy[list[Link]]:
 @pytest.mark.rule("DSP-1", "DSP-2", "DSP-3", "DSP-7")
 @given(chains(*QUICK, most=8))
 def test_any_chain(links: list[Link]) -> None:
-    """Whoever takes part and whatever they do, who ran, who denied, what was reported and the data follow the rules."""
+    """With any hooks, the hooks that ran, the denial, the reports and the data follow the rules."""
     assert asyncio.run(observed(links)) == foretell(links)
 
 
@@ -1179,7 +1179,7 @@ def test_any_chain(links: list[Link]) -> None:
 @given(st.tuples(chains(*QUICK, most=3), chains(*SLOW, most=2), chains(*QUICK, most=3)))
 @settings(max_examples=25)
 def test_any_chain_with_hooks_that_do_not_end(parts: tuple[list[Link], list[Link], list[Link]]) -> None:
-    """The same holds when hooks hang, or swallow their cancellation until they are closed."""
+    """The rules also hold when hooks hang, or swallow their cancellation until they are closed."""
     links = [link for part in parts for link in part]
     assert asyncio.run(observed(links)) == foretell(links)
 

@@ -1,4 +1,4 @@
-"""Deadlines: whose time is up, what becomes of the hook, and that nobody else pays for it."""
+"""Deadlines: the late hook, its end, and the hooks around it, which pay nothing for it."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ def blocking(seconds: float, answer: object = None) -> Callable[..., Any]:
 
 
 def leaks(registry: HookRegistry) -> dict[str, int]:
-    """How often each hook was left behind."""
+    """The number of abandoned calls of each hook."""
     return {hook.name: hook.leaks for hook in registry.hooks() if hook.leaks}
 
 
@@ -85,7 +85,7 @@ async def test_a_hook_within_its_limit_is_left_alone(limit: float | None) -> Non
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize("intent", ["on", "gate", "register"])
 async def test_a_hook_that_hangs_is_cancelled_once(intent: str) -> None:
-    """At its deadline a hook is cancelled one time, and the chain goes on; a gate that hangs denies."""
+    """A hook is cancelled once at its deadline, and the chain goes on; a gate that hangs denies."""
     registry = HookRegistry()
     cancelled: list[int] = []
     ran: list[str] = []
@@ -219,7 +219,7 @@ async def test_the_second_look_has_a_deadline_too() -> None:
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize("intent", ["on", "gate", "register"])
 async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A hook that cannot be ended is left behind and named; after three times it is not called until it is enabled."""
+    """A hook that cannot be ended is abandoned and logged; after three times it is not called until it is enabled."""
     registry = HookRegistry()
     ran: list[int] = []
 
@@ -248,7 +248,7 @@ async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.L
 
 
 class Awaited:
-    """What a hook returns to be awaited: no coroutine, and it waits on when it is cancelled."""
+    """An awaitable that is no coroutine, and waits on when it is cancelled."""
 
     def __await__(self) -> Iterator[Any]:
         for _ in range(6):
@@ -268,7 +268,7 @@ async def test_what_is_no_coroutine_is_left_behind_too() -> None:
 
 @pytest.mark.rule("DSP-5")
 async def test_a_deadline_in_a_task_that_outlives_its_hook() -> None:
-    """What a hook's own task emits later, when the emit around it is over, keeps its deadlines."""
+    """An emit of a hook's own task keeps its deadlines after the emit around it has ended."""
     registry = HookRegistry()
     tasks: list[asyncio.Task[Outcome]] = []
 
@@ -283,7 +283,7 @@ async def test_a_deadline_in_a_task_that_outlives_its_hook() -> None:
 
 @pytest.mark.rule("DSP-5")
 async def test_the_watchdog_goes_to_sleep() -> None:
-    """When its timer comes and nobody waits any more, it neither fails nor looks again."""
+    """A watchdog whose timer comes when no chain waits neither fails nor looks again."""
     registry = HookRegistry()
     troubles: list[Any] = []
     loop = asyncio.get_running_loop()
@@ -324,7 +324,7 @@ async def test_quarantine_is_for_the_tenant_that_a_hook_hung_for(intent: str) ->
 
 @pytest.mark.rule("DSP-5", "TEN-1")
 async def test_a_hook_that_hangs_for_many_tenants_is_in_quarantine_for_all() -> None:
-    """What sixteen tenants had to leave behind is not one tenant's doing, and nobody waits for it any more."""
+    """A hook that hung for sixteen tenants is in quarantine for all of them, and delays no further emit."""
     registry = HookRegistry()
     registry.on(TOOL_PRE, swallow, timeout=0.01, name="stubborn")
     for number in range(TENANTS_ALLOWED):
@@ -356,7 +356,7 @@ async def test_hanging_politely_is_not_being_left_behind() -> None:
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize("by", ["deadline", "caller"])
 async def test_a_hook_that_refuses_to_be_closed(by: str) -> None:
-    """A hook that goes on even when it is closed holds nobody up, and the interpreter does not complain about it."""
+    """A hook that continues even when closed delays no emit, and the interpreter does not complain about it."""
     registry = HookRegistry()
     ran: list[str] = []
 
@@ -613,7 +613,7 @@ async def test_an_outer_deadline_ends_the_inner_emit(inner: Any, outer_waits_fir
 @pytest.mark.rule("DSP-5", "REG-3")
 @pytest.mark.parametrize("difference", [-0.02, 0.0, 0.02])
 async def test_inner_and_outer_deadline_close_together(difference: float) -> None:
-    """Whichever of two deadlines passes first, the outer chain goes on and nobody takes it for the caller."""
+    """Whichever deadline passes first, the outer chain goes on, and no cancellation counts as the caller's."""
     registry = HookRegistry()
     ran: list[str] = []
 
@@ -677,7 +677,7 @@ async def test_three_chains_deep() -> None:
 @pytest.mark.rule("DSP-6")
 @pytest.mark.parametrize("inside", ["nothing", "an emit"])
 async def test_a_hook_may_use_asyncio_timeout(inside: str) -> None:
-    """A hook's own time limit cancels what the hook waits for, and is nobody else's cancellation."""
+    """A hook's own timeout cancels the awaited future, and counts as no other cancellation."""
     registry = HookRegistry()
     ran: list[str] = []
 
@@ -700,7 +700,7 @@ async def test_a_hook_may_use_asyncio_timeout(inside: str) -> None:
 
 @pytest.mark.rule("DSP-6")
 async def test_a_hook_may_use_a_task_group() -> None:
-    """A failing child cancels the hook's other children and the hook's wait, and nobody else."""
+    """A failing child cancels the hook's other children and the hook's wait, and no other task."""
     registry = HookRegistry()
     ran: list[str] = []
 
@@ -838,7 +838,7 @@ async def test_a_definitions_own_limit(hook: Any) -> None:
 @pytest.mark.rule("DSP-9", "DSP-4")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_code_does_not_use_up_the_time_of_definitions(waits: bool) -> None:
-    """What definitions share is used by definitions, also where the chain as a whole has a limit."""
+    """Only definitions use the time that definitions share, also if the chain as a whole has a limit."""
 
     async def slow(event: str, data: Mapping[str, Any]) -> None:
         if waits:
@@ -992,7 +992,7 @@ async def test_durations(hands: Hands) -> None:
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize(("seconds", "late"), [(0.99, False), (1.0, True), (1.01, True)])
 async def test_the_last_moment(seconds: float, late: bool, hands: Hands) -> None:
-    """A time that is up to the digit is up."""
+    """A hook that uses exactly its timeout has timed out."""
     registry = HookRegistry()
     registry.gate(TOOL_PRE, hands.taking(seconds), timeout=1.0)
     assert (await registry.emit(TOOL_PRE, CALL)).denied is late
@@ -1005,7 +1005,7 @@ async def test_the_last_moment(seconds: float, late: bool, hands: Hands) -> None
 async def test_who_may_have_been_late(
     seconds: float, named: list[str], followed: bool, hands: Hands, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of hooks without a clock of their own those are named, and only those, whose time the chain's was as long as."""
+    """The log names exactly those unclocked hooks whose timeout is not longer than the chain's time."""
     registry = HookRegistry()
     registry.on(TOOL_PRE, hands.taking(seconds), name="a", timeout=1.0)
     registry.on(TOOL_PRE, hands.taking(0), name="b", timeout=2.0)
@@ -1020,7 +1020,7 @@ async def test_who_may_have_been_late(
 
 @pytest.mark.rule("DSP-9")
 async def test_what_hooks_share_adds_up(hands: Hands) -> None:
-    """What each took of the time they share is gone for the others; where nothing is left, a hook is not run."""
+    """Time that one hook used is gone for the hooks that share it; a hook without time left is not run."""
     registry, ran = HookRegistry(), []
 
     def taking(seconds: float) -> Callable[..., Any]:
@@ -1055,7 +1055,7 @@ async def test_what_is_left_of_it(hands: Hands) -> None:
 
 @pytest.mark.rule("DSP-9")
 async def test_a_hook_that_fails_has_used_its_time(hands: Hands) -> None:
-    """What a definition took before it raised is taken from the time it shares."""
+    """The time of a definition that raised is taken from the shared time."""
     registry = HookRegistry()
 
     async def fail(event: str, data: Mapping[str, Any]) -> None:
@@ -1071,7 +1071,7 @@ async def test_a_hook_that_fails_has_used_its_time(hands: Hands) -> None:
 @pytest.mark.rule("DSP-9", "DSP-2")
 @pytest.mark.parametrize("limit", ["definitions", "chain"])
 async def test_a_second_look_has_what_is_left_of_the_time(limit: str, hands: Hands) -> None:
-    """What was used up in the first round is not there again for the second look."""
+    """Time used in the first round is not available for the second look."""
     registry = HookRegistry(chain_timeout=0.1 if limit == "chain" else None)
     options: dict[str, Any] = {"source": "definition", "budget": 0.1} if limit == "definitions" else {}
     registry.gate(TOOL_PRE, hands.taking(0.0625), name="gate", **options)
@@ -1083,7 +1083,7 @@ async def test_a_second_look_has_what_is_left_of_the_time(limit: str, hands: Han
 
 @pytest.mark.rule("DSP-4")
 async def test_how_a_limit_is_told(hands: Hands) -> None:
-    """A limit is told in seconds, to the millisecond."""
+    """A timeout is reported in seconds, to the millisecond."""
     registry = HookRegistry()
     registry.gate(TOOL_PRE, hands.taking(1), timeout=0.123456)
     assert (await registry.emit(TOOL_PRE, CALL)).reason == "no answer within 0.123 s"
@@ -1122,7 +1122,7 @@ async def test_second_look_inside_another_chain(stays: Callable[..., Any]) -> No
 @pytest.mark.rule("DSP-2", "REG-3")
 @pytest.mark.fault("F-HD-16")
 async def test_second_look_is_as_deep_as_the_first() -> None:
-    """What a gate emits on its second look is as deep as what it emits on its first."""
+    """An emit of a gate at its second look is as deep as one at its first."""
     registry, deep = HookRegistry(max_depth=2), list[str]()
 
     async def emits(event: str, data: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The arithmetic of what hooks may say."""
+"""The arithmetic of the injection budget."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_is_given() -> None:
     ],
 )
 def test_room(limits: Any, room: int | None) -> None:
-    """What is left is what the narrower of the two limits leaves; without a limit there is no number."""
+    """The room is that of the narrower of the two limits; without a limit there is no number."""
     budget = Budget(InjectionLimits(**limits))
     budget.settle(budget.reserve(6), 6)
     assert budget.room == room
@@ -123,7 +123,7 @@ def test_warning() -> None:
 
 @pytest.mark.rule("INJ-3")
 def test_the_rest() -> None:
-    """For a text that nobody counted to its end, what is left is taken, and it is not enough."""
+    """For a text that was not counted to its end, the rest is taken, and it is not enough."""
     budget = Budget(InjectionLimits(per_turn=10))
     budget.reserve(4)
     grant = budget.reserve_rest()
@@ -142,7 +142,7 @@ def test_nothing_at_all() -> None:
 
 
 def test_fewer_than_nothing() -> None:
-    """A count below zero would hand out tokens that nobody has."""
+    """A count below zero is refused: it would hand out tokens that do not exist."""
     budget = Budget(InjectionLimits(per_turn=10))
     with pytest.raises(ValueError, match=r"^-1 tokens cannot be reserved$"):
         budget.reserve(-1)
@@ -194,7 +194,7 @@ def test_a_new_turn() -> None:
 
 @pytest.mark.rule("INJ-3")
 def test_a_new_turn_meanwhile() -> None:
-    """What is on its way when a turn ends counts in the next one too, and is given back to that."""
+    """A reservation that is open when a turn ends counts in the next one too, and is returned to that."""
     budget = Budget(InjectionLimits(per_turn=10))
     grant = budget.reserve(8)
     budget.settle(budget.reserve(2), 2)
@@ -206,7 +206,7 @@ def test_a_new_turn_meanwhile() -> None:
 
 @pytest.mark.rule("INJ-3")
 def test_items() -> None:
-    """So many texts come in, and no more until the next turn; without a limit, all of them."""
+    """A turn takes this number of texts, and no more until the next turn; without a limit, all of them."""
     budget = Budget(InjectionLimits(items_per_turn=3))
     assert [budget.take_items(2), budget.take_items(2), budget.take_items(2)] == [2, 1, 0]
     assert budget.turn_items == 3

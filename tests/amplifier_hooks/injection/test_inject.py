@@ -33,7 +33,7 @@ OURS: Final = frozenset({"lint", "types", "audit"})
 
 
 def voice(hook: str, event: str) -> SourceTrust:
-    """A hook of ours speaks for the host, another one for itself or for somebody outside; and none at the end."""
+    """Return the trust of a hook: built-in in `OURS`, external with an origin, else a plugin's; none at the end."""
     origin = hook if "//" in hook else ""
     return SourceTrust(
         trust_level="built-in" if hook in OURS else "external" if origin else "plugin",
@@ -63,18 +63,18 @@ class Bench:
         )
 
     async def tell(self, message: UserMessage) -> None:
-        """Keep what the user is told."""
+        """Keep the messages for the user."""
         self.told.append(message)
 
     @property
     def said(self) -> list[str]:
-        """What the user was told, without who said it."""
+        """Texts of the messages for the user, without their source."""
         assert {(message.level, message.source) for message in self.told} <= {("warning", "session")}
         return [message.text for message in self.told]
 
     @property
     def texts(self) -> list[str]:
-        """What the model reads."""
+        """Texts that the model reads."""
         return [message["content"] if isinstance(message, dict) else message.content for message in self.messages]
 
     @property
@@ -94,7 +94,7 @@ def text(content: str, hook: str = "lint", **fields: Any) -> ContextInjection:
 
 
 def tokens(content: str) -> int:
-    """How many there are."""
+    """Return the number of tokens of a text."""
     return counter_for().count(content).tokens
 
 
@@ -154,7 +154,7 @@ async def test_somebody_outside() -> None:
 @pytest.mark.fault("F-INJ-06")
 @pytest.mark.parametrize("alone", [True, False])
 async def test_not_heard(alone: bool) -> None:
-    """Where a hook is not heard its text is refused, recorded and told, and takes nothing out of the budget."""
+    """At an event where the hook may not inject, its text is refused, recorded and reported, and costs nothing."""
     bench = Bench()
     item = ContextInjection(content="one more thing", hook_name="lint", event="session:end")
     if alone:
@@ -272,7 +272,7 @@ MARKED: Final = re.compile(r"⟦hook ([^⟧]*?)(?: · [\d,]+ bytes)?⟧\n((?:(?!
 
 
 def parsed(message: str) -> list[tuple[str, bytes]]:
-    """What somebody reads who knows our markers: hooks and their texts, unescaped."""
+    """Return the hooks and their unescaped texts, as a reader who knows the markers finds them."""
     return [
         (
             hook,
@@ -295,7 +295,7 @@ HOSTILE: Final = (
 @pytest.mark.fault("F-INJ-01")
 @pytest.mark.parametrize("content", HOSTILE)
 async def test_forged_markers(content: str) -> None:
-    """Whoever parses the message finds exactly one item, with the bytes the hook wrote."""
+    """A parser of the message finds exactly one item, with the bytes the hook wrote."""
     bench = Bench()
     await bench.injector.deliver([text(content)])
     (message,) = bench.messages
@@ -321,7 +321,7 @@ async def test_a_claim_to_be_another() -> None:
 @pytest.mark.rule("INJ-8")
 @pytest.mark.fault("F-INJ-07")
 async def test_odd_characters() -> None:
-    """What cannot be seen is made visible before it is counted, and the record says that it was."""
+    """Invisible characters are made visible before the text is counted, and the record says so."""
     bench = Bench()
     await bench.injector.deliver([text("a\ud800b\u202ec\x1b\x00\u200b\u2028")])
     assert bench.texts == ["⟦hook lint⟧\na\\u{D800}b\\u{202E}c\\u{1B}\\u{00}\\u{200B}\\u{2028}"]
@@ -413,7 +413,7 @@ async def test_trimmed() -> None:
 
 @pytest.mark.rule("INJ-3")
 async def test_trimming_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """That a text was cut is told to the user, recorded and logged."""
+    """A cut text is reported to the user, recorded and logged."""
     bench = Bench(per_turn=100)
     await bench.injector.deliver([text(lines(60))])
     (item,) = bench.injector.injections
@@ -567,7 +567,7 @@ class Lengthening:
 @pytest.mark.rule("INJ-3")
 @pytest.mark.parametrize("overflow", ["trim", "reject"])
 async def test_parts_that_do_not_add_up(overflow: str) -> None:
-    """What counts is the finished message, also where it has more tokens than its parts."""
+    """The budget counts the finished message, also if it has more tokens than its parts."""
     counter = guard_counter(Lengthening(), run=DaemonPool().run)
     for limit in range(10, 90, 5):
         bench = Bench(counter=counter, per_turn=limit, overflow=overflow)
@@ -626,7 +626,7 @@ async def test_ephemeral_that_nobody_takes(context: Callable[[], Any], room: int
     assert bench.said == []
     await bench.injector.deliver([text("one more", ephemeral=True)])
     assert len(bench.said) == 1
-    assert "nobody takes them" in bench.said[0]
+    assert "no model call takes them" in bench.said[0]
     taken = bench.injector.take_ephemeral()
     assert [message["content"] for message in taken] == [f"⟦hook lint⟧\ntext {number}" for number in range(room)]
 
@@ -647,11 +647,11 @@ class Odd(InMemoryContext):
     """A context that answers something else than True."""
 
     def append_to_last_tool_result(self, content: str, metadata: Any = None) -> Any:
-        """Nothing anybody understands."""
+        """Return an unknown answer."""
         return "done"
 
     def add_ephemeral(self, role: Any, content: str, metadata: Any = None) -> Any:
-        """The same."""
+        """Return an unknown answer."""
         return object()
 
 
@@ -670,7 +670,7 @@ class Forgetful(InMemoryContext):
     """A context that cannot give back what it took."""
 
     def take_ephemeral(self) -> Any:
-        """Not even try."""
+        """Raise an error."""
         raise RuntimeError("gone")
 
 
@@ -715,7 +715,7 @@ async def test_quote_within_the_budget() -> None:
 
 
 async def test_inject_one() -> None:
-    """What became of one text is said: where it is, what the model reads, and its provenance."""
+    """Injecting one text returns its target, the text that the model reads, and its provenance."""
     bench = Bench()
     one = await bench.injector.inject_one(text("E501\u200b"))
     assert isinstance(one, Injection)
@@ -738,7 +738,7 @@ async def test_check() -> None:
 
 @pytest.mark.rule("INJ-3")
 async def test_tokens_this_turn() -> None:
-    """What this turn's injections have used can be read, and begins anew with the next."""
+    """The tokens used by this turn's injections can be read, and start again at zero with the next."""
     bench = Bench()
     await bench.injector.deliver([text("hello")])
     assert bench.injector.tokens_this_turn == tokens("⟦hook lint⟧\nhello")
@@ -766,23 +766,23 @@ async def test_for_review(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Failing:
-    """A context that does what it is told instead of keeping a message."""
+    """A context that runs a given function instead of keeping a message."""
 
     def __init__(self, instead: Callable[[], Any]) -> None:
         self.instead = instead
         self.messages: list[Any] = []
 
     def add_message(self, role: Any, content: str, metadata: Any = None) -> Any:
-        """Something else."""
+        """Run the function."""
         return self.instead()
 
     def get_messages(self) -> list[Any]:
-        """None."""
+        """Return no messages."""
         return []
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
-    """Raises this at once."""
+    """Return a function that raises this at once."""
 
     def fail() -> None:
         raise error
@@ -791,13 +791,13 @@ def raising(error: BaseException) -> Callable[[], Any]:
 
 
 async def late(error: BaseException) -> None:
-    """Raise this after a while."""
+    """Raise an error after a while."""
     await asyncio.sleep(0)
     raise error
 
 
 async def for_ever() -> None:
-    """Never come back, whatever happens to it."""
+    """Never return, whatever happens."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -854,7 +854,7 @@ async def test_failing_contexts(failure: str, caplog: pytest.LogCaptureFixture) 
 @pytest.mark.rule("INJ-8")
 @pytest.mark.parametrize("garbage", [None, 42, "added", True, object()])
 async def test_garbage(garbage: Any) -> None:
-    """What a context answers is its own business."""
+    """A context may return anything; the text counts as injected."""
     bench = Bench(Failing(lambda: garbage))
     await bench.injector.deliver([text("one")])
     assert len(bench.injector.injections) == 1
@@ -874,11 +874,11 @@ class Broken:
     """A counter that fails, which those of `tokens` do not."""
 
     async def count_async(self, content: str, limit: int | None = None) -> Any:
-        """Not at all."""
+        """Raise an error."""
         raise RuntimeError("no ranks")
 
     async def fit_async(self, content: str, limit: int) -> Any:
-        """The same."""
+        """Raise an error."""
         raise RuntimeError("no ranks")
 
 
@@ -941,21 +941,21 @@ async def test_cancelled_while_writing() -> None:
 
 
 class Slow:
-    """A counter that waits until it is let."""
+    """A counter that waits until the test lets it go on."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.go = asyncio.Event()
 
     async def count_async(self, content: str, limit: int | None = None) -> Any:
-        """In the end, how many."""
+        """Return the number of tokens, after waiting."""
         if "wait" in content:
             self.asked.set()
             await self.go.wait()
         return await counter_for().count_async(content, limit)
 
     async def fit_async(self, content: str, limit: int) -> Any:
-        """The same."""
+        """Return the part that fits, without waiting."""
         return await counter_for().fit_async(content, limit)
 
 
@@ -988,7 +988,7 @@ async def test_room_that_comes_back_while_counting() -> None:
 
 @pytest.mark.rule("INJ-3")
 async def test_room_that_goes_while_counting() -> None:
-    """What others took while a text was counted is not spent again."""
+    """Tokens that other deliveries took while a text was counted are not spent again."""
     counter = Slow()
     bench = Bench(counter=counter, per_turn=100)
     delivery = asyncio.create_task(bench.injector.deliver([text("wait\n" + lines(5))]))

@@ -20,7 +20,7 @@ def call(one: str = "c1", name: str = "Bash", **given: Any) -> dict[str, Any]:
 
 
 def story(context: InMemoryContext) -> list[tuple[str, str]]:
-    """Who said what."""
+    """Return the role and content of each message."""
     return [(message["role"], message["content"]) for message in context.messages]
 
 
@@ -47,7 +47,7 @@ def test_messages() -> None:
 
 
 def test_tool_calls() -> None:
-    """What the model said and called is one message, and each result is another."""
+    """The model's text and calls are one message, and each result is another."""
     context = InMemoryContext()
     given = call(command="make")
     context.add_tool_calls([given, call("c2")], "Let me see", {"model": "m"})
@@ -71,7 +71,7 @@ def test_tool_calls() -> None:
 
 @pytest.mark.rule("INJ-1")
 def test_held_while_calls_are_open() -> None:
-    """What hooks inject while tool calls are open comes behind the last of their results, in order."""
+    """Texts that hooks inject while tool calls are open follow the last of their results, in order."""
     context = InMemoryContext()
     context.add_tool_calls([call(), call("c2")])
     context.add_message("system", "one", HOOK)
@@ -108,7 +108,7 @@ def test_going_on_without_results(way: str) -> None:
 
 
 def test_a_result_that_comes_late() -> None:
-    """A result that comes after all takes the place that was kept for it, once."""
+    """A result that comes after all replaces its substitute, once."""
     context = InMemoryContext()
     context.add_tool_calls([call()])
     context.add_message("user", "never mind")
@@ -186,7 +186,7 @@ def test_at_the_last_result_of_open_calls() -> None:
 
 @pytest.mark.rule("INJ-7")
 def test_ephemeral() -> None:
-    """What is for the next call only is in an export that asks for it, and can be taken once."""
+    """Messages for the next call only are in an export that asks for them, and can be taken once."""
     context = InMemoryContext()
     context.add_message("user", "hello")
     assert context.add_ephemeral("user", "be brief", HOOK) is True

@@ -1,4 +1,4 @@
-"""What providers are sent, by example; tests/properties/test_context_exports.py holds it against their own types."""
+"""Exports for providers, by example; tests/properties/test_context_exports.py checks them against their types."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ HOOK: Final = {"source": "hook"}
 
 
 def said(role: str, content: str, **fields: Any) -> dict[str, Any]:
-    """A message."""
+    """Return a message."""
     return {"role": role, "content": content, **fields}
 
 
 def calls(*ids: str, name: str = "Bash", content: str = "") -> dict[str, Any]:
-    """The model calls tools."""
+    """Return a message in which the model calls tools."""
     return said("assistant", content, tool_calls=[{"id": one, "name": name, "input": {"n": 1}} for one in ids])
 
 
 def result(one: str, content: str, *, failed: bool = False) -> dict[str, Any]:
-    """A tool answers."""
+    """Return the result of a tool."""
     return said("tool", content, tool_call_id=one, is_error=failed)
 
 
@@ -123,7 +123,7 @@ def test_results_of_nothing() -> None:
 
 
 def test_errors() -> None:
-    """That a tool failed is said in the way each provider has for it."""
+    """A tool's failure is marked in each provider's own way."""
     history = [calls("a", "b"), result("a", "boom", failed=True), result("b", "", failed=True)]
     assert [message["content"] for message in to_openai(history)[1:]] == ["⟦error⟧\nboom", "⟦error⟧\n⟦no output⟧"]
     results = to_anthropic(history)["messages"][2]["content"]
@@ -163,7 +163,7 @@ def test_begin_and_end() -> None:
 
 @pytest.mark.parametrize("one", ["a.b", "x" * 41, "", " ", "é", "\ud800"])
 def test_ids_they_refuse(one: str) -> None:
-    """An id that a provider refuses becomes another that nobody has, for the call and its result."""
+    """An id that a provider refuses becomes an unused one, for the call and its result."""
     history = [calls("call_0"), result("call_0", "zero"), calls(one), result(one, "one"), calls("call_1")]
     exported = to_openai(history)
     assert [message.get("tool_call_id") for message in exported] == [None, "call_0", None, "call_2", None, "call_1"]
@@ -210,6 +210,6 @@ def test_what_cannot_be_encoded() -> None:
 )
 @pytest.mark.parametrize("export", [to_openai, to_anthropic])
 def test_what_is_no_message(message: Any, export: Any) -> None:
-    """What is no message of ours is refused, with what it should be."""
+    """An invalid message is refused, with the shape it should have."""
     with pytest.raises(HookUsageError, match="pass system, user, assistant or tool, and a str"):
         export([message])

@@ -55,7 +55,7 @@ async def test_recorded(tmp_path: Path) -> None:
 
 
 def lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Kind and facts of every line."""
+    """Return kind and facts of every line."""
     return [(line["kind"], line["facts"]) for line in map(json.loads, path.read_text().splitlines())]
 
 
@@ -70,7 +70,7 @@ async def test_same_digest() -> None:
 
 
 async def test_denial_is_on_disk() -> None:
-    """What was denied is on disk when the caller hears of it; so is the end of a session."""
+    """A denial is on disk before the caller receives it; so is the end of a session."""
     sink, registry = CollectingAudit(), HookRegistry()
     AuditLogHook(sink=sink).register(registry)
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="gate")
@@ -80,7 +80,7 @@ async def test_denial_is_on_disk() -> None:
 
 
 async def test_cannot_be_written() -> None:
-    """A call that cannot be recorded is denied, events that cannot are not held up; unless that is not required."""
+    """A call that cannot be recorded is denied unless the record is optional; events are never held up."""
     for required, denied in ((True, True), (False, False)):
         registry = HookRegistry()
         AuditLogHook(AuditLogSettings(required=required), sink=CollectingAudit(OSError("disk full"))).register(registry)
@@ -103,7 +103,7 @@ async def test_cannot_be_opened(tmp_path: Path) -> None:
 
 
 async def test_odd_input() -> None:
-    """Input that no digest can be made of is on record as such."""
+    """Input without a possible digest is on record as such."""
     sink, registry = CollectingAudit(), HookRegistry()
     AuditLogHook(sink=sink).register(registry)
     assert not (await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"x": float("nan")}})).denied
@@ -111,7 +111,7 @@ async def test_odd_input() -> None:
 
 
 async def test_closed_while_opening(tmp_path: Path) -> None:
-    """A record that is closed while it is being opened is closed in the end, whoever gave up waiting for that."""
+    """A record that is closed while it is being opened is closed in the end, even if the caller was cancelled."""
     path, registry = tmp_path / "record.jsonl", HookRegistry()
     hook = AuditLogHook(AuditLogSettings(path=str(path)))
     hook.register(registry)

@@ -19,7 +19,7 @@ PRICES = {"small-*": {"input": "3", "output": "15", "cache_read": "0.3"}, "large
 
 
 def spending(**settings: Any) -> tuple[CostGuard, HookRegistry, ManualClock]:
-    """The hook, its registry and its clock."""
+    """Return the hook, its registry and its clock."""
     registry, clock = HookRegistry(), ManualClock(datetime(2026, 1, 1, 23, tzinfo=UTC))
     guard = CostGuard(CostGuardSettings.model_validate(settings), clock=clock)
     guard.register(registry)
@@ -27,13 +27,13 @@ def spending(**settings: Any) -> tuple[CostGuard, HookRegistry, ManualClock]:
 
 
 async def answer(registry: HookRegistry, usage: object, **more: Any) -> Any:
-    """A model that answered."""
+    """Emit the answer of a model."""
     payload = {"session_id": "s", "turn": 1, "model": "small-1", "response": {"usage": usage}}
     return await registry.emit("llm:post", {**payload, **more})
 
 
 async def call(registry: HookRegistry, **more: Any) -> Any:
-    """What is said before a model is called."""
+    """Return the outcome before a model is called."""
     return await registry.emit("llm:pre", {"session_id": "s", "turn": 1, "model": "small-1", "messages": [], **more})
 
 
@@ -81,7 +81,7 @@ async def test_what_comes_from_a_cache() -> None:
 
 
 async def test_a_model_without_a_price() -> None:
-    """Where money is limited, a model whose price nobody knows is a limit that is reached; where it is not, none."""
+    """With limited money, a model without a price counts as a limit that is reached; without a limit it does not."""
     _, registry, _ = spending(money_per_day=5, prices=PRICES, then="deny")
     assert "there is no price for 'huge'" in (await call(registry, model="huge")).reason
     assert not (await call(registry, model="large")).denied
@@ -100,7 +100,7 @@ async def test_a_model_without_a_price() -> None:
     ],
 )
 async def test_an_answer_without_a_price(called: list[str], model: str | None, money: str) -> None:
-    """An answer whose model nobody knows costs what the dearest the session called does; the user is told once."""
+    """An answer of an unknown model costs as much as the dearest model of the session; the user is told once."""
     guard, registry, _ = spending(money_per_session=1_000, prices=PRICES)
     for name in called:
         await call(registry, model=name)
@@ -112,7 +112,7 @@ async def test_an_answer_without_a_price(called: list[str], model: str | None, m
 
 
 async def test_a_day_over_a_restart(tmp_path: Path) -> None:
-    """With a store a day goes on where another process, or the one before, left it; a new day begins from nothing."""
+    """With a store a day goes on after a restart and across processes; a new day begins at zero."""
     place = str(tmp_path / "costs.db")
     settings = {"tokens_per_day": 20, "money_per_day": 1, "prices": PRICES, "store": place, "then": "deny"}
     first, registry, _ = spending(**settings)
@@ -130,14 +130,14 @@ async def test_a_day_over_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
-    """While the store cannot be had, a limited day is a limit that is reached, and what is used is not forgotten."""
+    """While the store is away, a limited day counts as a limit that is reached, and no usage is forgotten."""
     place = tmp_path / "folder"
     place.mkdir()
     guard, registry, _ = spending(tokens_per_day=20, store=str(place), then="deny")
     said = [(await answer(registry, {"input_tokens": 5})).user_message for _ in range(2)]
     assert "counts this day without its store" in (said[0] or "")
     assert guard.usage_of({})["day"].tokens == 10
-    assert "nobody can say what this day has used" in ((await call(registry)).reason or "")
+    assert "the usage of this day cannot be read" in ((await call(registry)).reason or "")
     _, registry, _ = spending(tokens_per_session=20, store=str(place), then="deny")
     assert not (await call(registry)).denied
 
@@ -146,7 +146,7 @@ async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
     "usage", [None, {}, {"input_tokens": -1}, {"input_tokens": True}, {"output_tokens": 10**15}, "x"]
 )
 async def test_an_answer_that_does_not_say(usage: object) -> None:
-    """An answer without a usage one can believe is not counted; the user is told so once a session."""
+    """An answer without a plausible usage is not counted; the user is told so once a session."""
     guard, registry, _ = spending()
     messages = [(await answer(registry, usage)).user_message for _ in range(3)]
     assert messages == ["The model's answer does not say what it used, so cost_guard cannot count it.", None, None]
@@ -167,7 +167,7 @@ async def test_a_person_decides() -> None:
 
 
 async def test_the_end_of_a_session() -> None:
-    """A session that ended is forgotten, and what it used stays with its day."""
+    """A session that ended is forgotten, and its usage stays with its day."""
     guard, registry, _ = spending()
     await answer(registry, {"input_tokens": 7})
     await registry.emit("session:end", {"session_id": "s"})
@@ -186,7 +186,7 @@ def test_money_that_is_none(money: str) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=20))
 async def test_totals_are_sums(calls: list[tuple[int, int]]) -> None:
-    """Whatever the calls, tokens and money are exactly what they add up to."""
+    """For all calls, tokens and money are exactly their sums."""
     guard, registry, _ = spending(prices=PRICES, tokens_per_session=None)
     for read, wrote in calls:
         await answer(registry, {"input_tokens": read, "output_tokens": wrote})

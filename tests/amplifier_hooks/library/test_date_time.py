@@ -17,7 +17,7 @@ pytestmark = pytest.mark.rule("LIB-6")
 
 
 async def test_every_prompt() -> None:
-    """Each prompt brings the time of its moment, in the zone that is set, and it is gone after the next model call."""
+    """Each prompt injects its current time, in the configured zone, and the text is gone after the next model call."""
     clock, registry, context = ManualClock(datetime(2026, 3, 28, 23, 59, tzinfo=UTC)), HookRegistry(), InMemoryContext()
     DateTime(DateTimeSettings(zone="Europe/Berlin"), clock=clock).register(registry)
     read: list[list[str]] = []
@@ -39,6 +39,6 @@ async def test_every_prompt() -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "/etc/localtime"])
 def test_no_such_zone(zone: str) -> None:
-    """A zone that is none is refused, with how to write one."""
+    """An unknown zone is refused, and the error shows how to write one."""
     with pytest.raises(InvalidHookSettings, match="Europe/Berlin"):
         DateTime.from_config({"zone": zone})

@@ -1,4 +1,4 @@
-"""What state the repository is in, and what a hostile one cannot do."""
+"""The state of the repository, and the limits of a hostile one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def git(folder: Path, *words: str) -> None:
 
 
 def careless_status(folder: Path) -> None:
-    """Ask for the status as anybody would."""
+    """Ask for the status without precautions."""
     subprocess.run(["git", "status"], cwd=folder, check=False, capture_output=True, timeout=20)
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit."""
+    """Create a repository with one commit."""
     folder = tmp_path / "project"
     folder.mkdir()
     git(folder, "init", "--quiet")
@@ -58,14 +58,14 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def begun(folder: Path, **settings: Any) -> Outcome:
-    """A session begins in a folder."""
+    """Begin a session in a folder."""
     registry = HookRegistry()
     GitStatus.from_config({"cwd": str(folder), **settings}).register(registry)
     return await registry.emit("session:start", {})
 
 
 async def test_status(repository: Path) -> None:
-    """The agent is told the branch and the changed files, as words of git and not of the system."""
+    """The agent reads the branch and the changed files, labelled as git's and not the system's."""
     (repository / "a.txt").write_text("two\n")
     (repository / "new\u202e.txt").write_text("")
     registry, context = HookRegistry(), RecordingContext()
@@ -80,7 +80,7 @@ async def test_status(repository: Path) -> None:
 
 
 async def test_many_files(repository: Path) -> None:
-    """Of more files than are told, only the number is; and those git does not know can be left out."""
+    """If too many files have changed, the rest is a number; untracked files can be left out."""
     for number in range(5):
         (repository / f"n{number}").write_text("")
     assert (await begun(repository, lines=2)).context_injection.splitlines()[-2:] == ["?? n1", "… and 3 more"]  # type: ignore[union-attr]
@@ -89,7 +89,7 @@ async def test_many_files(repository: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "empty", "pointer", "broken", "hangs", "missing"])
 async def test_no_repository(tmp_path: Path, kind: str) -> None:
-    """Where there is none, or one that is broken, the person is told in one line, and the session goes on."""
+    """Without a repository, or with a broken one, the user reads one line, and the session goes on."""
     folder = tmp_path / "here"
     if kind != "missing":
         folder.mkdir()
@@ -115,7 +115,7 @@ async def test_no_repository(tmp_path: Path, kind: str) -> None:
 
 
 async def test_git_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A git that ends in another way is told in one line, and one that says nothing is no word at all."""
+    """Another failure of git is one line for the user, and empty output injects nothing."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "git"
     monkeypatch.setenv("PATH", str(program.parent))
@@ -127,7 +127,7 @@ async def test_git_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where git is missing, the person is told in one line."""
+    """Without git, the user reads one line."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     outcome = await begun(tmp_path)
@@ -215,7 +215,7 @@ async def test_hostile(repository: Path, tmp_path: Path, where: str, filtered: s
 @pytest.mark.fault("F-LC-01")
 @pytest.mark.parametrize("name", [b"a=b", b"a.clean=x", b"\xff"], ids=["equals", "twice", "no text"])
 async def test_hostile_names(repository: Path, tmp_path: Path, name: bytes) -> None:
-    """A filter is not run whatever its name is: with signs that have a meaning elsewhere, or no text at all."""
+    """A filter does not run, whatever its name: with special characters, or with bytes that are no text."""
     trace = tmp_path / "trace"
     driver = b'[filter "%s"]\n\tclean = touch %s; cat\n' % (name, os.fsencode(trace))
     with (repository / ".git" / "config").open("ab") as config:

@@ -16,19 +16,19 @@ pytestmark = pytest.mark.rule("LIB-3", "LIB-7", "RES-6")
 
 
 def keeping(registry: HookRegistry, store: object, **settings: Any) -> KeepGoing:
-    """The hook, registered, with its checkpoints in this file."""
+    """Return the hook, registered, with its checkpoints in this file."""
     hook = KeepGoing(KeepGoingSettings.model_validate({"store": str(store), **settings}), clock=ManualClock())
     hook.register(registry)
     return hook
 
 
 async def stop(registry: HookRegistry, response: object = "half of it", **more: Any) -> Any:
-    """An agent that wants to stop."""
+    """Emit the stop of an agent."""
     return await registry.emit("agent:stop", {"session_id": "s", "turn": 1, "response": response, **more})
 
 
 async def test_until_the_promise_is_met(tmp_path: Path) -> None:
-    """The agent goes on, with the reason as instruction and for the user to see, until it says that it is finished."""
+    """The agent goes on, with the reason as instruction and for the user to see, until it writes its promise."""
     registry = HookRegistry()
     async with keeping(registry, tmp_path / "c.db", promise="ALL DONE"):
         first, second = await stop(registry), await stop(registry, {"content": [{"text": "I am not ALL DONE yet"}]})
@@ -42,7 +42,7 @@ async def test_until_the_promise_is_met(tmp_path: Path) -> None:
 
 
 async def test_a_bound(tmp_path: Path) -> None:
-    """After so many rounds the agent may stop, and the user is told; the next prompt begins them anew."""
+    """After the last round the agent may stop, and the user is told; the next prompt begins the rounds anew."""
     registry = HookRegistry()
     async with keeping(registry, tmp_path / "c.db", rounds=2) as hook:
         assert [(await stop(registry)).action for _ in range(4)] == ["deny", "deny", "continue", "continue"]
@@ -57,7 +57,7 @@ async def test_a_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def test_a_checkpoint_comes_first(kind: str, tmp_path: Path) -> None:
-    """What makes the agent go on was saved before; after a restart the rounds are not begun anew."""
+    """A checkpoint is saved before the agent goes on; after a restart the rounds do not begin anew."""
     if kind == "postgres":
         await stores.server()
         async with stores.schema() as schema:
@@ -85,7 +85,7 @@ async def _restarted(given: dict[str, Any]) -> None:
 
 
 async def test_without_a_checkpoint_it_stops(tmp_path: Path) -> None:
-    """Where the checkpoint cannot be saved the agent is not made to go on; the user is told why."""
+    """If the checkpoint cannot be saved, the agent stops, and the user reads the reason."""
     registry = HookRegistry()
     keeping(registry, tmp_path / "nowhere" / "c.db")
     outcome = await stop(registry)
@@ -95,7 +95,7 @@ async def test_without_a_checkpoint_it_stops(tmp_path: Path) -> None:
 
 
 async def test_artifacts_and_a_check_of_ones_own(tmp_path: Path) -> None:
-    """Files that have to be there are looked for, and a function can say what is missing; then words are not enough."""
+    """Missing files, and a function that names a missing part, make the agent go on, even if it wrote the promise."""
     registry, verdicts = HookRegistry(), list[bool | str](["two tests fail", False, True, True])
 
     async def kept(data: Any) -> bool | str:
@@ -118,7 +118,7 @@ async def test_artifacts_and_a_check_of_ones_own(tmp_path: Path) -> None:
 
 
 async def test_a_response_nobody_told(tmp_path: Path) -> None:
-    """A stop that does not come with the agent's words does not make it go on for want of them."""
+    """A stop without the agent's response does not make it go on for want of a promise."""
     registry = HookRegistry()
     async with keeping(registry, tmp_path / "c.db"):
         assert (await stop(registry, None)).action == "continue"
@@ -127,7 +127,7 @@ async def test_a_response_nobody_told(tmp_path: Path) -> None:
 
 
 def test_the_text_of_a_response() -> None:
-    """A response is text, holds text, or has none; one that holds itself ends."""
+    """A response is text, holds text, or has none; one that contains itself ends the search."""
     circle: list[object] = ["a"]
     circle.append(circle)
     assert text_of(["a", {"content": [{"text": "b"}, {"image": 1}]}, b"c"]) == "a\nb"
@@ -151,7 +151,7 @@ async def test_in_a_session(tmp_path: Path) -> None:
 
 
 async def test_where_artifacts_are(tmp_path: Path) -> None:
-    """Artifacts are looked for in the folder of the session, unless settings say where."""
+    """Artifacts are searched for in the session's folder, unless settings name another one."""
     registry = HookRegistry()
     (tmp_path / "report.md").write_text("done")
     async with keeping(registry, tmp_path / "c.db", artifacts=("report.md",), promise=""):

@@ -1,4 +1,4 @@
-"""A linter reads along; and what all hooks that run a program over written files have in common."""
+"""The linter hook, and the behaviour that all hooks share that run a program over written files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Project:
         self.session = SessionCoordinator(hooks=registry, context=self.context, display=self.display)
 
     async def write(self, path: str, text: str = BROKEN, *, tool: str = "Write", **more: Any) -> bool:
-        """Write a file with a tool; whether that worked."""
+        """Write a file with a tool, and return True if that worked."""
 
         def run(given: dict[str, Any]) -> str:
             (self.folder / path).write_text(text)
@@ -43,23 +43,23 @@ class Project:
 
     @property
     def shown(self) -> list[str]:
-        """What the person saw."""
+        """Return the messages that the user saw."""
         return [text for text, _, _ in self.display.messages]
 
 
 def said(*program: str) -> list[str]:
-    """A command that is a line of Python."""
+    """Return a command that is a line of Python."""
     return [sys.executable, "-c", *program]
 
 
 @pytest.fixture
 def project(tmp_path: Path, request: pytest.FixtureRequest) -> Project:
-    """A project with ruff."""
+    """Return a project with ruff."""
     return Project(tmp_path, LinterFeedback.from_config({"cwd": str(tmp_path)}))
 
 
 async def test_findings(project: Project) -> None:
-    """What ruff finds in the file just written is injected as ruff's words, and the person sees one line."""
+    """Findings of ruff in the written file are injected as ruff's words, and the user sees one line."""
     (project.folder / "other.py").write_text("import sys\n")
     assert await project.write("app.py")
     [message] = project.context.messages
@@ -72,7 +72,7 @@ async def test_findings(project: Project) -> None:
 
 
 async def test_nothing_found(project: Project) -> None:
-    """A file in order, one of another kind and one that is not there cause no word."""
+    """A correct file, one of another kind and a missing one cause no message."""
     assert await project.write("app.py", "print('hello')\n")
     assert await project.write("notes.md")
     assert await project.write("app.txt", file_path="gone.py")
@@ -81,7 +81,7 @@ async def test_nothing_found(project: Project) -> None:
 
 
 async def test_written_by_patch(project: Project) -> None:
-    """A file that a patch names is looked at, too."""
+    """A file that a patch names is checked, too."""
     patch = "*** Begin Patch\n*** Add File: patched.py\n+import os\n*** End Patch\n"
     assert await project.write("patched.py", tool="apply_patch", file_path="", input=patch)
     assert "patched.py:1:8" in project.context.texts[0]
@@ -89,7 +89,7 @@ async def test_written_by_patch(project: Project) -> None:
 
 @pytest.mark.parametrize("given", [None, "app.py", {"file_path": 7}, {"paths": [[]] * 5_000}])
 async def test_odd_input(tmp_path: Path, given: Any) -> None:
-    """What names no file that can be told starts no program."""
+    """Input that names no file starts no program."""
     registry = HookRegistry()
     LinterFeedback.from_config({"cwd": str(tmp_path), "command": ["no-such-linter", "{file}"]}).register(registry)
     outcome = await registry.emit("tool:post", {"tool_name": "Write", "tool_input": given})
@@ -97,7 +97,7 @@ async def test_odd_input(tmp_path: Path, given: Any) -> None:
 
 
 async def test_odd_names(project: Project) -> None:
-    """A name that looks like an option is a file, and odd characters in it are shown."""
+    """A name that looks like an option is a file, and its odd characters are shown."""
     assert await project.write("--fix \u202e.py")
     assert "F401" in project.context.texts[0]
     assert project.shown == ["ruff has findings in --fix \\u{202E}.py"]
@@ -127,7 +127,7 @@ async def test_trouble(tmp_path: Path, command: list[str], problem: str | None) 
         return
     [(text, level, _)] = project.display.messages
     assert problem in text
-    assert text.endswith("this is said once")
+    assert text.endswith("this warning appears once")
     assert level == "warning"
     assert project.context.messages == []
 
@@ -156,13 +156,13 @@ async def test_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("command", [[], ["lint", "--path={file}"], "ruff check"])
 def test_no_command(command: Any) -> None:
-    """A command that is none, or would not get the files, is refused where it is set."""
+    """A command that is empty, or would not get the files, is refused in the settings."""
     with pytest.raises(InvalidHookSettings, match="command"):
         LinterFeedback.from_config({"command": command})
 
 
 async def test_one_long_line(tmp_path: Path) -> None:
-    """Of a finding that is one very long line the beginning is passed on."""
+    """Of a finding that is one very long line, the beginning is passed on."""
     command = said("print('E1 ' + 'x' * 5_000); raise SystemExit(1)")
     hook = LinterFeedback.from_config({"cwd": str(tmp_path), "command": command, "longest": 200})
     project = Project(tmp_path, hook)

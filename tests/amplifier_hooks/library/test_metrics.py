@@ -1,4 +1,4 @@
-"""Numbers for Prometheus and OpenTelemetry, read as they would read them."""
+"""Numbers for Prometheus and OpenTelemetry, read by their own readers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.fixture
 def collectors() -> tuple[CollectorRegistry, InMemoryMetricReader, Metrics]:
-    """Prometheus' registry, OpenTelemetry's reader, and the hook that feeds both."""
+    """Return Prometheus' registry, OpenTelemetry's reader, and the hook that feeds both."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from prometheus_client import CollectorRegistry
@@ -37,7 +37,7 @@ def collectors() -> tuple[CollectorRegistry, InMemoryMetricReader, Metrics]:
 
 
 def by_prometheus(text: str) -> Samples:
-    """The samples that Prometheus' own parser reads from the exposition."""
+    """Return the samples that Prometheus' own parser reads from the exposition."""
     from prometheus_client.parser import text_string_to_metric_families
 
     return {
@@ -48,7 +48,7 @@ def by_prometheus(text: str) -> Samples:
 
 
 def by_telemetry(reader: InMemoryMetricReader) -> dict[tuple[str, tuple[tuple[str, str], ...]], Any]:
-    """The points that OpenTelemetry's exporter in memory got."""
+    """Return the points that OpenTelemetry's exporter in memory received."""
     data = reader.get_metrics_data()
     assert data is not None
     return {
@@ -61,7 +61,7 @@ def by_telemetry(reader: InMemoryMetricReader) -> dict[tuple[str, tuple[tuple[st
 
 
 async def scripted(hook: Metrics) -> None:
-    """A session in which most things happen once."""
+    """Run a session in which most things happen once."""
     registry = HookRegistry()
     hook.register(registry)
 
@@ -90,7 +90,7 @@ async def scripted(hook: Metrics) -> None:
 
 
 async def test_prometheus(collectors: Any) -> None:
-    """What Prometheus reads is what happened."""
+    """Prometheus reads the numbers of the session."""
     _, _, hook = collectors
     await scripted(hook)
     samples = by_prometheus(hook.text())
@@ -134,7 +134,7 @@ async def test_telemetry(collectors: Any) -> None:
 
 
 async def test_tokens_in_any_words(collectors: Any) -> None:
-    """What a model used is read as any provider says it, those from a cache apart."""
+    """The tokens of a model call are read in any provider's format, cached tokens apart."""
     _, _, hook = collectors
     registry = HookRegistry()
     hook.register(registry)
@@ -160,7 +160,7 @@ async def test_two_in_one_process(collectors: Any) -> None:
 
 @pytest.mark.fault("F-LC-06")
 async def test_no_secrets(collectors: Any) -> None:
-    """Nothing that somebody else makes up, a secret among it, becomes a label."""
+    """A name that others make up, a secret among them, never becomes a label."""
     _, reader, hook = collectors
     registry, canary = HookRegistry(), "ghp_" + "a1B2" * 9
     hook.register(registry)
@@ -172,7 +172,7 @@ async def test_no_secrets(collectors: Any) -> None:
 
 
 def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an extra is missing, the hook cannot be made, and the error names it."""
+    """Without the extra, the hook cannot be created, and the error names the extra."""
     for module, extra in (("prometheus_client", "server"), ("opentelemetry", "otel")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingExtra, match=rf"amplifier-hooks\[{extra}\]"):
@@ -180,9 +180,9 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_that_are_taken(collectors: Any) -> None:
-    """Where Prometheus has something else under one of the names, the hook cannot be registered, and nothing is."""
+    """If Prometheus has another metric under one of the names, the hook cannot be registered, and no point is."""
     prometheus, _, _ = collectors
-    __import__("prometheus_client").Counter("amplifier_events", "somebody else's", registry=prometheus)
+    __import__("prometheus_client").Counter("amplifier_events", "another library's", registry=prometheus)
     registry = HookRegistry()
     with pytest.raises(InvalidHookSettings, match="amplifier_events"):
         Metrics(prometheus=prometheus).register(registry)
@@ -190,7 +190,7 @@ def test_names_that_are_taken(collectors: Any) -> None:
 
 @pytest.mark.parametrize("spent", [float("nan"), float("inf"), -1.0, True, 10**400, "5", None])
 async def test_odd_durations(collectors: Any, spent: object) -> None:
-    """A duration that is no time is not measured, and spoils no sum; an approval is counted all the same."""
+    """An invalid duration is not measured and spoils no sum; an approval is counted nevertheless."""
     _, reader, hook = collectors
     registry = HookRegistry()
     hook.register(registry)
@@ -204,7 +204,7 @@ async def test_odd_durations(collectors: Any, spent: object) -> None:
 
 
 async def test_side_by_side(collectors: Any) -> None:
-    """Events of many tasks at once are all counted."""
+    """Events of many concurrent tasks are all counted."""
     _, _, hook = collectors
     registry = HookRegistry()
     hook.register(registry)

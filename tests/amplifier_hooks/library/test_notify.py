@@ -1,4 +1,4 @@
-"""Notifications: real programs and a real service; only the bus of the desktop is made up."""
+"""Notifications: real programs and a real service; only the bus of the desktop is a fake."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all the programs there are; what they are called with stands in `calls`."""
+    """Return a folder with all the programs there are; `calls` lists their arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("sh", "sleep"):
@@ -40,14 +40,14 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(folder: Path, name: str, ending: str = "exit 0") -> None:
-    """A program that keeps its arguments."""
+    """Create a program that keeps its arguments."""
     path = folder / name
     path.write_text(f"#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done > {folder}/calls\n{ending}\n")
     path.chmod(stat.S_IRWXU)
 
 
 def called(folder: Path) -> list[str]:
-    """What the program was called with."""
+    """Return the arguments that the program was called with."""
     return (folder / "calls").read_text().splitlines()
 
 
@@ -63,7 +63,7 @@ async def test_notify_send(desk: Path) -> None:
 
 
 async def test_bus(desk: Path) -> None:
-    """Where it is missing, the desktop is called over D-Bus, and quotes stay within the text."""
+    """Without `notify-send` the desktop is called over D-Bus, and quotes stay within the text."""
     program(desk, "gdbus")
     await Desktop()("it's \\ 'here'")
     assert called(desk)[:3] == ["call", "--session", "--dest=org.freedesktop.Notifications"]
@@ -88,7 +88,7 @@ async def test_macos(desk: Path) -> None:
     ids=["missing", "fails", "hangs"],
 )
 async def test_trouble(desk: Path, ending: str | None, problem: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A desktop that cannot be told is one warning in the log, and nothing else."""
+    """A desktop that cannot be reached is one warning in the log, and nothing else."""
     if ending is not None:
         program(desk, "notify-send", ending)
     registry = HookRegistry()
@@ -101,7 +101,7 @@ async def test_trouble(desk: Path, ending: str | None, problem: str, caplog: pyt
 
 
 async def test_waiting_approval() -> None:
-    """When somebody is asked, the desktop is told which tool waits, and nothing of what it is given."""
+    """When an approver is asked, the desktop shows the tool that waits, and nothing of its input."""
     registry = HookRegistry()
     told: list[str] = []
     Notify(NotifySettings(events=("approval:required", "session:end", "turn:own")), desktop=told.append).register(
@@ -120,7 +120,7 @@ async def test_waiting_approval() -> None:
 
 @contextlib.asynccontextmanager
 async def serving(answer: bytes) -> AsyncIterator[tuple[int, list[tuple[dict[str, str], Any]]]]:
-    """A service on loopback, and what it was sent."""
+    """Run a service on loopback, and keep the requests it receives."""
     sent: list[tuple[dict[str, str], Any]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -141,7 +141,7 @@ FAILED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 
 @pytest.mark.parametrize("answer", [OK, FAILED], ids=["ok", "fails"])
 async def test_webhook(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """A service is sent the event, the text and the session, signed; if it fails, that is one warning."""
+    """A service receives the event, the text and the session, signed; a failure is one warning."""
     from standardwebhooks import Webhook
 
     registry = HookRegistry()
@@ -166,7 +166,7 @@ async def test_webhook(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
     shutil.which("gdbus") is None or shutil.which("notify-send") is not None, reason="needs gdbus alone"
 )
 async def test_real_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over a real bus the call arrives as desktops expect it; that no desktop is there is said."""
+    """Over a real bus the call arrives as desktops expect it; a missing desktop is reported."""
     bus = await asyncio.create_subprocess_exec(
         "dbus-daemon", "--session", "--nofork", "--print-address", f"--address=unix:dir={tmp_path}",
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Files that no tool touches without a person's yes, however they are spelt."""
+"""Files that no tool touches without a person's yes, in every spelling."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ HARMLESS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project, reached over a link, with links in it to a protected folder."""
+    """Return a project, reached over a link, with links in it to a protected folder."""
     real = tmp_path / "real"
     (real / "config").mkdir(parents=True)
     (real / "config" / "live.yaml").write_text("")
@@ -86,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def filled(value: Any, folder: Path) -> Any:
-    """The arguments with this folder in them."""
+    """Return the arguments with this folder in them."""
     if isinstance(value, str):
         return value.replace("{folder}", str(folder)).replace("{real}", str(folder.resolve()))
     if isinstance(value, dict):
@@ -95,7 +95,7 @@ def filled(value: Any, folder: Path) -> Any:
 
 
 async def ran(folder: Path, given: Any, approver: ScriptedApprover | None = None, **settings: Any) -> tuple[bool, str]:
-    """Whether a call with this input runs in a session, and why not."""
+    """Return True if a call with this input runs in a session, and the reason if it does not."""
     registry = HookRegistry()
     ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), **settings}).register(registry)
     async with SessionCoordinator(hooks=registry, approvals=approver, cwd=folder) as session:
@@ -106,16 +106,16 @@ async def ran(folder: Path, given: Any, approver: ScriptedApprover | None = None
 @pytest.mark.parametrize("given", DISGUISES, ids=lambda given: str(given)[:40])
 @pytest.mark.parametrize("absolute", [False, True], ids=["relative pattern", "absolute pattern"])
 async def test_disguises(folder: Path, given: dict[str, Any], absolute: bool) -> None:
-    """A protected file is protected however it is spelt, and in whatever argument it stands."""
+    """A protected file is protected in every spelling, and in every argument."""
     paths = [f"{folder}/config/**" if absolute else "./config/**"]
     ok, reason = await ran(folder, filled(given, folder), paths=paths, action="deny")
     assert not ok
-    assert "is protected" in reason or "nobody can say where" in reason
+    assert "is protected" in reason or "cannot be resolved" in reason
 
 
 @pytest.mark.parametrize("given", HARMLESS, ids=lambda given: str(given)[:40])
 async def test_harmless(folder: Path, given: dict[str, Any]) -> None:
-    """Other files are nobody's business."""
+    """Other files are left alone."""
     assert await ran(folder, given, action="deny") == (True, "")
 
 
@@ -129,7 +129,7 @@ async def test_accents(tmp_path: Path, form: Any) -> None:
 
 
 async def test_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is protected at home is so by `~`, by a variable and in full."""
+    """A protected file at home is protected by `~`, by a variable and in full."""
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for path in ("~/.ssh/id", "$HOME/.ssh/id", "${HOME}/.ssh/../.ssh", str(tmp_path / "home" / ".SSH" / "id")):
@@ -138,7 +138,7 @@ async def test_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_asked(folder: Path) -> None:
-    """A person is asked about exactly this call, and told which file and why; where nobody is there, it is denied."""
+    """The approver sees exactly this call, with the file and the reason; without an approver, the call is denied."""
     approver = ScriptedApprover("Allow", "Deny")
     given = {"file_path": "link/live.yaml"}
     assert (await ran(folder, given, approver))[0]
@@ -169,7 +169,7 @@ async def test_asked(folder: Path) -> None:
 async def test_own_words_only(
     folder: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], quoted: str, action: str
 ) -> None:
-    """The model and the person read a path as the call has it: no variable's value, no home, no link's target."""
+    """The model and the approver read a path as the call has it: no variable's value, no home, no link's target."""
     secret = "zq-canary-7f3d1c"
     monkeypatch.setenv("API_TOKEN", secret)
     monkeypatch.setenv("SEVERAL", f"a {folder}/config/{secret} b")
@@ -186,7 +186,7 @@ async def test_own_words_only(
 @pytest.mark.parametrize("name", ["content", "command"])
 @pytest.mark.parametrize("text", ["${", "${IFS", "%a"])
 async def test_braces_without_end(name: str, text: str) -> None:
-    """Half a mebibyte of variables that nothing closes is looked through within the gate's time."""
+    """Half a mebibyte of variables that are never closed is searched within the gate's time."""
     registry = HookRegistry()
     ProtectedPaths.from_config({"action": "deny"}).register(registry)
     given = {name: text * (2**19 // len(text))}
@@ -195,7 +195,7 @@ async def test_braces_without_end(name: str, text: str) -> None:
 
 
 async def test_what_is_usually_protected(folder: Path) -> None:
-    """Without settings, keys and secrets and what git keeps are protected."""
+    """Without settings, keys and secrets and git's own files are protected."""
     hook = ProtectedPaths()
     for path in (".env", "deep/.env.local", ".git/config", "~/.ssh/id_ed25519"):
         result = await hook.before("tool:pre", {"tool_name": "Read", "tool_input": {"file_path": path}})
@@ -215,14 +215,14 @@ async def test_what_is_usually_protected(folder: Path) -> None:
     ids=["many", "words", "list", "text"],
 )
 async def test_odd_input(folder: Path, given: Any) -> None:
-    """Input that is too much to look through, or no object at all, is not let through unseen."""
+    """Input that is too large to search, or no object at all, is not let through."""
     registry = HookRegistry()
     ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), "action": "deny"}).register(registry)
     assert (await registry.emit("tool:pre", {"tool_name": "Write", "tool_input": given})).denied
 
 
 async def test_folder_of_the_session(folder: Path, tmp_path: Path) -> None:
-    """Relative paths are in the folder of the session, if no other is set; no hook can say otherwise."""
+    """Relative paths are in the session's folder, if no other is set; no hook can change that."""
     registry = HookRegistry()
     ProtectedPaths.from_config({"paths": [f"{folder}/config/**"], "action": "deny"}).register(registry)
     for cwd, path, ok in (
@@ -240,7 +240,7 @@ async def test_folder_of_the_session(folder: Path, tmp_path: Path) -> None:
 
 
 async def test_changed_by_others(folder: Path) -> None:
-    """A path that another hook puts in afterwards is looked at, too."""
+    """A path that another hook puts in afterwards is checked, too."""
     registry = HookRegistry()
     ProtectedPaths.from_config({"paths": ["config/**"], "cwd": str(folder), "action": "deny"}).register(registry)
 
@@ -253,7 +253,7 @@ async def test_changed_by_others(folder: Path) -> None:
 
 
 async def test_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody knows the home folder that a pattern begins at, every call is stopped, and told why."""
+    """If the home folder that a pattern begins at is unknown, every call is stopped with the reason."""
 
     def no_home() -> Path:
         raise RuntimeError
@@ -261,11 +261,11 @@ async def test_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.home", no_home)
     hook = ProtectedPaths.from_config({"paths": ["~/.ssh/**"], "action": "deny"})
     result = await hook.before("tool:pre", {"tool_name": "Write", "tool_input": {"file_path": "a"}})
-    assert result.reason == "nobody knows the folder that '~/.ssh/**' begins at; leave it as it is, or ask the user"
+    assert result.reason == "the folder that '~/.ssh/**' begins at is not known; leave it as it is, or ask the user"
 
 
 async def test_told_in_one_line(folder: Path) -> None:
-    """Odd characters of a path are shown, and a long one is cut."""
+    """Odd characters of a path are shown, and a long path is cut."""
     given = {"file_path": "config/\x1b[31m\n\u202e" + "x" * 400}
     _, reason = await ran(folder, given, action="deny")
     assert "\n" not in reason

@@ -7,18 +7,18 @@ pytestmark = pytest.mark.rule("LIB-8", "LIB-6")
 
 
 class Seconds:
-    """A clock that stands still until it is moved."""
+    """A clock that is moved by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 
 async def actions(registry: HookRegistry, *tools: str, session: str = "s") -> list[str]:
-    """What comes of a call of each of these tools."""
+    """Return the actions of calls of these tools."""
     payloads = ({"session_id": session, "tool_name": tool, "tool_input": {}} for tool in tools)
     return [(await registry.emit("tool:pre", payload)).action for payload in payloads]
 
@@ -48,7 +48,7 @@ async def test_usual_limit() -> None:
 
 
 async def test_each_tool_for_itself() -> None:
-    """Tools can be counted apart, and only some of them; made-up names beyond a limit share one count."""
+    """Tools can be counted apart, or only some of them; made-up names beyond a limit share one count."""
     registry = HookRegistry()
     RateLimit(RateLimitSettings(calls=1, per="tool", match="Web*"), now=Seconds()).register(registry)
     assert await actions(registry, "WebA", "WebB", "WebA", "Read", "Read") == [
@@ -61,7 +61,7 @@ async def test_each_tool_for_itself() -> None:
 
 
 async def test_changed_input_counts_once() -> None:
-    """A call whose input another hook changes is looked at once."""
+    """A call whose input another hook changes is counted once."""
     registry = HookRegistry()
     RateLimit(RateLimitSettings(calls=1)).register(registry)
     registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"changed": True}}), priority=400)

@@ -9,21 +9,21 @@ pytestmark = pytest.mark.rule("LIB-7")
 
 
 async def hint(registry: HookRegistry, error: object, **more: Any) -> str | None:
-    """What is said after this error."""
+    """Return the text that is injected after this error."""
     return (
         await registry.emit("tool:error", {"session_id": "s", "tool_name": "Read", "error": error, **more})
     ).context_injection
 
 
 def hinting(**settings: Any) -> HookRegistry:
-    """A registry with the hook."""
+    """Return a registry with the hook."""
     registry = HookRegistry()
     RecoveryHint.from_config(settings).register(registry)
     return registry
 
 
 async def test_the_same_failure_again() -> None:
-    """A failure is hinted at once; when it has happened three times, the advice is to stop; then nothing is new."""
+    """The first failure gets a hint, the third equal one the advice to stop, and the others nothing."""
     registry = hinting()
     error = {"type": "PermissionError", "message": "no"}
     said = [await hint(registry, error) for _ in range(5)]
@@ -45,7 +45,7 @@ async def test_the_same_failure_again() -> None:
 
 
 async def test_hints_of_ones_own() -> None:
-    """One's own hints come first, for the tools and errors they are about; the usual ones can be left out."""
+    """The user's own hints come first, for their tools and errors; the usual hints can be left out."""
     own = [{"tool": "Re*", "contains": "LOCKED", "says": "Unlock it with `door open`."}]
     assert await hint(hinting(hints=own), "the door is locked") == "Read failed. Unlock it with `door open`."
     assert await hint(hinting(hints=own), "locked", tool_name="Write") == (
@@ -59,7 +59,7 @@ async def test_hints_of_ones_own() -> None:
 
 @pytest.mark.parametrize("error", [None, 3, {}, [], {"type": None, "message": None}, {"type": "x" * 9_000}, "\ud800"])
 async def test_odd_errors(error: object) -> None:
-    """An error without type or message, or of any other shape, gets the general hint, and it is short."""
+    """An error without type or message, or of any other shape, gets the general hint, in a short text."""
     said = await hint(hinting(), error)
     assert said is not None
     assert len(said) < 300

@@ -1,4 +1,4 @@
-"""Secrets are taken out of prompts, of what tools are given, and of what they return."""
+"""Secrets are taken out of prompts, tool inputs and tool results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLEAN = "[redacted: token]"
 
 
 def watched(**settings: Any) -> HookRegistry:
-    """A registry with the hook."""
+    """Return a registry with the hook."""
     registry = HookRegistry()
     RedactSecrets(RedactSecretsSettings(**settings), environment={"MY_TOKEN": "swordfish-42"}).register(registry)
     return registry
@@ -72,7 +72,7 @@ async def test_everywhere(tmp_path: Path) -> None:
     for secret in (TOKEN, "hunter2", "swordfish-42"):
         assert not [text for text in texts if secret in text]
     assert "{'command': \"curl -H 'X: [redacted: token]'\"" in "".join(reached)
-    assert "2 secrets (token, value of a secret name) taken out of what Bash is given" in str(display.messages)
+    assert "2 secrets (token, value of a secret name) taken out of the input of Bash" in str(display.messages)
 
 
 async def test_asked_or_denied() -> None:
@@ -93,7 +93,7 @@ async def test_asked_or_denied() -> None:
 
 
 async def test_left_alone() -> None:
-    """What is set to be left alone is, and so are tools it is not for."""
+    """A place that is set to `leave`, and tools that do not match, are left alone."""
     for registry in (watched(inputs="leave", results="leave", prompts="leave"), watched(match="Fetch")):
         async with SessionCoordinator(hooks=registry) as session:
             result = await session.call_tool("Bash", {"command": TOKEN}, lambda given: given["command"])
@@ -101,7 +101,7 @@ async def test_left_alone() -> None:
 
 
 async def test_known() -> None:
-    """A secret that is known is found by its value, and never shown with the settings."""
+    """A known secret is found by its value, and never shown with the settings."""
     settings = RedactSecretsSettings.model_validate({"known": ["correct horse battery"]})
     registry = HookRegistry()
     RedactSecrets(settings, environment={}).register(registry)
@@ -111,7 +111,7 @@ async def test_known() -> None:
 
 
 def circular() -> list[Any]:
-    """A list that holds itself."""
+    """Return a list that contains itself."""
     ring: list[Any] = [TOKEN]
     ring.append(ring)
     return ring
@@ -119,7 +119,7 @@ def circular() -> list[Any]:
 
 @pytest.mark.parametrize("result", [circular(), [[None]] * 200_000], ids=["circular", "wide"])
 async def test_withheld(result: Any) -> None:
-    """A result that cannot be searched is withheld, with a reason the host can read."""
+    """A result that cannot be searched is withheld, with a reason that the host can read."""
     async with SessionCoordinator(hooks=watched()) as session:
         outcome = await session.call_tool("Bash", {}, lambda _: result)
     assert not outcome.ok
@@ -147,7 +147,7 @@ class Answer:
     ids=["bytes", "bytearray", "set", "object", "surrogate", "line"],
 )
 async def test_objects(result: Any) -> None:
-    """A result that is no text and shows a secret is withheld; one that shows none is let through as it is."""
+    """A result that is no text is withheld if it shows a secret; otherwise it passes unchanged."""
     fine = (b"bytes", {"set"}, Answer("text"), None, 3.5)
     async with SessionCoordinator(hooks=watched()) as session:
         assert not (await session.call_tool("Bash", {}, lambda _: result)).ok
@@ -155,7 +155,7 @@ async def test_objects(result: Any) -> None:
 
 
 async def test_lists_of_a_secret_name() -> None:
-    """Texts in a list that stands under a secret's name are secrets as well; numbers and members of it are not."""
+    """Texts in a list under a secret's name are secrets as well; numbers and members of the list are not."""
     given = {"passwords": ["hunter2", ["hunter3", 4]], "token": {"kind": "none"}, "names": ["ann"]}
     outcome = await watched().emit("tool:pre", {"tool_name": "Login", "tool_input": given})
     hidden = "[redacted: value of a secret name]"
@@ -163,7 +163,7 @@ async def test_lists_of_a_secret_name() -> None:
 
 
 async def test_named_beside() -> None:
-    """A value is a secret also where the secret's name stands beside it, and not over it."""
+    """A value is a secret also if the secret's name is beside it, and not over it."""
     env = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"key": "LANG", "value": "C"}, {"name": "token"}]
     outcome = await watched().emit("tool:pre", {"tool_name": "Run", "tool_input": {"env": env}})
     assert outcome.data["tool_input"]["env"] == [
@@ -173,7 +173,7 @@ async def test_named_beside() -> None:
 
 
 async def test_objects_without() -> None:
-    """An object that shows a mask, a type or a call where a password would be is let through."""
+    """An object that shows a mask, a type or a call in place of a password passes."""
     fine = (Answer("password=SecretStr('**********')"), b"token = get_token(1)")
     async with SessionCoordinator(hooks=watched()) as session:
         assert (await session.call_tool("Bash", {}, lambda _: fine)).value == fine
@@ -186,7 +186,7 @@ async def test_unsearchable_input() -> None:
 
 
 async def test_tool_errors_stand() -> None:
-    """What a tool raises stays what it raised."""
+    """An error that a tool raises stays unchanged."""
 
     def broken(_given: Any) -> None:
         raise OSError("no disk")
@@ -197,7 +197,7 @@ async def test_tool_errors_stand() -> None:
 
 @pytest.mark.parametrize(("text", "secret"), [(text, secret) for text, _, secret in FOUND], ids=lambda text: text[:12])
 async def test_twice(text: str, secret: str) -> None:
-    """Every kind of secret is taken out, and what stands in its place is none."""
+    """Every kind of secret is taken out, and its replacement is not a secret."""
     registry = HookRegistry()
     known = {"known": ["correct horse battery"]}
     RedactSecrets(RedactSecretsSettings.model_validate(known), environment={"MY_TOKEN": "swordfish-42"}).register(
@@ -210,14 +210,14 @@ async def test_twice(text: str, secret: str) -> None:
 
 
 async def test_names_twice() -> None:
-    """What stood under a secret's name is taken out once."""
+    """A value under a secret's name is taken out once."""
     once = await watched().emit("tool:pre", {"tool_name": "Login", "tool_input": {"password": "hunter2", "pin": ""}})
     assert once.data["tool_input"] == {"password": "[redacted: value of a secret name]", "pin": ""}
     assert not (await watched().emit("tool:pre", {"tool_name": "Login", **once.data})).modified
 
 
 async def test_elsewhere() -> None:
-    """Where a loop only tells what a tool returned, the result is replaced in the outcome."""
+    """In a loop that only reports results, the result is replaced in the outcome."""
     outcome = await watched().emit("tool:post", {"tool_name": "Bash", "tool_input": {}, "result": f"it is {TOKEN}"})
     assert outcome.data["result"] == f"it is {CLEAN}"
-    assert outcome.user_message == "1 secret (token) taken out of what Bash returned"
+    assert outcome.user_message == "1 secret (token) taken out of the result of Bash"

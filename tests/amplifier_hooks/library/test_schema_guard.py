@@ -17,14 +17,14 @@ SCHEMA = {
 
 
 def guarded(tools: dict[str, Any]) -> HookRegistry:
-    """A registry with a guard of these tools."""
+    """Return a registry with a guard of these tools."""
     registry = HookRegistry()
     SchemaGuard.from_config({"tools": tools}).register(registry)
     return registry
 
 
 async def test_a_call_is_denied_with_what_to_do() -> None:
-    """The denial that the model reads names each mistake, its place, and an input that would be right; nothing ran."""
+    """The denial that the model reads names each mistake, its place, and a correct input; the tool does not run."""
     registry = guarded({"Read": {"input_schema": SCHEMA, "example": {"file_path": "a.txt", "limit": 10}}})
     ran: list[object] = []
     async with SessionCoordinator(hooks=registry) as session, session.turn("go"):
@@ -51,7 +51,7 @@ async def test_required_fields_and_lengths_without_a_schema() -> None:
 
 
 async def test_every_shape_of_a_tool_has_to_fit() -> None:
-    """Where a name is matched twice, both shapes hold."""
+    """If two shapes match a name, both apply."""
     registry = guarded({"Write|Edit": {"required": ["a"]}, "*": {"max_length": {"a": 1}}})
     actions = [
         (await registry.emit("tool:pre", {"tool_name": "Edit", "tool_input": value})).action
@@ -66,20 +66,20 @@ async def test_every_shape_of_a_tool_has_to_fit() -> None:
      {"tool_name": "Read", "tool_input": {"file_path": object()}}, {"tool_name": "Read"}],
 )  # fmt: skip
 async def test_what_cannot_be_judged_is_denied(payload: dict[str, Any]) -> None:
-    """A call without a tool's name, and input that is no JSON or not there, do not pass; without schemas they do."""
+    """A call without a tool's name, and input that is missing or no JSON, do not pass; without schemas they do."""
     assert (await guarded({"Read": {"input_schema": SCHEMA}}).emit("tool:pre", payload)).denied
     assert not (await guarded({}).emit("tool:pre", payload)).denied
 
 
 async def test_changed_input_is_judged_again() -> None:
-    """What another hook makes of the input has to fit as well."""
+    """Input that another hook has changed has to fit as well."""
     registry = guarded({"Read": {"input_schema": SCHEMA}})
     registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"limit": 1}}), priority=400)
     assert (await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"file_path": "a"}})).denied
 
 
 def test_refused_when_it_is_made() -> None:
-    """A schema that is broken or reaches out is an error with the hook's name, the tool and the reason."""
+    """A schema that is broken or refers outside is an error with the hook's name, the tool and the reason."""
     with pytest.raises(InvalidHookSettings, match=r"hook 'schema_guard': setting 'tools.Read': .ref 'https:"):
         guarded({"Read": {"input_schema": {"$ref": "https://example.com/s.json"}}})
     with pytest.raises(InvalidHookSettings, match=r"setting 'tools\.Read, Write\.\[key\]': matcher"):

@@ -15,20 +15,20 @@ TOOLS = {
 
 @pytest.fixture
 def registry() -> HookRegistry:
-    """A registry with a nudge."""
+    """Return a registry with the hook."""
     registry = HookRegistry()
     SchemaNudge.from_config({"tools": TOOLS}).register(registry)
     return registry
 
 
 async def returned(registry: HookRegistry, result: object, value: object = None, **more: Any) -> Outcome:
-    """What comes of a result."""
+    """Return the outcome of a result."""
     payload = {"session_id": "s", "tool_name": "Read", "tool_input": {} if value is None else value, "result": result}
     return await registry.emit("tool:post", {**payload, **more})
 
 
 async def test_once_for_each_mistake(registry: HookRegistry) -> None:
-    """A mistake that is new in its session brings up what the tool takes; the same one again does not."""
+    """A new mistake in a session brings up the right form; a repeated mistake does not."""
     error = {"is_error": True, "content": "1 validation error for Read"}
     said = [
         (await returned(registry, error, value, session_id=session)).context_injection
@@ -61,18 +61,18 @@ async def test_once_for_each_mistake(registry: HookRegistry) -> None:
     ],
 )
 async def test_what_counts_as_a_complaint(registry: HookRegistry, result: object, noticed: bool) -> None:
-    """What says it is an error and text that begins like one are looked at; what merely holds the words is not."""
+    """A result marked as an error and text that begins like one count; text that merely has the words does not."""
     assert bool((await returned(registry, result)).injections) is noticed
 
 
 async def test_other_tools_are_left_alone(registry: HookRegistry) -> None:
-    """Of a tool without a shape there is nothing to say."""
+    """A tool without a shape gets no hint."""
     assert not (await returned(registry, "Invalid parameters", tool_name="Write")).injections
     assert not (await returned(registry, "Invalid parameters", tool_name=None)).injections
 
 
 async def test_input_that_is_right_by_the_schema(registry: HookRegistry) -> None:
-    """Where the schema finds nothing wrong, the example is shown, once for each complaint."""
+    """If the schema finds no mistake, the example is shown, once for each complaint."""
     results = ["Invalid input: a", "Invalid input: a", "Invalid input: b"]
     said = [(await returned(registry, result, {"path": "a"})).context_injection for result in results]
     hint = 'Read refused its input. Correct is, for example: {"path": "text"}'
@@ -81,7 +81,7 @@ async def test_input_that_is_right_by_the_schema(registry: HookRegistry) -> None
 
 
 async def test_a_tool_that_raises() -> None:
-    """What a tool raised is looked at as well; the hint reaches the model in the same turn, and stays if it is to."""
+    """An error that a tool raised counts, too; the hint reaches the model in that turn, and stays if configured."""
     context, registry = RecordingContext(), HookRegistry()
     SchemaNudge.from_config({"tools": TOOLS, "lasting": True}).register(registry)
 

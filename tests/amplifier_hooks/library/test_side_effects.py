@@ -19,7 +19,7 @@ READER = ShellReader()
 
 
 def seen(command: str) -> dict[str, list[str]]:
-    """What is foreseen of a command."""
+    """Return the predicted effects of a command."""
     foreseen = predict_impact(READER, command)
     facts = {what: foreseen.paths_of(what) for what in IMPACT_KINDS} | {"unseen": foreseen.unseen}
     return {name: value for name, value in facts.items() if value}
@@ -99,7 +99,7 @@ def seen(command: str) -> dict[str, list[str]]:
     ],
 )  # fmt: skip
 def test_what_can_be_read(command: str, effects: dict[str, list[str]]) -> None:
-    """Files that a command creates, changes or deletes are named; what cannot be seen is named as unseen."""
+    """Files that a command creates, changes or deletes are named; unseen parts are named as unseen."""
     assert seen(command) == effects
 
 
@@ -136,13 +136,13 @@ def test_as_a_shell_does_it(tmp_path_factory: pytest.TempPathFactory, command: s
 
 @given(st.text("ab $'\"\\(){}<>|&;`!#*\n\u202e\ud800", max_size=60))
 def test_any_text(command: str) -> None:
-    """Whatever the text, reading it ends and says what was found."""
+    """For every text, the reader ends and reports its findings."""
     seen(command)
 
 
 @pytest.mark.parametrize("deep", ["(", "$(", "{ ", "if ", "a|", "<(", '"$(', "bash -c 'bash -c ", "a=(", ")", "<<a\n"])
 def test_hostile_commands(deep: str) -> None:
-    """Nesting without end is read in reasonable time or said not to have been read, and is no error."""
+    """Endless nesting is read in reasonable time or reported as unread, and is no error."""
     seen(deep * (MOST_SIGNS // len(deep)))
     assert seen(deep * 100_000) == {"unseen": ["a part that could not be read"]}
 
@@ -151,14 +151,14 @@ def test_hostile_commands(deep: str) -> None:
 
 
 async def told(command: object, folder: Path, **more: Any) -> Outcome:
-    """What is noted of a command."""
+    """Return the note about a command."""
     registry = HookRegistry()
     SideEffects().register(registry)
     return await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": command, "cwd": str(folder), **more})
 
 
 async def test_a_note_before_it_runs(tmp_path: Path) -> None:
-    """The note names the effects, what is there already and what is not seen; the payload has them for other hooks."""
+    """The note names the effects, existing files and unseen parts; the payload has them for other hooks."""
     (tmp_path / "a").touch()
     outcome = await told({"command": "touch a b; python x; rm c"}, tmp_path)
     assert outcome.context_injection == (
@@ -171,12 +171,12 @@ async def test_a_note_before_it_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [{"command": "ls"}, {"command": "python x"}, {"command": 3}, {}, None, "touch a"])
 async def test_nothing_to_note(command: object, tmp_path: Path) -> None:
-    """A command without effects on files, and a call that has none, is left as it is."""
+    """A command without effects on files, and a call without a command, are left unchanged."""
     assert (await told(command, tmp_path)).action == "continue"
 
 
 async def test_where_it_cannot_be_told(tmp_path: Path) -> None:
-    """What is there is looked for where the command runs; after a change of folder, and for unknown names, nowhere."""
+    """Existing files are searched for in the folder of the command; after `cd` and for unknown names, nowhere."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a").touch()
     assert "There already: a" in str(
@@ -197,7 +197,7 @@ async def test_much_is_cut(tmp_path: Path) -> None:
 
 
 async def test_what_runs_is_what_was_given(tmp_path: Path) -> None:
-    """The note changes nothing about the call: it is approved and run as it was, and gates look at it."""
+    """The note changes nothing about the call: the call is approved and run unchanged, and gates look at it."""
     registry = HookRegistry()
     SideEffects().register(registry)
     looked: list[object] = []
@@ -212,7 +212,7 @@ async def test_what_runs_is_what_was_given(tmp_path: Path) -> None:
 
 
 def test_without_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the grammar is not installed, the error says what to install."""
+    """Without the grammar, the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     with pytest.raises(MissingExtra, match=r"pip install 'amplifier-hooks\[shell\]'"):
         SideEffects()

@@ -14,26 +14,26 @@ pytestmark = pytest.mark.rule("LIB-4")
 
 
 def write(path: Path, text: str, *, front: str = "") -> Path:
-    """A skill's file."""
+    """Write a skill's file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"---\n{front}\n---\n{text}\n", encoding="utf-8")
     return path
 
 
 def learned(folder: Path, **settings: Any) -> HookRegistry:
-    """A registry with the skills of a folder."""
+    """Return a registry with the skills of a folder."""
     registry = HookRegistry()
     Skills.from_config({"folders": [str(folder)], **settings}).register(registry)
     return registry
 
 
 async def submit(registry: HookRegistry, prompt: object, session: str = "s") -> Outcome:
-    """A prompt, submitted."""
+    """Submit a prompt."""
     return await registry.emit("prompt:submit", {"session_id": session, "prompt": prompt})
 
 
 async def test_found_by_name_and_keyword(tmp_path: Path) -> None:
-    """Skills are found by their names and keywords, whatever the case; those a prompt says most of come first."""
+    """Skills are found by their names and keywords, in any case; the best match comes first."""
     write(tmp_path / "git.md", "Rebase.", front="name: git-history\nkeywords: [rebase, clean up]")
     write(tmp_path / "pdf" / "SKILL.md", "Use qpdf.", front="description: All about PDF\nkeywords: merge, rebase")
     registry = learned(tmp_path)
@@ -46,7 +46,7 @@ async def test_found_by_name_and_keyword(tmp_path: Path) -> None:
 
 
 async def test_once_a_session_unless_it_changed(tmp_path: Path) -> None:
-    """A skill is shown once a session, and again after its file changed; what is gone or broken now is not."""
+    """A skill is shown once a session, and again after its file changed; a missing or broken one is not shown."""
     path = write(tmp_path / "git.md", "One.")
     registry = learned(tmp_path)
     assert (await submit(registry, "git")).context_injection == "Skill git\nOne."
@@ -72,13 +72,13 @@ async def test_new_files_are_found_when_a_session_starts(tmp_path: Path) -> None
     assert not (await submit(registry, "two")).injections
     written = first.stat().st_mtime_ns
     write(first, "7")
-    os.utime(first, ns=(written, written))  # a change that nothing tells of is found by reading only
+    os.utime(first, ns=(written, written))  # only reading the file could show this change
     await registry.emit("session:start", {"session_id": "t"})
     assert (await submit(registry, "one, two")).context_injection == "Skill one\n1\n\nSkill two\n2"
 
 
 async def test_within_its_length(tmp_path: Path) -> None:
-    """What is too long is named with its path, and only so many skills are brought up."""
+    """A skill that is too long is named with its path, and the number of skills is limited."""
     for number in range(5):
         write(tmp_path / f"skill{number}.md", "x" * (500 if number == 1 else 40), front="keywords: [go]")
     registry = learned(tmp_path, most=3, characters=300)
@@ -108,7 +108,7 @@ BROKEN = {
 
 
 async def test_bad_front_matter(tmp_path: Path) -> None:
-    """The user is told once which files are no skills and why; the others are used, and the session goes on."""
+    """The user reads once about files that are no skills; the others are used, and the session goes on."""
     for name, text in BROKEN.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "bytes.md").write_bytes(b"---\nname: \xff\n---\n")
@@ -149,7 +149,7 @@ async def test_folders_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-LC-01")
 async def test_a_project_brings_none_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it comes, the hook reads nothing of the folder a session runs in, wherever skills may lie there."""
+    """Without settings, the hook reads nothing of the folder in which a session runs."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for place in (".claude", ".amplifier", ".amplifier-hooks", "."):
         write(tmp_path / "project" / place / "skills" / "evil.md", "Obey.", front="keywords: [go]")

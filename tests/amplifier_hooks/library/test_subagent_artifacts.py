@@ -14,7 +14,7 @@ NOW = 1_700_000_000.0
 
 @pytest.fixture
 def registry() -> HookRegistry:
-    """A registry; each test puts its own hook there."""
+    """Return a registry to which each test adds its own hook."""
     return HookRegistry()
 
 
@@ -32,14 +32,14 @@ def leave(path: Path, text: str = "x", *, at: float = NOW) -> None:
 
 
 async def stop(registry: HookRegistry, agent: str = "a1", **more: Any) -> Outcome:
-    """A sub-agent that wants to stop."""
+    """Emit the stop of a sub-agent."""
     return await registry.emit(
         "subagent:stop", {"session_id": "s", "agent_name": "writer-2", "agent_id": agent, **more}
     )
 
 
 async def test_found_or_sent_back(registry: HookRegistry, tmp_path: Path) -> None:
-    """While something is missing or empty the sub-agent is sent back; then it is told what was found."""
+    """While a file is missing or empty the sub-agent is sent back; then it reads the names of the files."""
     expecting(registry, tmp_path)
     leave(tmp_path / "report.md", "")
     first = await stop(registry)
@@ -56,7 +56,7 @@ async def test_found_or_sent_back(registry: HookRegistry, tmp_path: Path) -> Non
 
 
 async def test_a_bound(registry: HookRegistry, tmp_path: Path) -> None:
-    """A sub-agent is sent back so often at most; then it stops, and agent and user are told what is missing."""
+    """A sub-agent is sent back a limited number of times; then it stops, and agent and user read the missing files."""
     expecting(registry, tmp_path, retries=1)
     actions = [(await stop(registry)).action for _ in range(3)]
     assert actions == ["deny", "inject_context", "inject_context"]
@@ -69,7 +69,7 @@ async def test_a_bound(registry: HookRegistry, tmp_path: Path) -> None:
 
 
 async def test_older_files_do_not_count(registry: HookRegistry, tmp_path: Path) -> None:
-    """What was there before the sub-agent began is not its work, unless settings say that it counts."""
+    """A file from before the sub-agent's start is not its work, unless settings say that it counts."""
     leave(tmp_path / "report.md", at=NOW - 60)
     leave(tmp_path / "out" / "a.csv", at=NOW - 1)
     expecting(registry, tmp_path)
@@ -85,7 +85,7 @@ async def test_older_files_do_not_count(registry: HookRegistry, tmp_path: Path) 
 
 
 async def test_others_may_stop(registry: HookRegistry, tmp_path: Path) -> None:
-    """Sub-agents of which nothing is expected stop as they are; they are known by name or by type."""
+    """Sub-agents without expected files stop at once; they are known by name or by type."""
     expecting(registry, tmp_path)
     assert (await stop(registry, agent_name="reader")).action == "continue"
     assert (await stop(registry, agent_name="reader", agent_type="writer")).denied
@@ -105,7 +105,7 @@ async def test_many(registry: HookRegistry, tmp_path: Path) -> None:
 
 
 async def test_where_it_is_looked_for(registry: HookRegistry, tmp_path: Path) -> None:
-    """Artifacts are looked for in the folder of the session, and a folder of that name is none."""
+    """Artifacts are searched for in the session's folder, and a folder of that name does not count."""
     SubagentArtifacts.from_config({"expected": {"*": ["report.md"]}}).register(registry)
     (tmp_path / "one" / "report.md").mkdir(parents=True)
     (tmp_path / "two").mkdir()

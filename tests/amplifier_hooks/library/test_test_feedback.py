@@ -1,4 +1,4 @@
-"""The tests of what was written run at once."""
+"""The tests of written files run at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.rule("LIB-6")
 
 @pytest.mark.slow
 async def test_findings(tmp_path: Path) -> None:
-    """The tests named after a file run when it was written, and what fails is injected; as is what cannot be loaded."""
+    """The tests named after a written file run, and failures are injected; so are tests that cannot be loaded."""
     registry = HookRegistry()
     TestFeedback.from_config({"cwd": str(tmp_path)}).register(registry)
     (tmp_path / "tests").mkdir()
@@ -31,7 +31,7 @@ async def test_findings(tmp_path: Path) -> None:
 
 
 async def test_no_tests(tmp_path: Path) -> None:
-    """A file without tests of its own causes no word and starts no program."""
+    """A file without tests of its own causes no message and starts no program."""
     registry = HookRegistry()
     TestFeedback.from_config({"cwd": str(tmp_path), "command": ["no-such-runner"]}).register(registry)
     for name in ("app.py", "od*d.py"):

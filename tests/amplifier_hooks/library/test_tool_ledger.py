@@ -31,7 +31,7 @@ pytestmark = pytest.mark.rule("LIB-2", "LIB-7")
 
 @asynccontextmanager
 async def ledger(kind: str, folder: Path, **settings: Any) -> AsyncIterator[ToolLedger]:
-    """A ledger in this kind of database."""
+    """Return a ledger in this kind of database."""
     given = ToolLedgerSettings.model_validate(settings)
     if kind == "postgres":
         await stores.server()
@@ -48,7 +48,7 @@ async def ledger(kind: str, folder: Path, **settings: Any) -> AsyncIterator[Tool
 
 @asynccontextmanager
 async def working(one: ToolLedger, *hooks: Any, **options: Any) -> AsyncIterator[SessionCoordinator]:
-    """A session with this ledger."""
+    """Return a session with this ledger."""
     registry = HookRegistry()
     one.register(registry)
     for hook in hooks:
@@ -58,7 +58,7 @@ async def working(one: ToolLedger, *hooks: Any, **options: Any) -> AsyncIterator
 
 
 def fail(value: object) -> None:
-    """A tool that fails."""
+    """Raise the error of a tool that fails."""
     raise FileNotFoundError("no a.txt, token=abcdef123456")
 
 
@@ -98,7 +98,7 @@ async def test_every_call(kind: str, tmp_path: Path) -> None:
 
 
 async def test_a_call_that_waits(tmp_path: Path) -> None:
-    """A call about which nobody has decided is kept as pending, with the question; deciding goes on with its entry."""
+    """A call without a decision is kept as pending, with the question; the decision continues its entry."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?"), name="ask")
     async with ledger("sqlite", tmp_path) as one:
@@ -111,7 +111,7 @@ async def test_a_call_that_waits(tmp_path: Path) -> None:
 
 
 async def test_secrets_stay_out(tmp_path: Path) -> None:
-    """No secret of an input or an output is in the file; the digest is that of the input as it was."""
+    """No secret of an input or an output is in the file; the digest is that of the original input."""
     async with ledger("sqlite", tmp_path) as one, working(one) as session:
         secret = "ghp_0123456789abcdefghij"
         for value in ({"password": "hunter2-hunter2"}, {"text": f"use {secret} there"}):
@@ -130,7 +130,7 @@ async def test_secrets_stay_out(tmp_path: Path) -> None:
     [{"a": object()}, {1: 2}, {"a": "\ud800\x00"}, {"a": float("nan")}, {"a": "x" * 100_000}, {"a": [[]] * 3_000}],
 )
 async def test_odd_values(value: Any, tmp_path: Path) -> None:
-    """A value that JSON cannot hold, or that is too large, is kept as what it is, and keeps nothing from running."""
+    """A value that JSON cannot hold, or that is too large, is kept in another form, and stops no call."""
     async with ledger("sqlite", tmp_path, longest=1_000) as one:
         registry = HookRegistry()
         one.register(registry)
@@ -143,7 +143,7 @@ async def test_odd_values(value: Any, tmp_path: Path) -> None:
 
 
 async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
-    """A call that changes something and succeeded before is noted when it comes again; others and failures are not."""
+    """A call that changes something gets a note if an equal call succeeded before; other calls and failures do not."""
     context = RecordingContext()
     registry = HookRegistry()
 
@@ -161,7 +161,7 @@ async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
             assert note is not None
             note = re.sub("[0-9]{2}:[0-9]{2}:[0-9]{2}", "12:00:00", note)
             assert note == (
-                "The same call of Write succeeded in this session at 12:00:00. Repeat it only if that is meant."
+                "An equal call of Write succeeded in this session at 12:00:00. Repeat it only if that is meant."
             ), "and nothing that the tool said, which would gain weight by it"
             assert await before("Write", {"path": "b"}) is None
             assert await before("Write", {"path": "c"}) is None
@@ -174,7 +174,7 @@ async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
 
 
 async def test_answered_from_the_ledger(tmp_path: Path) -> None:
-    """Where that is wanted, a call that comes again does not run: it gets the result from before, and is told so."""
+    """With `answer`, a repeated call does not run: it gets the earlier result, and the model reads so."""
     ran: list[object] = []
     context = RecordingContext()
 
@@ -201,7 +201,7 @@ async def test_answered_from_the_ledger(tmp_path: Path) -> None:
 
 
 async def test_a_call_whose_end_nobody_saw(tmp_path: Path) -> None:
-    """A call that changes something is in the ledger before it runs, so one that a crash interrupted can be found."""
+    """A call that changes something is in the ledger before it runs, and can be found after a crash."""
     async with ledger("sqlite", tmp_path) as one, working(one) as session:
         begun = asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_a_call_whose_end_nobody_saw(tmp_path: Path) -> None:
 
 
 async def test_old_calls_go(tmp_path: Path) -> None:
-    """Calls that are older than settings say are removed when the ledger is opened again."""
+    """Calls older than the limit are removed when the ledger is opened again."""
     for days, kept in ((0, 1), (20, 2), (35, 2)):
         clock = ManualClock()
         clock.advance(timedelta(days=days).total_seconds())
@@ -231,7 +231,7 @@ async def test_old_calls_go(tmp_path: Path) -> None:
 
 
 async def test_old_calls_go_while_it_is_open(tmp_path: Path) -> None:
-    """A ledger that stays open for long removes old calls all the same, once a day."""
+    """A ledger that stays open for long removes old calls once a day."""
     clock = ManualClock()
     hook = ToolLedger(ToolLedgerSettings(store=str(tmp_path / "l.db"), days=1), clock=clock)
     async with hook as one, working(one) as session:
@@ -245,7 +245,7 @@ async def test_old_calls_go_while_it_is_open(tmp_path: Path) -> None:
 
 
 class Opened:
-    """Databases as a ledger opened them, to get at the one in use; and a clock for how long it is left alone."""
+    """Databases as a ledger opened them, to reach the one in use, and a clock for the rest after a failure."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -253,14 +253,14 @@ class Opened:
         self.now = 0.0
 
     def __call__(self, tables: Migrations) -> SqliteDatabase:
-        """Open the file, with little patience."""
+        """Open the file, with a short timeout."""
         self.database = SqliteDatabase(self.path, tables, limit=0.3)
         return self.database
 
 
 @asynccontextmanager
 async def troubled(path: Path) -> AsyncIterator[tuple[ToolLedger, SessionCoordinator, CollectingDisplay, Opened]]:
-    """A ledger that has kept one call, its session and screen, and its database."""
+    """Return a ledger that has kept one call, its session and screen, and its database."""
     opened, display = Opened(path), CollectingDisplay()
     one = ToolLedger(ToolLedgerSettings(), database=opened)
     one._database = HookDatabase("tool_ledger", TABLES, opened, lambda: opened.now)
@@ -270,12 +270,12 @@ async def troubled(path: Path) -> AsyncIterator[tuple[ToolLedger, SessionCoordin
 
 
 def texts(display: CollectingDisplay) -> list[str]:
-    """What the user was told."""
+    """Return the messages that the user saw."""
     return [text for text, _, _ in display.messages]
 
 
 async def test_a_locked_store(tmp_path: Path) -> None:
-    """While somebody else holds the file calls go on and the user is told once; afterwards how much is missing."""
+    """While another process holds the file, calls go on; the user is told, and later reads how many are missing."""
     path = tmp_path / "ledger.db"
     async with troubled(path) as (one, session, display, opened):
         other = sqlite3.connect(path, isolation_level=None)
@@ -307,7 +307,7 @@ async def test_a_full_store(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_is_none(tmp_path: Path) -> None:
-    """A file that is something else is left alone; the end of the turn tells the user if no further call did."""
+    """A file that is no ledger is left alone; the end of the turn tells the user if no further call did."""
     path, display = tmp_path / "ledger.db", CollectingDisplay()
     path.write_bytes(b"this is no database at all, but it is somebody's")
     path.chmod(0o600)

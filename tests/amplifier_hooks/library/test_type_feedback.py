@@ -1,4 +1,4 @@
-"""A type checker reads along."""
+"""The type checker hook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 @pytest.mark.rule("LIB-6")
 async def test_findings(tmp_path: Path) -> None:
-    """What mypy finds in the file just written is injected, and nothing of the files that it imports."""
+    """Findings of mypy in the written file are injected, and none of the files that it imports."""
     registry = HookRegistry()
     TypeFeedback.from_config({"cwd": str(tmp_path)}).register(registry)
     (tmp_path / "other.py").write_text("x: int = 'two'\n")

@@ -1,4 +1,4 @@
-"""What other programs' hooks are told here, and what their answers come to."""
+"""Questions to hooks of other programs, and the meaning of their answers."""
 
 import json
 from typing import Any
@@ -45,18 +45,18 @@ THEIR_OUTPUTS: dict[str, Any] = {
 
 
 def codec(dialect: Dialect) -> DialectCodec:
-    """What speaks it."""
+    """Return a codec for the dialect."""
     return DialectCodec(dialect=dialect, cwd="/repo")
 
 
 def answered(dialect: Dialect, event: str, answer: Any, data: dict[str, Any] | None = None) -> HookResult:
-    """What an answer with exit status 0 comes to."""
+    """Return the result of an answer with exit status 0."""
     output = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     return codec(dialect).answer(event, PAYLOAD if data is None else data, ProgramExit(code=0, output=output))
 
 
 def ended(dialect: Dialect, code: int, errors: bytes = b"", event: str = "tool:pre") -> HookResult:
-    """What another ending comes to."""
+    """Return the result of another exit status."""
     return codec(dialect).answer(event, PAYLOAD, ProgramExit(code=code, errors=errors))
 
 
@@ -66,7 +66,7 @@ def ended(dialect: Dialect, code: int, errors: bytes = b"", event: str = "tool:p
 @pytest.mark.rule("DIA-1")
 @pytest.mark.parametrize(("dialect", "spelling"), EVERY)
 def test_a_question_is_one_of_theirs(dialect: Dialect, spelling: Spelling) -> None:
-    """What a hook is sent is accepted by other people's model of that program, also when our payload is bare."""
+    """A question fits other people's model of the program, also if the payload here is bare."""
     for payload in (PAYLOAD, {"session_id": "s", "tool_name": "Bash"}):
         question = codec(dialect).question(spelling.ours, payload)
         said = json.loads(question)
@@ -79,7 +79,7 @@ def test_a_question_is_one_of_theirs(dialect: Dialect, spelling: Spelling) -> No
 @pytest.mark.rule("DIA-1")
 @pytest.mark.parametrize(("dialect", "spelling"), EVERY)
 def test_a_question_is_understood_again(dialect: Dialect, spelling: Spelling) -> None:
-    """A question of ours, understood as theirs, is the event and the fields it was made from."""
+    """A question that is read back is the event and the fields from which it was made."""
     found, payload = dialect.understand(json.loads(codec(dialect).question(spelling.ours, PAYLOAD)))
     assert found is spelling
     kept = {field.name for field in spelling.fields if field.name in PAYLOAD} - {"error", "result"}
@@ -89,7 +89,7 @@ def test_a_question_is_understood_again(dialect: Dialect, spelling: Spelling) ->
 
 
 def test_fields_we_have_no_name_for_keep_theirs() -> None:
-    """A question with a field or an event we do not know keeps it under its own name."""
+    """A question with an unknown field or event keeps it under its own name."""
     spelling, payload = CLAUDE_CODE.understand({"hook_event_name": "TeammateIdle", "session_id": "s", "team_name": "x"})
     assert (spelling.ours, payload["team_name"]) == ("claude_code:teammate_idle", "x")
     with pytest.raises(InvalidPayload):
@@ -97,7 +97,7 @@ def test_fields_we_have_no_name_for_keep_theirs() -> None:
 
 
 def test_tools_have_the_names_they_know() -> None:
-    """A tool of ours goes by the name the operator says it has there."""
+    """A tool has the name in a question that the operator gave it for the program."""
     named = DialectCodec(dialect=CLAUDE_CODE, cwd="/", tools={"write_file": "Write"})
     said = json.loads(named.question("tool:pre", {**PAYLOAD, "tool_name": "write_file"}))
     assert said["tool_name"] == "Write"
@@ -105,7 +105,7 @@ def test_tools_have_the_names_they_know() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_event_they_do_not_have_is_unavailable(dialect: Dialect) -> None:
-    """A hook at an event its program does not have cannot be asked."""
+    """A hook at an event that its program does not have cannot be asked."""
     with pytest.raises(HookUnavailable):
         codec(dialect).question("llm:pre", PAYLOAD)
 
@@ -114,7 +114,7 @@ def test_an_event_they_do_not_have_is_unavailable(dialect: Dialect) -> None:
 
 
 def own(name: str, **fields: Any) -> dict[str, Any]:
-    """The event's own part of an answer."""
+    """Return an answer with the event's own part."""
     return {"hookSpecificOutput": {"hookEventName": name, **fields}}
 
 
@@ -162,12 +162,12 @@ def own(name: str, **fields: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_claude_code_answers(event: str, answer: Any, expected: HookResult) -> None:
-    """Each answer Claude Code knows has its meaning here; a permit is nothing against it, and no more."""
+    """Each answer that Claude Code knows has its meaning here; a permit is no objection, and no more."""
     assert answered(CLAUDE_CODE, event, answer) == expected
 
 
 def test_unknown_keys_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """A key nobody knows changes nothing and is reported."""
+    """An unknown key changes nothing and is reported."""
     answered(CLAUDE_CODE, "tool:pre", {"surprise": 1, **own("PreToolUse", extra=2)})
     assert "hook_answer_has_unknown_keys" in caplog.text
 
@@ -187,7 +187,7 @@ def test_unknown_keys_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_what_codex_rejects_is_void(answer: Any) -> None:
-    """An answer that Codex rejects as a whole is invalid here, whatever else it says."""
+    """An answer that Codex rejects as a whole is invalid here, whatever its other parts are."""
     with pytest.raises(InvalidResult):
         answered(CODEX, "tool:pre", {"systemMessage": "x", **answer})
 
@@ -208,7 +208,7 @@ def test_what_codex_rejects_is_void(answer: Any) -> None:
     ],
 )  # fmt: skip
 def test_gemini_answers(event: str, answer: Any, expected: HookResult) -> None:
-    """Gemini decides at the top of its answer, and merges what it changes."""
+    """Gemini decides at the top of its answer, and merges changed inputs."""
     assert answered(GEMINI, event, answer) == expected
 
 
@@ -227,7 +227,7 @@ def test_gemini_answers(event: str, answer: Any, expected: HookResult) -> None:
     ],
 )
 def test_nonsense_is_invalid(dialect: Dialect, answer: Any) -> None:
-    """An answer with a word nobody knows, a value of the wrong type or broken JSON is invalid in every dialect."""
+    """An answer with an unknown word, a value of the wrong type or broken JSON is invalid in every dialect."""
     with pytest.raises(InvalidResult):
         answered(dialect, "tool:pre", answer)
 
@@ -245,7 +245,7 @@ def test_nonsense_is_invalid(dialect: Dialect, answer: Any) -> None:
     ],
 )
 def test_a_decision_behind_something_else_is_invalid(dialect: Dialect, event: str, answer: bytes) -> None:
-    """A decision behind stray bytes or lines fails its hook as its program fails one; other text keeps its meaning."""
+    """A decision after stray bytes or lines fails its hook by the program's policy; other text keeps its meaning."""
     if dialect.failures == "closed":
         assert answered(dialect, event, answer).action == "deny"
     else:
@@ -259,7 +259,7 @@ def test_a_decision_behind_something_else_is_invalid(dialect: Dialect, event: st
 
 @pytest.mark.rule("DIA-1")
 def test_endings_mean_what_they_mean_there() -> None:
-    """Each program's exit statuses keep their meaning: what blocks, what warns, what has failed."""
+    """Each program's exit statuses keep their meaning: a block, a warning, or a failure."""
     assert ended(CLAUDE_CODE, 2, b"why").reason == "why"
     assert ended(CLAUDE_CODE, 2).action == "deny"
     assert ended(CODEX, 2, b"why").action == "deny"
@@ -275,7 +275,7 @@ def test_endings_mean_what_they_mean_there() -> None:
 
 @pytest.mark.parametrize(("dialect", "goes_on"), [(CLAUDE_CODE, True), (CODEX, True), (GEMINI, False)])
 async def test_a_failed_hook_keeps_its_programs_policy(dialect: Dialect, goes_on: bool) -> None:
-    """A hook that crashes lets the call go on where its program does, and the failure is on record all the same."""
+    """After a crash of a hook the call continues where the program continues, and the failure is on record."""
     registry = HookRegistry()
     hook = CommandHook(argv=("/bin/sh", "-c", "exit 3"), codec=codec(dialect))
     registry.on("tool:pre", name="imported")(hook)
@@ -303,7 +303,7 @@ STRICTNESS = {"none": 1, "allow": 0, "defer": 2, "ask": 2, "deny": 3}
 @pytest.mark.parametrize(("dialect", "spelling"), EVERY)
 @given(verdict=VERDICTS)
 def test_what_they_are_told_is_never_more_lenient(dialect: Dialect, spelling: Spelling, verdict: Verdict) -> None:
-    """What a program is told about a call is valid in its dialect, and at least as strict as what was decided."""
+    """The answer about a call is valid in the program's dialect, and at least as strict as the decision."""
     written = dialect.write(spelling, verdict)
     assert written.code == 0
     said = json.loads(written.output or b"{}")
@@ -322,7 +322,7 @@ def test_what_they_are_told_is_never_more_lenient(dialect: Dialect, spelling: Sp
 @pytest.mark.rule("DIA-4")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_unapproved_change_is_not_let_through(dialect: Dialect) -> None:
-    """A changed input nobody has approved is never written down as a permit."""
+    """A changed input without an approval is never written as a permit."""
     spelling = dialect.spelling("tool:pre")
     assert spelling is not None
     written = dialect.write(spelling, Verdict(update={"command": "rm"}))
@@ -331,5 +331,5 @@ def test_an_unapproved_change_is_not_let_through(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize(("dialect", "spelling"), EVERY)
 def test_nothing_to_say_is_nothing_said(dialect: Dialect, spelling: Spelling) -> None:
-    """A program is told nothing where there is nothing to tell."""
+    """An answer without content is empty output."""
     assert dialect.write(spelling, Verdict()) == ProgramExit(code=0)

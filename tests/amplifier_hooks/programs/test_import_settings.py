@@ -1,4 +1,4 @@
-"""Settings of other programs, run here; and the trust it takes."""
+"""Settings of other programs that run here, and the trust that they need."""
 
 import json
 import os
@@ -23,23 +23,23 @@ CALL: dict[str, Any] = {"session_id": "s", "tool_name": "Bash", "tool_call_id": 
 
 @frozen
 class Project:
-    """A folder with settings in it, and a trust store elsewhere."""
+    """A folder with settings in it, and a trust store outside."""
 
     root: Path
     trust: TrustStore
 
     def settings(self, hooks: Any, dialect: Dialect = CLAUDE_CODE, **extra: Any) -> Settings:
-        """Settings with these hooks, read."""
+        """Return the settings with these hooks."""
         path = self.root / "settings.json"
         path.write_text(json.dumps({"hooks": hooks, **extra}))
         return read_settings(path, dialect, project=self.root)
 
     def gate(self, command: str, **options: Any) -> Settings:
-        """Settings with one command before every tool."""
+        """Return settings with one command before every tool."""
         return self.settings({"PreToolUse": [{"hooks": [{"type": "command", "command": command, **options}]}]})
 
     def trusted(self, settings: Settings) -> HookRegistry:
-        """A registry with the hooks, all of them trusted."""
+        """Return a registry with the hooks, all of them trusted."""
         self.trust.add({hook.digest: hook.runs for hook in settings.hooks})
         registry = HookRegistry()
         settings.register(registry, self.trust)
@@ -48,13 +48,13 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An empty one."""
+    """Return an empty project."""
     (tmp_path / "project").mkdir()
     return Project(tmp_path / "project", TrustStore(tmp_path / "state" / "trust.json"))
 
 
 async def call(registry: HookRegistry, **changes: Any) -> Outcome:
-    """What becomes of a tool call."""
+    """Return the outcome of a tool call."""
     return await registry.emit("tool:pre", {**CALL, **changes})
 
 
@@ -64,7 +64,7 @@ async def call(registry: HookRegistry, **changes: Any) -> Outcome:
 @pytest.mark.rule("TRU-2")
 @pytest.mark.fault("F-CMD-15")
 async def test_nothing_runs_before_it_was_trusted(project: Project) -> None:
-    """A project's hook does not run until its content was trusted, and not any more once its script has changed."""
+    """A project's hook runs only after its content was trusted, and no more after its script has changed."""
     script = project.root / "guard.sh"
     script.write_text("echo ran >> ran.txt; exit 0")
     settings = project.gate("sh guard.sh")
@@ -92,7 +92,7 @@ async def test_nothing_runs_before_it_was_trusted(project: Project) -> None:
 
 @pytest.mark.rule("TRU-2")
 def test_trust_is_in_project_definition_and_files(project: Project, tmp_path: Path) -> None:
-    """Another command, matcher, option, project or file content is something else to trust; the same is the same."""
+    """Another command, matcher, option, project or file content has another digest; equal ones have an equal digest."""
     (project.root / "a.sh").write_text("1")
     (project.root / "b.sh").write_text("1")
     first = project.gate("sh a.sh").hooks[0].digest
@@ -125,14 +125,14 @@ def test_a_broken_store_trusts_nothing(content: str, project: Project) -> None:
 
 
 def test_a_store_others_can_write_trusts_nothing(project: Project) -> None:
-    """A trust file that others can write trusts nothing."""
+    """A trust file that other users can write trusts nothing."""
     project.trust.add({"a": "x"})
     project.trust.path.chmod(0o666)
     assert not project.trust.trusts("a")
 
 
 def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Trust is kept where the desktop keeps such things, or where the operator says."""
+    """The trust file is in the desktop's state folder, or in the operator's."""
     monkeypatch.delenv("AMPLIFIER_HOOKS_TRUST", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path))
     assert TrustStore.default().path == tmp_path / "amplifier-hooks" / "trust.json"
@@ -145,7 +145,7 @@ def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.mark.rule("DIA-1")
 async def test_a_settings_file_runs_unchanged(project: Project) -> None:
-    """A settings file with several events, matchers and options runs as it stands, its project in the environment."""
+    """A settings file with several events, matchers and options runs as written, its project in the environment."""
     deny = {"type": "command", "command": "echo no rm >&2; exit 2", "if": "Bash(rm *)"}
     lint = {"type": "command", "command": 'echo "{\\"decision\\": \\"block\\", \\"reason\\": \\"$(pwd)\\"}"'}
     where = {"type": "command", "command": 'test "$CLAUDE_PROJECT_DIR" = "$(pwd)" || exit 2', "timeout": 5}
@@ -171,7 +171,7 @@ async def test_a_settings_file_runs_unchanged(project: Project) -> None:
 @pytest.mark.rule("DIA-1")
 @pytest.mark.parametrize(("options", "denied"), [({}, False), ({"onFailure": "block"}, True)])
 async def test_its_failure_policy_is_its_own(options: dict[str, Any], denied: bool, project: Project) -> None:
-    """A hook that crashes lets the call go on, as in its program, unless its settings say that it blocks."""
+    """After a crash of a hook the call continues, as in its program, unless its settings block it."""
     settings = project.gate("exit 1", **options)
     assert settings.hooks[0].when_it_fails == ("blocks" if denied else "goes on, and is recorded")
     outcome = await call(project.trusted(settings))
@@ -180,21 +180,21 @@ async def test_its_failure_policy_is_its_own(options: dict[str, Any], denied: bo
 
 
 async def test_once_is_once_a_session(project: Project) -> None:
-    """A hook that is to run once runs once in each session."""
+    """A hook with `once` runs once in each session."""
     registry = project.trusted(project.gate("exit 2", once=True))
     assert [(await call(registry)).denied, (await call(registry)).denied] == [True, False]
     assert (await call(registry, session_id="other")).denied
 
 
 async def test_a_background_hook_decides_nothing(project: Project) -> None:
-    """A hook in the background is told, and its answer comes too late to count."""
+    """A hook in the background runs, and its answer comes too late to count."""
     registry = project.trusted(project.gate("echo told >> told.txt; exit 2", **{"async": True}))
     assert not (await call(registry)).denied
     assert (project.root / "told.txt").read_text() == "told\n"
 
 
 async def test_other_events_are_matched_by_their_own_field(project: Project) -> None:
-    """A matcher at an event without a tool looks at the field its program looks at."""
+    """A matcher at an event without a tool looks at the field at which its program looks."""
     hook = {"type": "command", "command": "exit 2"}
     registry = project.trusted(project.settings({"PreCompact": [{"matcher": "manual", "hooks": [hook]}]}))
     denied = [
@@ -205,7 +205,7 @@ async def test_other_events_are_matched_by_their_own_field(project: Project) -> 
 
 
 def test_what_is_not_run_is_said(project: Project) -> None:
-    """Events, types and keys that are not run here, and values that make no sense, are each named with the reason."""
+    """Events, types and keys that do not run here, and values without meaning, are each named with the reason."""
     good = {"type": "command", "command": "true"}
     settings = project.settings(
         {
@@ -233,7 +233,7 @@ def test_what_is_not_run_is_said(project: Project) -> None:
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"hooks": 1}', '{"hooks": {}, "hooks": {}}', None])
 def test_a_file_that_is_none_is_refused(content: str | None, project: Project) -> None:
-    """A settings file that is missing, broken, of another shape or with a key twice is refused by its name."""
+    """The error names a settings file that is missing, broken, of another shape or with a duplicate key."""
     path = project.root / "settings.json"
     if content is not None:
         path.write_text(content)
@@ -245,7 +245,7 @@ def test_a_file_that_is_none_is_refused(content: str | None, project: Project) -
     ("dialect", "timeout"), [(CLAUDE_CODE, 7.0), (CODEX, 7.0), (GEMINI, 0.007)], ids=lambda value: str(value)[:20]
 )
 def test_time_is_in_their_units(dialect: Dialect, timeout: float, project: Project) -> None:
-    """A timeout is read in the units of its program."""
+    """A timeout has the units of its program."""
     event = "BeforeTool" if dialect is GEMINI else "PreToolUse"
     hook = {"type": "command", "command": "true", "timeout": 7}
     settings = project.settings({event: [{"hooks": [hook]}]}, dialect)
@@ -274,6 +274,6 @@ def test_matchers_are_theirs(spec: Any, dialect: Dialect, matching: list[str], o
 
 @pytest.mark.parametrize("spec", ["(", 1, "a{1000}{1000}"])
 def test_a_matcher_that_is_none_is_refused(spec: Any) -> None:
-    """A matcher that is no text, does not compile or could take for ever is refused."""
+    """A matcher that is not a text, does not compile or could take for ever is refused."""
     with pytest.raises(InvalidRegistration):
         compile_their_matcher(spec, CLAUDE_CODE)

@@ -1,4 +1,4 @@
-"""Our hook in other programs' settings."""
+"""The bridge in other programs' settings."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def without_empty(settings: dict[str, Any]) -> dict[str, Any]:
-    """The same settings without events that have no group: those say nothing."""
+    """Return the settings without events that have no group."""
     hooks = {event: groups for event, groups in settings.get("hooks", {}).items() if groups}
     return {key: value for key, value in settings.items() if key != "hooks"} | ({"hooks": hooks} if hooks else {})
 
@@ -43,7 +43,7 @@ def without_empty(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("dialect", [CLAUDE_CODE, CODEX, GEMINI])
 @given(settings=SETTINGS, bridge=st.sampled_from([COMMAND, PORTABLE]))
 def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, Any], bridge: Bridge) -> None:
-    """Installing twice is installing once, and uninstalling leaves the settings as they were."""
+    """A second installation changes nothing, and a removal restores the settings."""
     once = with_bridge(settings, dialect, bridge)
     assert with_bridge(once, dialect, bridge) == once
     assert without_empty(without_bridge(once)) == without_empty(settings)
@@ -51,7 +51,7 @@ def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, A
 
 @pytest.mark.rule("DIA-5")
 def test_every_event_is_covered_and_gates_refuse() -> None:
-    """Our hook stands at every event; at gates it refuses when no server answers, and elsewhere the program goes on."""
+    """The bridge stands at every event; without a server it refuses at gates, and stops the program at no other event."""
     hooks = with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]
     assert set(hooks) == {spelling.theirs for spelling in CLAUDE_CODE.spellings}
     policies = {event: groups[0]["hooks"][0]["command"].split()[7] for event, groups in hooks.items()}
@@ -65,7 +65,7 @@ def test_every_event_is_covered_and_gates_refuse() -> None:
 @pytest.mark.parametrize("dialect", [CLAUDE_CODE, CODEX, GEMINI])
 @pytest.mark.parametrize("ends", [0, 1, 2, 127])
 def test_a_bridge_that_fails_is_a_server_that_is_down(dialect: Dialect, ends: int, tmp_path: Path) -> None:
-    """A bridge that is gone or crashes blocks at a gate, and blocks nothing where that is wanted; its own 2 stays 2."""
+    """A missing or crashed bridge blocks at a gate, unless that is not wanted; its own exit status 2 stays 2."""
     if ends != 127:
         program = tmp_path / "amplifier-hooks"
         program.write_text(f"#!/bin/sh\nexit {ends}\n")
@@ -83,7 +83,7 @@ def test_a_bridge_that_fails_is_a_server_that_is_down(dialect: Dialect, ends: in
 
 
 def test_time_is_in_the_units_of_the_program() -> None:
-    """The program waits a little longer than a person has, in its own units."""
+    """The program waits a little longer than the approver's timeout, in its own units."""
     assert with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 315
     assert with_bridge({}, GEMINI, COMMAND)["hooks"]["BeforeTool"][0]["hooks"][0]["timeout"] == 315_000
 
@@ -101,7 +101,7 @@ def test_a_program_that_posts_has_its_token_in_the_environment() -> None:
 
 @pytest.mark.parametrize("hooks", [[], "x", {"PreToolUse": "x"}])
 def test_settings_of_another_shape_are_left_alone(hooks: Any) -> None:
-    """Settings whose hooks are not what they should be are refused rather than mended."""
+    """Settings whose hooks are malformed are refused rather than corrected."""
     with pytest.raises(InvalidRegistration):
         with_bridge({"hooks": hooks}, CLAUDE_CODE, COMMAND)
 
@@ -111,7 +111,7 @@ def test_settings_of_another_shape_are_left_alone(hooks: Any) -> None:
     [None, "x", {}, {"command": 1}, {"command": "python bridge.py"}, {"command": "amplifier-hooks test"}, THEIRS],
 )
 def test_others_hooks_are_not_ours(hook: Any) -> None:
-    """A hook that does not run our bridge or post to our server is not taken for ours."""
+    """A hook that does not run the bridge or post to the server is not recognised as the bridge."""
     assert not is_ours(hook)
 
 
@@ -126,5 +126,5 @@ def test_others_hooks_are_not_ours(hook: Any) -> None:
     ],
 )
 def test_ours_in_every_form(command: str) -> None:
-    """Our bridge is recognised by its file and by its name, wherever it is installed and whoever wrote the line."""
+    """The bridge is recognised by its file and by its name, whatever its folder and the author of the line."""
     assert is_ours({"type": "command", "command": command})

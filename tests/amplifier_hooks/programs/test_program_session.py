@@ -36,38 +36,38 @@ PERSON = Decider(name="ada", channel="test")
 
 
 def asks(event: str, **fields: Any) -> dict[str, Any]:
-    """A question of Claude Code's."""
+    """Return a question of Claude Code."""
     common = {"session_id": "s", "transcript_path": "/tmp/t", "cwd": "/tmp", "hook_event_name": event}
     return {**common, **fields}
 
 
 def tool(event: str, number: int = 1, **fields: Any) -> dict[str, Any]:
-    """One about a tool call."""
+    """Return a question about a tool call."""
     call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": f"toolu_{number}"}
     return asks(event, **call, **fields)
 
 
 def said(ended: ProgramExit) -> dict[str, Any]:
-    """What the program reads."""
+    """Return the answer that the program reads."""
     assert (ended.code, ended.errors) == (0, b"")
     answer: dict[str, Any] = json.loads(ended.output or b"{}")
     return answer
 
 
 def decision(ended: ProgramExit) -> str | None:
-    """The permission it was given."""
+    """Return the permission in the answer."""
     value: str | None = said(ended).get("hookSpecificOutput", {}).get("permissionDecision")
     return value
 
 
 @pytest.fixture
 def registry() -> HookRegistry:
-    """No hooks yet."""
+    """Return a registry without hooks."""
     return HookRegistry()
 
 
 async def full_call(guests: ProgramSessions, number: int = 1, **result: Any) -> tuple[ProgramExit, ProgramExit]:
-    """A call that is admitted and reported."""
+    """Admit a call and report its result."""
     before = await guests.answer("claude_code", tool("PreToolUse", number))
     after = await guests.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
     return before, after
@@ -78,7 +78,7 @@ async def full_call(guests: ProgramSessions, number: int = 1, **result: Any) -> 
 
 @pytest.mark.rule("DIA-2")
 async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookRegistry) -> None:
-    """A call that no hook has anything to say about is neither granted nor refused, and both its ends are on record."""
+    """A call to which no hook objects is neither granted nor refused, and both its ends are on record."""
     audit = CollectingAudit()
     guests = ProgramSessions(registry, options={"audit": audit})
     before, after = await full_call(guests)
@@ -126,7 +126,7 @@ async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
 @pytest.mark.rule("DIA-2")
 @pytest.mark.parametrize(("answer", "expected"), [("Allow", "allow"), ("Deny", "deny")])
 async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str, expected: str) -> None:
-    """What a person decides here, the program is told, and it asks nobody again."""
+    """The program gets the approver's decision, and does not ask its own user again."""
 
     @registry.gate("tool:pre")
     async def guard(event: str, data: Any) -> HookResult:
@@ -139,7 +139,7 @@ async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str
 
 
 async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry) -> None:
-    """A changed input that nobody approved is put before the program's own person."""
+    """The program's own user decides about a changed input without an approval."""
 
     @registry.on("tool:pre")
     async def change(event: str, data: Any) -> HookResult:
@@ -154,7 +154,7 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
 @pytest.mark.rule("DIA-2")
 @pytest.mark.parametrize("passing", [False, True])
 async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, registry: HookRegistry) -> None:
-    """An injection after a tool, also for one call only, stands in the answer to its report, the message beside it."""
+    """An injection after a tool, also an ephemeral one, is in the answer to its report, and the message beside it."""
 
     @registry.on("tool:post")
     async def lint(event: str, data: Any) -> HookResult:
@@ -183,7 +183,7 @@ async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
 
 
 async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
-    """A failure the program reports is the tool's own, told to the hooks of tool:error."""
+    """A failure that the program reports is the tool's own, and reaches the hooks of tool:error."""
     told = []
 
     @registry.on("tool:error")
@@ -216,7 +216,7 @@ async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
 
 
 async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegistry) -> None:
-    """A program that names no calls has its reports matched by tool and input, the oldest first."""
+    """A program that names no calls has its reports matched by tool and input, the oldest call first."""
     guests = ProgramSessions(registry, options={"audit": (audit := CollectingAudit())})
     call = {"session_id": "s", "tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
     await guests.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
@@ -226,7 +226,7 @@ async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegis
 
 
 async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> None:
-    """A report about a call we were never asked about is still told to the hooks."""
+    """A report about an unknown call still reaches the hooks."""
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["result"]))
     guests = ProgramSessions(registry)
@@ -236,7 +236,7 @@ async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> Non
 
 
 async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) -> None:
-    """When the session ends, a call the program never reported has an outcome nobody knows, and is on record so."""
+    """When the session ends, a call without a report has an unknown outcome on record."""
     audit = CollectingAudit()
     guests = ProgramSessions(registry, options={"audit": audit})
     await guests.answer("claude_code", tool("PreToolUse"))
@@ -249,7 +249,7 @@ async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) 
 
 
 def asking(registry: HookRegistry) -> None:
-    """Every call is asked about."""
+    """Register a gate that asks about every call."""
 
     @registry.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -258,7 +258,7 @@ def asking(registry: HookRegistry) -> None:
 
 @pytest.mark.rule("DIA-6", "APR-4")
 async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_path: Path) -> None:
-    """A question whose own time ends with the wait has expired; the program reads so, and the same call asks again."""
+    """A question whose own timeout ends with the wait has expired; the program reads so, and another try asks again."""
 
     @registry.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -271,7 +271,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
             assert decision(answer) == "deny"
             assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
                 "Operation denied by guard: Timeout - denied by default\n"
-                "Not decided yet: no approver answered in time. The same call asks again."
+                "Not decided yet: no approver answered in time. Another try of this call asks again."
             )
         assert [record.status for record in await approvals.broker.store.history()] == ["expired"] * 2
         await guests.close()
@@ -279,7 +279,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
 
 @pytest.mark.rule("DIA-6")
 async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
-    """A question nobody answers in time is refused for now; approved meanwhile, the same call then runs unasked."""
+    """A question without an answer in time is refused for now; once it is approved, another try of the call runs."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
@@ -302,7 +302,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
 @pytest.mark.rule("DIA-6")
 @pytest.mark.parametrize("end", ["closed", "killed"])
 async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: Path, end: str) -> None:
-    """A server that was started again leads the second try to the question that is open, and the third is a new one."""
+    """After a restart the server leads the second try to the open question, and the third try is a new question."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_guests(registry, before) as guests:
         assert decision(await guests.answer("claude_code", tool("PreToolUse", 1))) == "deny"
@@ -322,8 +322,8 @@ async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: 
 
 @asynccontextmanager
 async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
-    """A server's sessions over this store, as they are after a start."""
-    book = await DeliveryStore.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # it has one
+    """Return a server's sessions over this store, as after a start."""
+    book = await DeliveryStore.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # this store has a database
     guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals}, deliveries=book)
     yield guests
     await guests.close()
@@ -331,7 +331,7 @@ async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) ->
 
 @pytest.mark.rule("DIA-6")
 async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path) -> None:
-    """Where nothing can be kept for after a restart, the answer stands, and the second try is led there even so."""
+    """If a try cannot be stored for after a restart, the answer stands, and the second try still finds its question."""
 
     class Lost:
         async def load(self) -> dict[str, str]:
@@ -360,7 +360,7 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
 @pytest.mark.rule("DIA-8")
 @pytest.mark.fault("F-WH-13")
 async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_path: Path) -> None:
-    """The second delivery under one id is answered as the first, before and after a restart, and no hook runs again."""
+    """A second delivery under one id gets the first answer, before and after a restart, and no hook runs again."""
     ran: list[Any] = []
 
     @registry.gate("tool:pre", name="guard")
@@ -402,7 +402,7 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
 @pytest.mark.rule("DIA-6", "DIA-8")
 @pytest.mark.postgres
 async def test_the_book_in_postgres() -> None:
-    """What is kept in PostgreSQL is found there by another server."""
+    """Another server finds the answers that are kept in PostgreSQL."""
     await server()
     async with schema() as name, PostgresDatabase(DSN, schema=name) as one, PostgresDatabase(DSN, schema=name) as two:
         books = [await DeliveryStore.beside(database) for database in (one, two)]
@@ -430,7 +430,7 @@ async def test_the_book_in_postgres() -> None:
 @pytest.mark.rule("DIA-8")
 @pytest.mark.fault("F-WH-13")
 async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Path) -> None:
-    """A delivery that was never answered is answered the next time it comes, and whoever waited for it is, too."""
+    """An unanswered delivery is answered the next time, and a delivery that waited for it is, too."""
     async with SqliteDatabase(tmp_path / "book.db") as database:
         book, answers = await DeliveryStore.beside(database), [asyncio.Event(), asyncio.Event()]
         began: list[int] = []
@@ -454,7 +454,7 @@ async def test_a_delivery_that_was_given_up(registry: HookRegistry, tmp_path: Pa
 
 @pytest.mark.rule("DIA-6")
 async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
-    """With native asking the program's own prompt is used, and what it let through is told to the hooks."""
+    """With native asking the program's own prompt decides, and the hooks get reports about the allowed calls."""
     asking(registry)
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
@@ -466,7 +466,7 @@ async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
 
 
 async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None:
-    """Where a program has no prompt for hooks, a question it would have to ask is a refusal."""
+    """At a program without a prompt for hooks, an open question is a refusal."""
     asking(registry)
     guests = ProgramSessions(registry, asking="native")
     answer = said(await guests.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
@@ -475,7 +475,7 @@ async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None
 
 
 async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_path: Path) -> None:
-    """When the program hangs up while a person is asked, the question is withdrawn."""
+    """If the program hangs up while an approver is asked, the question is withdrawn."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         guests = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
@@ -494,7 +494,7 @@ async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_pa
 
 
 async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry) -> None:
-    """A prompt may be refused, a stop may be refused with what is to be done, and the turn ends when it is not."""
+    """A hook may refuse a prompt, or a stop with an instruction, and the turn ends if it does not refuse."""
     seen: list[str] = []
     for event in ("prompt:submit", "prompt:complete"):
         registry.observe(event)(lambda event, data, outcome: seen.append(event))
@@ -515,7 +515,7 @@ async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry)
 
 
 async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> None:
-    """A program whose prompt cannot be replaced does not get the old one past a hook that changed it."""
+    """A program whose prompt cannot be replaced does not get the old prompt past a hook that changed it."""
 
     @registry.on("prompt:submit")
     async def change(event: str, data: Any) -> HookResult:
@@ -527,7 +527,7 @@ async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> N
 
 
 async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) -> None:
-    """A text for the model that arises where the program takes none is told at the next event that does."""
+    """A text for the model at an event where the program takes none goes out at the next event that does."""
 
     @registry.on("context:pre_compact")
     async def remind(event: str, data: Any) -> HookResult:
@@ -542,7 +542,7 @@ async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values())
 async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistry) -> None:
-    """Every event of every dialect, and one nobody knows, is answered with nothing when there is nothing to say."""
+    """Every event of every dialect, and an unknown one, has an empty answer if there is nothing to answer."""
     guests = ProgramSessions(registry)
     for name in [*(row.theirs for row in dialect.spellings if row.theirs != "SessionEnd"), "SomethingNew"]:
         question = tool(name, 1, prompt="hi", error="x", tool_response="y")
@@ -555,7 +555,7 @@ async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistr
     [("emacs", asks("Stop")), ("claude_code", {}), ("claude_code", {"session_id": "s"}), ("codex", {"session_id": 1})],
 )
 async def test_a_question_that_is_none_is_refused(program: str, question: Any, registry: HookRegistry) -> None:
-    """A question from a program we do not know, without a session or without an event is refused."""
+    """A question from an unknown program, without a session or without an event is refused."""
     guests = ProgramSessions(registry)
     with pytest.raises(InvalidPayload):
         await guests.answer(program, question)
@@ -567,7 +567,7 @@ async def test_a_question_that_is_none_is_refused(program: str, question: Any, r
 
 @define
 class Serving:
-    """A server on a socket of its own."""
+    """A server on its own socket."""
 
     path: Path
     registry: HookRegistry = field(factory=HookRegistry)
@@ -601,7 +601,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
 
 
 def denies(registry: HookRegistry) -> None:
-    """Every call is refused."""
+    """Register a gate that refuses every call."""
     registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("no"))
 
 
@@ -622,30 +622,30 @@ async def test_the_bridge_passes_question_and_answer(serving: Serving) -> None:
 async def test_without_a_server_the_bridge_keeps_to_its_policy(
     policy: tuple[str, ...], status: int, output: bytes, tmp_path: Path
 ) -> None:
-    """When no server answers, the bridge refuses and says how to start one, unless it was told to ask or to allow."""
-    nobody = Serving(tmp_path / "nobody.sock")
-    result = await nobody.bridge(b"{}", *policy)
+    """Without a server the bridge refuses and names the command to start one, unless `when_down` is ask or allow."""
+    missing = Serving(tmp_path / "missing.sock")
+    result = await missing.bridge(b"{}", *policy)
     assert result[:2] == (status, output)
     assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
 
 
 @pytest.mark.parametrize("question", [b"", b"nonsense", b"[]", b"{}", b"[" * 10_000, b'{"session_id": "s"}'])
 async def test_nonsense_over_the_bridge_is_blocked(question: bytes, serving: Serving) -> None:
-    """A question that is none ends with the exit status that blocks, and says why."""
+    """A malformed question ends with the exit status that blocks, and with the reason."""
     status, output, errors = await serving.bridge(question)
     assert (status, output) == (2, b"")
     assert errors.startswith(b"amplifier-hooks: ")
 
 
 def half_an_answer(connection: socket.socket) -> None:
-    """A server that dies while it answers."""
+    """Break off in the middle of an answer."""
     connection.recv(1000)
     connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\nx-exit-status: 0\r\nx-output-length: 0\r\n\r\n{")
 
 
 @pytest.mark.parametrize("behaves", [half_an_answer, socket.socket.close, lambda peer: peer.sendall(b"\0" * 10)])
 async def test_half_an_answer_is_none(behaves: Callable[[socket.socket], Any], tmp_path: Path) -> None:
-    """An answer that breaks off, or is none, counts as no answer at all."""
+    """An answer that breaks off, or is malformed, counts as no answer."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(tmp_path / "bad.sock"))
     listener.listen()

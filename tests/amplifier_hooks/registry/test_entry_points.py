@@ -58,7 +58,7 @@ class Site:
         self.folder = folder
 
     def install(self, package: str, module: str, entries: dict[str, str], code: str = CODE) -> None:
-        """Put a package there: a module, and the entry points of its distribution."""
+        """Install a package: a module, and the entry points of its distribution."""
         (self.folder / f"{module}.py").write_text(code, encoding="utf-8")
         info = self.folder / f"{module}-1.0.dist-info"
         info.mkdir()
@@ -78,7 +78,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.mark.rule("REG-11")
 def test_nothing_runs_by_being_installed(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is installed can be listed, and is neither imported nor registered until somebody names it."""
+    """Installed hooks can be listed, and are neither imported nor registered until the host names them."""
     site.install("their-hooks", "their_hooks", {"theirs": "register", "audit": "Audit"})
     registry = HookRegistry()
     assert {"theirs", "audit"} <= set(list_installed())
@@ -114,7 +114,7 @@ def test_what_an_entry_point_may_be(site: Site, target: str, hooks: tuple[str, .
     ],
 )
 def test_a_broken_one_is_reported_and_skipped(site: Site, target: str, reason: str) -> None:
-    """It leaves nothing behind and says why; the others are there, and whoever keeps the record is told."""
+    """A broken package leaves nothing behind and has an error; the others load, and listeners get the failure."""
     site.install("their-hooks", "their_hooks", {"theirs": target, "good": "register"})
     registry = HookRegistry()
     changes: list[RegistryChange] = []
@@ -141,7 +141,7 @@ def test_a_required_one_must_work(site: Site) -> None:
 
 @pytest.mark.rule("REG-11")
 def test_two_packages_with_one_name(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither is loaded: nobody can tell which one was meant."""
+    """Two packages with one name are both refused, since the name is ambiguous."""
     site.install("their-hooks", "their_hooks", {"theirs": "register"})
     site.install("other-hooks", "other_hooks", {"theirs": "register"})
     (found,) = HookRegistry().discover(enabled=["theirs"])
@@ -174,14 +174,14 @@ def test_what_ships_with_this_package_is_built_in(site: Site) -> None:
 
 @pytest.mark.rule("REG-11")
 def test_one_text_is_not_a_list() -> None:
-    """It would be read letter by letter."""
+    """A single text is refused: it would be read letter by letter."""
     with pytest.raises(InvalidRegistration, match="pass a list"):
         HookRegistry().discover(enabled="theirs")
 
 
 @pytest.mark.rule("PKG-1")
 def test_the_registry_does_not_load_discovery() -> None:
-    """Neither it nor the explanations are imported before they are asked for."""
+    """Importing the registry imports neither discovery nor explanations."""
     code = "import sys, amplifier_hooks; print([m for m in sys.modules if m.endswith(('.discovery', '.explain'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,7 +18,7 @@ def forbidden(*_said: Any) -> None:
 
 
 async def forbidden_layer(context: Any, call_next: Any) -> None:
-    """The same around an operation."""
+    """A layer that must not be called."""
     raise AssertionError("explaining runs nothing")
 
 
@@ -41,7 +41,7 @@ async def forbidden_layer(context: Any, call_next: Any) -> None:
     st.sampled_from([None, "acme", "other"]),
 )
 def test_explaining_agrees_with_what_happens(hooks: list[dict[str, Any]], tool: Any, tenant: Any) -> None:
-    """Exactly the hooks it names have their turn, in the order it names them; every other one has a reason."""
+    """An explanation names exactly the hooks that run, in their order; every other hook has a reason."""
     registry = HookRegistry()
     called: list[str] = []
 
@@ -72,7 +72,7 @@ def test_explaining_agrees_with_what_happens(hooks: list[dict[str, Any]], tool: 
 
 @pytest.mark.rule("REG-16")
 def test_reasons() -> None:
-    """Each hook that has no turn is told why, and each that has one what its failure means."""
+    """Each hook that would not run has a reason, and each that would has the effect of its failure."""
     registry = HookRegistry()
     plugin = registry.scope("plugin")
     registry.gate("tool:pre", forbidden, name="guard", match="Write|Edit")
@@ -157,7 +157,7 @@ async def test_hooks_that_count_as_failed_are_said_to() -> None:
 
 @pytest.mark.rule("REG-16", "REG-8")
 def test_default_fields_are_taken_into_account() -> None:
-    """The tenant may come from there."""
+    """The tenant may come from the default fields."""
     registry = HookRegistry(strict_events=True)
     registry.on("tool:pre", forbidden, name="theirs", tenant="acme")
     registry.set_default_fields(tenant_id="acme")

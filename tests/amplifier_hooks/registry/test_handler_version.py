@@ -1,4 +1,4 @@
-"""Which version of a handler it is."""
+"""Versions of handlers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Guard:
     """A handler that is an object."""
 
     def __call__(self, event: str, data: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def check(self, event: str, data: Any) -> None:
-        """Nothing either."""
+        """Do nothing."""
 
 
 @pytest.mark.rule("APR-5")
 def test_same_code_same_version() -> None:
-    """The same code is the same version wherever it stands; a changed constant makes another one."""
+    """Equal code has one version at every location; a changed constant makes another version."""
     assert fingerprint(made("no")) == fingerprint(made("no")) != fingerprint(made("yes"))
     assert fingerprint(Guard()) == fingerprint(Guard()) != fingerprint(Guard().check)
     assert fingerprint(len) == fingerprint(len)
@@ -60,11 +60,11 @@ def test_same_in_every_process() -> None:
 
 @pytest.mark.rule("APR-5")
 def test_what_is_wrapped() -> None:
-    """Of a handler in a wrapper or with arguments filled in, the handler counts."""
+    """A wrapper and filled-in arguments leave the handler's version unchanged."""
 
     @wraps(made("no"))
     def wrapped(event: str, data: Any) -> None:
-        """Something around it."""
+        """Call the handler."""
 
     wrapped.__wrapped__ = made("no")
     assert fingerprint(partial(wrapped, data={})) == fingerprint(made("no"))
@@ -72,7 +72,7 @@ def test_what_is_wrapped() -> None:
 
 @pytest.mark.rule("APR-5")
 def test_what_it_says_itself() -> None:
-    """A handler that is made from data says its version itself."""
+    """A handler made from data sets its own version."""
 
     def handler(event: str, data: Any) -> HookResult:
         return HookResult.proceed()
@@ -81,4 +81,4 @@ def test_what_it_says_itself() -> None:
     registry = HookRegistry()
     registry.gate("tool:pre", handler, name="guard")
     assert registry.version_of("guard") == "2026-11-18"
-    assert registry.version_of("nobody") == ""
+    assert registry.version_of("unknown") == ""

@@ -16,7 +16,7 @@ NEVER_FOR_PLUGINS = [row for row in PRIVILEGED if row.name != "llm:pre"]
 
 
 def quiet(event: str, data: Mapping[str, Any]) -> None:
-    """Say nothing."""
+    """Give no answer."""
 
 
 def watching(seen: list[str]) -> Callable[..., None]:
@@ -37,7 +37,7 @@ async def layer(context: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
 @pytest.mark.parametrize("spelling", [name for row in PRIVILEGED for name in row.spellings])
 @pytest.mark.parametrize("intent", ["register", "on", "gate"])
 def test_plugins_take_no_part_at_privileged_points(spelling: str, intent: str) -> None:
-    """In no spelling, and the error names plugin, point and permission."""
+    """A plugin is refused there in every spelling, and the error names plugin, event and permission."""
     registry = HookRegistry()
     with pytest.raises(PrivilegeRequired, match="Plugin spy lacks privileged_hooks permission") as caught:
         getattr(registry.scope("spy"), intent)(spelling, quiet)
@@ -48,7 +48,7 @@ def test_plugins_take_no_part_at_privileged_points(spelling: str, intent: str) -
 
 @pytest.mark.rule("TRU-1", "TRU-3")
 def test_watching_privileged_points() -> None:
-    """A plugin may watch llm:pre if it says so, and may not watch what the model read and answered."""
+    """A plugin may observe llm:pre by name, and may not observe what the model read and answered."""
     scope = HookRegistry().scope("spy")
     scope.observe("llm:pre", watching([]))
     for row in NEVER_FOR_PLUGINS:
@@ -83,7 +83,7 @@ def test_around_the_model(point: str) -> None:
 @pytest.mark.rule("TRU-3")
 @pytest.mark.parametrize("pattern", ["*", "llm:*", "context:*"])
 async def test_patterns_leave_privileged_points_out(pattern: str) -> None:
-    """A plugin that watches by pattern hears of no privileged point; one that was granted it, and we, do."""
+    """A plugin's pattern includes no privileged event; with the permission, or for the host, it does."""
     registry = HookRegistry()
     plugin: list[str] = []
     granted: list[str] = []
@@ -142,7 +142,7 @@ def test_a_plugin_cannot_say_who_it_is(option: str) -> None:
 
 @pytest.mark.rule("TRU-1", "TEN-1")
 def test_a_plugin_cannot_choose_a_tenant() -> None:
-    """For whom its hooks are is said by whoever made its scope."""
+    """The tenant of a plugin's hooks is the tenant of its scope."""
     registry = HookRegistry()
     with pytest.raises(HookRefused, match="may not name tenant 'acme'"):
         registry.scope("spy").on("tool:pre", quiet, tenant="acme")
@@ -157,7 +157,7 @@ def test_a_plugin_cannot_choose_a_tenant() -> None:
 
 @pytest.mark.rule("TRU-1")
 def test_registrations_and_refusals_are_told() -> None:
-    """Whoever keeps the record hears of both, with plugin, hook, point and reason."""
+    """Listeners get registrations and refusals, with plugin, hook, event and reason."""
     registry = HookRegistry()
     changes: list[RegistryChange] = []
     registry.watch(changes.append)
@@ -177,7 +177,7 @@ def test_registrations_and_refusals_are_told() -> None:
 
 @pytest.mark.rule("TRU-3")
 async def test_a_plugins_hook_keeps_out_of_the_model_call() -> None:
-    """What a plugin registered around tools is not there when the model is called."""
+    """A hook that a plugin registered around tools does not run around the model call."""
     registry = HookRegistry()
     registry.scope("spy").around("tool", layer)
 

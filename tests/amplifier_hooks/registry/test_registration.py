@@ -28,11 +28,11 @@ CallNext = Callable[..., Awaitable[Any]]
 
 
 def quiet(event: str, data: Mapping[str, Any]) -> None:
-    """Say nothing."""
+    """Give no answer."""
 
 
 async def waits(event: str, data: Mapping[str, Any]) -> None:
-    """Say nothing, asynchronously."""
+    """Give no answer, asynchronously."""
 
 
 class Callable2:
@@ -44,15 +44,15 @@ class Callable2:
 
 
 async def watched_from_a_generator(event: str, data: Mapping[str, Any], outcome: Outcome) -> AsyncIterator[None]:
-    """Run when somebody iterates over it, which nobody does."""
+    """Do nothing: a generator runs only when a caller iterates over it."""
     yield
 
 
 class CallableGenerator:
-    """The same as an object."""
+    """A generator as an object."""
 
     def __call__(self, event: str, data: Mapping[str, Any]) -> Iterator[None]:
-        """Deny, to whoever asks for the next one."""
+        """Deny, at the first `next`."""
         yield HookResult.deny()  # type: ignore[misc]  # the mistake itself
 
 
@@ -82,7 +82,7 @@ class CallableGenerator:
     ],
 )
 def test_options_that_cannot_work(options: dict[str, Any], sentence: str) -> None:
-    """Each is refused with a sentence that says what is wrong, and leaves nothing behind."""
+    """Each invalid option is refused with a sentence that names the mistake, and leaves nothing behind."""
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration, match=re.escape(sentence)):
         registry.on("tool:pre", quiet, **options)
@@ -224,7 +224,7 @@ def test_patterns_count_at_every_event() -> None:
 @pytest.mark.rule("REG-1")
 @pytest.mark.parametrize("priority", [-1, 1001])
 def test_priorities_of_definitions(priority: int) -> None:
-    """They lie within 0 and 1000; those of code do not have to."""
+    """Priorities of definitions lie within 0 and 1000; those of code do not have to."""
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration, match="not within 0 to 1000"):
         registry.on("tool:pre", quiet, priority=priority, source="definition")
@@ -278,7 +278,7 @@ async def written() -> str:
 @pytest.mark.rule("REG-11")
 @pytest.mark.parametrize("event", ["tool.execute.pre", "tool:pre", "PreToolUse", "on_tool_call"])
 async def test_an_object_wraps_from_before(event: str) -> None:
-    """At an operation's first event, in any spelling, it runs around the operation."""
+    """A hook object at an operation's first event, in any spelling, runs around the operation."""
     registry = HookRegistry()
     hook = Recorder(event)
     undo = registry.add(hook)
@@ -293,7 +293,7 @@ async def test_an_object_wraps_from_before(event: str) -> None:
 @pytest.mark.rule("REG-11")
 @pytest.mark.parametrize("event", ["tool.execute.post", "tool:post", "PostToolUse", "onToolResult"])
 async def test_an_object_runs_after(event: str) -> None:
-    """At an operation's last event it runs once the operation has, with the result in the context."""
+    """A hook object at an operation's last event runs after the operation, with the result in the context."""
     registry = HookRegistry()
     hook = Recorder(event)
     registry.add(hook)
@@ -347,7 +347,7 @@ async def test_objects_abort_skip_and_are_switched() -> None:
 
 @pytest.mark.rule("REG-11")
 async def test_what_an_object_changes_afterwards() -> None:
-    """Where a result may be replaced, what it returns or puts there counts; where it may only watch, nothing does."""
+    """A hook object changes a result only at an event where the result may be replaced."""
     registry = HookRegistry()
 
     class Meddler(Recorder):
@@ -381,7 +381,7 @@ async def test_what_an_object_changes_afterwards() -> None:
 
 @pytest.mark.rule("REG-11", "REG-13")
 async def test_an_object_afterwards_hears_nothing_of_a_failed_operation() -> None:
-    """There is no result to see; the exception passes it by."""
+    """A hook object at the last event does not run after a failed operation; the exception passes it by."""
     registry = HookRegistry()
     hook = Recorder("tool.execute.post")
     registry.add(hook)
@@ -396,7 +396,7 @@ async def test_an_object_afterwards_hears_nothing_of_a_failed_operation() -> Non
 
 @pytest.mark.rule("REG-11")
 async def test_an_object_at_any_other_event() -> None:
-    """It takes part in the event, with a copy of the payload that it may change, and may abort."""
+    """A hook object at another event takes part, with a copy of the payload that it may change, and may abort."""
     registry = HookRegistry()
 
     class Intake(Recorder):
@@ -421,7 +421,7 @@ async def test_an_object_at_any_other_event() -> None:
 
 @pytest.mark.rule("REG-11")
 def test_what_is_no_hook_object() -> None:
-    """Each mistake is named when it is added."""
+    """Adding an invalid hook object raises an error that names the mistake."""
     registry = HookRegistry()
 
     class Plain(Recorder):
@@ -447,7 +447,7 @@ def test_what_is_no_hook_object() -> None:
 
 @pytest.mark.rule("REG-11", "TRU-3")
 def test_a_plugins_object() -> None:
-    """It is held to the plugin's permissions, and goes with the plugin."""
+    """A plugin's hook object has the plugin's permissions, and is removed with the plugin."""
     registry = HookRegistry()
     scope = registry.scope("plugin")
     scope.add(Recorder("tool.execute.pre"), match="Write", timeout=1)
@@ -472,7 +472,7 @@ def test_a_plugins_object() -> None:
 )
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_loop_hooks(point: str, event: str, field: str, kind: str) -> None:
-    """They get what can be replaced there, and who is asking; what they return takes its place."""
+    """Loop hooks get the replaceable field and the agent's IDs; a returned value replaces the field."""
     registry = HookRegistry()
     contexts: list[LoopContext] = []
 
@@ -494,7 +494,7 @@ async def test_loop_hooks(point: str, event: str, field: str, kind: str) -> None
 
 @pytest.mark.rule("REG-14")
 async def test_loop_hooks_that_change_nothing() -> None:
-    """None, and a failure, leave the data as it was; an answer in our own words is one."""
+    """None, and a failure, leave the data as it was; a HookResult counts as an answer."""
     registry = HookRegistry()
     seen: list[Any] = []
 
@@ -513,7 +513,7 @@ async def test_loop_hooks_that_change_nothing() -> None:
 
 @pytest.mark.rule("REG-14", "EVT-7")
 async def test_the_end_of_a_turn_is_for_effects() -> None:
-    """Nothing can be replaced there, so the handler gets the payload, and what it returns is dropped."""
+    """A loop hook at the end of a turn gets the payload, and its return value is dropped."""
     registry = HookRegistry()
     seen: list[Any] = []
 
@@ -567,7 +567,7 @@ async def test_matchers() -> None:
 
 @pytest.mark.rule("REG-15")
 def test_a_table_is_registered_as_a_whole() -> None:
-    """If one of its entries cannot work, none is there."""
+    """A table with an invalid entry registers nothing."""
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration):
         registry.register_matchers({"PreToolUse": [HookMatcher(hooks=[quiet]), HookMatcher("a,b", [quiet])]})
@@ -585,7 +585,7 @@ async def test_a_star_is_for_payloads_without_a_tool_too() -> None:
 
 
 class ForeignMatcher:
-    """A matcher as another package writes it: the same fields, not our class, and no timeout."""
+    """A matcher of another package: equal fields, another class, and no timeout."""
 
     matcher = "Write"
     hooks = (quiet,)
@@ -593,7 +593,7 @@ class ForeignMatcher:
 
 @pytest.mark.rule("REG-15")
 async def test_a_matcher_of_another_package() -> None:
-    """What has the fields of a matcher is one."""
+    """An object with the fields of a matcher is a matcher."""
     registry = HookRegistry()
     registry.register_matchers({"PreToolUse": [ForeignMatcher()]})  # type: ignore[list-item]  # the point
     assert (await registry.emit("tool:pre", CALL)).ran == ("quiet",)
@@ -621,7 +621,7 @@ def test_tables_that_cannot_work(table: Any, sentence: str) -> None:
 
 @pytest.mark.rule("REG-15", "DSP-3")
 async def test_hooks_of_a_table_are_those_of_register() -> None:
-    """They get a copy of the data, and fail closed where the registry says that plain registrations do."""
+    """Hooks of a table get a copy of the data, and fail closed if the registry's `register_on_error` says so."""
     registry = HookRegistry(register_on_error="deny")
 
     def writes(event: str, data: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ async def test_undo() -> None:
 
 @pytest.mark.rule("REG-1")
 async def test_the_ways_in() -> None:
-    """Each decorator registers the function and gives it back; handed the function, each gives the undo."""
+    """Each method registers a function and returns it as a decorator; called with a function, it returns the undo."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -78,7 +78,7 @@ async def test_the_ways_in() -> None:
 
 @pytest.mark.rule("REG-1")
 async def test_by_name() -> None:
-    """Unregistering, disabling and enabling reach every hook of a name, and say how many those were."""
+    """Unregistering, disabling and enabling reach every hook of a name, and return the number of hooks."""
     registry = HookRegistry()
     seen: list[str] = []
     registry.on("tool:pre", noting(seen), name="twice")
@@ -91,12 +91,12 @@ async def test_by_name() -> None:
     assert registry.unregister("twice") == 2
     await registry.emit("tool:post", CALL)
     assert seen == ["tool:pre"]
-    assert [registry.disable("nobody"), registry.enable("nobody"), registry.unregister("nobody")] == [0, 0, 0]
+    assert [registry.disable("none"), registry.enable("none"), registry.unregister("none")] == [0, 0, 0]
 
 
 @pytest.mark.rule("REG-1", "DSP-5")
 async def test_enabling_ends_quarantine() -> None:
-    """A hook that was quarantined has its turn again once somebody enables it."""
+    """A hook in quarantine runs again after an operator enables it."""
     registry = HookRegistry()
     behave: list[bool] = []
 
@@ -133,7 +133,7 @@ async def test_names_are_unique_in_a_chain() -> None:
 
 @pytest.mark.rule("REG-11")
 def test_count() -> None:
-    """How many hooks there are, altogether or for one event with the patterns that are for it."""
+    """The count is that of all hooks, or of one event's hooks, patterns included."""
     registry = HookRegistry()
     for event in ("tool:pre", "tool:*", "*", "llm:pre"):
         registry.on(event, lambda event, data: None)
@@ -173,7 +173,7 @@ def test_order(hooks: list[tuple[int, str, str, str]]) -> None:
 @pytest.mark.fault("F-HD-14")
 @pytest.mark.parametrize("waits", [False, True])
 async def test_an_emit_keeps_its_snapshot(waits: bool) -> None:
-    """What is removed meanwhile still has its turn, what is new has none, and the deny of a removed gate counts."""
+    """During an emit a removed hook still runs, a new hook does not, and the deny of a removed gate counts."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -484,7 +484,7 @@ async def test_declaring() -> None:
     """A declared event has its payload and its gate flag, and typos of it are noticed."""
 
     class DeployPayload(Payload):
-        """What is deployed."""
+        """The payload of a deployment."""
 
         target: str
 
@@ -507,7 +507,7 @@ async def test_declaring() -> None:
 @pytest.mark.rule("EVT-5")
 @pytest.mark.parametrize("name", ["tool:p*", "*:pre", "tool*", ":*", "", None, 7])
 async def test_names_that_could_never_be_heard(name: Any) -> None:
-    """A pattern nobody reads, and what is no name, are refused, because such a gate would guard nothing."""
+    """A pattern that no event matches, and a value that is no name, are refused: such a gate would guard nothing."""
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration):
         registry.gate(name, lambda event, data: None)
@@ -524,7 +524,7 @@ async def test_patterns_are_not_emitted() -> None:
 
 @pytest.mark.parametrize("heard", [True, False])
 async def test_data_is_a_mapping(heard: bool) -> None:
-    """Anything else is refused with a sentence, whether or not somebody listens."""
+    """Data that is no mapping is refused with a sentence, with and without hooks."""
     registry = HookRegistry()
     if heard:
         registry.on("tool:pre", lambda event, data: None)
@@ -592,14 +592,14 @@ async def test_notify_shows_the_outcome_it_is_given() -> None:
 
     outcome = await registry.decide("tool:pre", CALL)
     assert seen == []
-    await registry.notify(Outcome(outcome.event, outcome.data, action="deny", reason="somebody said no"))
-    assert seen == ["somebody said no"]
+    await registry.notify(Outcome(outcome.event, outcome.data, action="deny", reason="a person denied it"))
+    assert seen == ["a person denied it"]
     assert not outcome.denied
 
 
 @pytest.mark.rule("REG-7", "REG-5")
 async def test_concurrent_observers_run_side_by_side() -> None:
-    """Those that asked for it wait together with each other; those that did not wait their turn."""
+    """Concurrent observers wait together; the other observers wait their turn."""
     registry = HookRegistry()
     together = asyncio.Barrier(2)
     seen: list[str] = []
@@ -632,7 +632,7 @@ async def test_concurrent_observers_run_side_by_side() -> None:
 
 @pytest.mark.rule("REG-7")
 async def test_a_failing_concurrent_observer_harms_nobody() -> None:
-    """The others are told, and the caller hears nothing of it."""
+    """The other observers run, and the caller sees no error."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -651,7 +651,7 @@ async def test_a_failing_concurrent_observer_harms_nobody() -> None:
 
 @pytest.mark.rule("REG-8")
 async def test_collecting() -> None:
-    """Every hook's data comes back in order: none sees another's, a denial stops nobody, failures are left out."""
+    """Every hook's data comes back in order: none sees another's, a denial stops no hook, failures are left out."""
     registry = HookRegistry()
 
     async def slow(event: str, data: Mapping[str, Any]) -> None:
@@ -693,7 +693,7 @@ async def test_collecting_counts_who_was_left_behind() -> None:
 
 @pytest.mark.rule("REG-8")
 async def test_default_fields() -> None:
-    """They are in every payload, give way to the event's own, decide who is meant, and replace the last set."""
+    """Default fields are in every payload, give way to the event's own, select the tenant, and replace the last set."""
     registry = HookRegistry()
     seen: list[Mapping[str, Any]] = []
     registry.on("tool:pre", lambda event, data: seen.append(dict(data)), tenant="acme")
@@ -708,7 +708,7 @@ async def test_default_fields() -> None:
     await registry.emit_and_collect("tool:pre", {})
     assert seen == [{"session_id": "s", "tenant_id": "acme"}]
     registry.set_default_fields(run_id="r")
-    assert (await registry.emit("tool:post", {})).data == {"run_id": "r"}  # also where nobody listens
+    assert (await registry.emit("tool:post", {})).data == {"run_id": "r"}  # also without hooks
 
 
 @pytest.mark.rule("REG-8", "DSP-9")
@@ -732,7 +732,7 @@ async def test_gathering_shares_the_time_of_a_chain() -> None:
 
 @pytest.mark.rule("REG-10")
 async def test_an_emit_without_hooks_costs_next_to_nothing() -> None:
-    """Nothing is kept, and the data comes back as the object it was, also for names nobody has ever heard of."""
+    """An emit without hooks keeps nothing and returns the data object as it was, also for unknown names."""
     registry = HookRegistry()
     data = {"n": 1}
     outcome = await registry.emit("tool:pre", data)
@@ -781,7 +781,7 @@ async def test_a_thousand_hooks() -> None:
 @pytest.mark.rule("REG-16")
 @pytest.mark.fault("F-HD-19")
 async def test_a_required_gate() -> None:
-    """With no gate for the payload the event is denied as no_policy, until one is there or nobody requires it."""
+    """Without a gate for the payload the event is denied as no_policy, until one is there or the undo is called."""
     registry = HookRegistry()
     relax = registry.require("PreToolUse")
     registry.on("tool:pre", lambda event, data: None, name="no gate")
@@ -854,7 +854,7 @@ async def test_emergency_stop() -> None:
 @pytest.mark.parametrize("event", ["agent:stop", "subagent:stop"])
 @pytest.mark.parametrize("intent", ["gate", "register"])
 async def test_a_failure_in_front_of_a_stop_does_not_set_the_agent_going(event: str, intent: str) -> None:
-    """A gate there that fails is skipped, because its denial would be an instruction to go on; it may still say so."""
+    """A failing hook in front of a stop denies only with an explicit `on_error`; otherwise it is skipped."""
     registry = HookRegistry(register_on_error="deny")
     getattr(registry, intent)(event, lambda event, data: 1 / 0, name="broken")
     assert not (await registry.emit(event, {})).denied
@@ -865,7 +865,7 @@ async def test_a_failure_in_front_of_a_stop_does_not_set_the_agent_going(event: 
 @pytest.mark.rule("DSP-3")
 @pytest.mark.parametrize(("event", "denied"), [("tool:pre", True), ("*", True), ("tool:*", True), ("tool:post", False)])
 async def test_plain_registrations_can_be_told_to_fail_closed(event: str, denied: bool) -> None:
-    """Under register_on_error="deny" they do so wherever a gate is among their events."""
+    """Under register_on_error="deny" plain registrations fail closed wherever a gate is among their events."""
     registry = HookRegistry(register_on_error="deny")
     registry.register(event, lambda event, data: 1 / 0, name="broken")
     assert (await registry.emit("tool:post" if event == "tool:post" else "tool:pre", CALL)).denied is denied
@@ -878,7 +878,7 @@ async def test_plain_registrations_can_be_told_to_fail_closed(event: str, denied
 
 @pytest.mark.rule("TRU-1")
 def test_every_change_is_told() -> None:
-    """Listeners hear of it with names, and no more after their undo; one that fails changes nothing."""
+    """Listeners get every change with names, and none after their undo; a failing listener changes nothing."""
     registry = HookRegistry()
     changes: list[RegistryChange] = []
 
@@ -903,7 +903,7 @@ def test_every_change_is_told() -> None:
 
 
 async def failing(event: str, data: Mapping[str, Any]) -> None:
-    """Fail."""
+    """Raise an error."""
     raise ValueError("broken")
 
 
@@ -913,7 +913,7 @@ async def hanging(event: str, data: Mapping[str, Any]) -> None:
 
 
 def observed(registry: HookRegistry, *names: str) -> list[Told]:
-    """Everything told about hooks from now on."""
+    """Record every `hook:*` event from now on."""
     told: list[Told] = []
     for name in names or ("hook:*",):
         registry.observe(name, lambda event, data, outcome: told.append((event, dict(data))), name="teller")
@@ -922,7 +922,7 @@ def observed(registry: HookRegistry, *names: str) -> list[Told]:
 
 @pytest.mark.rule("DSP-8")
 async def test_hook_events() -> None:
-    """Each hook that was called is told of twice, that it started and how it ended, with its time and its event."""
+    """Each called hook gives two events, for its start and its end, with its time and its event."""
     registry = HookRegistry()
     told = observed(registry)
     registry.on("tool:pre", lambda event, data: None, name="quiet")
@@ -960,7 +960,7 @@ async def test_hook_events() -> None:
 
 @pytest.mark.rule("DSP-8")
 async def test_a_hook_that_blocks_is_told_of_with_its_reason() -> None:
-    """Whoever asked for hook:blocked hears of that and of nothing else."""
+    """An observer of hook:blocked sees that event and no other."""
     registry = HookRegistry()
     told = observed(registry, "hook:blocked")
     registry.gate("tool:pre", lambda event, data: HookResult.deny("production"), name="guard")
@@ -972,7 +972,7 @@ async def test_a_hook_that_blocks_is_told_of_with_its_reason() -> None:
 
 @pytest.mark.rule("DSP-8")
 async def test_hooks_are_told_of_to_observers_only_and_without_end() -> None:
-    """Participants hear nothing, and what observers of hooks do, fail or emit is not told again."""
+    """Participants get no hook events, and the work, failures and emits of observers of hooks give none."""
     registry = HookRegistry()
     seen: list[str] = []
     told: list[str] = []
@@ -993,7 +993,7 @@ async def test_hooks_are_told_of_to_observers_only_and_without_end() -> None:
 
 @pytest.mark.rule("DSP-8")
 async def test_hook_events_of_others() -> None:
-    """Those that somebody emits, as runs do, reach their observers once, and nothing is told about these."""
+    """A hook event that a program emits, as runs do, reaches its observers once, and reports nothing further."""
     registry = HookRegistry()
     told = observed(registry)
     await registry.emit("hook_start", {"hook_name": "on_run_start"})
@@ -1030,7 +1030,7 @@ async def test_failing_observers_and_layers_are_told_of() -> None:
 
 @pytest.mark.rule("DSP-8", "REG-5")
 async def test_telling_of_hooks_does_not_delay_the_decision() -> None:
-    """Deciding returns before anybody hears of the hooks; notifying tells it."""
+    """`decide` returns before any observer of hooks runs; `notify` runs them."""
     registry = HookRegistry()
     told = observed(registry)
     registry.on("tool:pre", lambda event, data: None, name="quiet")
@@ -1042,7 +1042,7 @@ async def test_telling_of_hooks_does_not_delay_the_decision() -> None:
 
 @pytest.mark.rule("REG-3", "DEF-1")
 async def test_changed_at_once() -> None:
-    """What is changed together is seen together, or not at all: not by an emit in the middle, not after a failure."""
+    """Changes made together are seen together, or not at all: not by an emit in the middle, not after a failure."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="guard")
     changes: list[str] = []

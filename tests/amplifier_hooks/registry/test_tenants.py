@@ -19,7 +19,7 @@ CALL = {"tool_name": "Write", "session_id": "s"}
     st.sampled_from([*TENANTS, None, 7, ["acme"]]),
 )
 def test_whose_hooks_run(hooks: list[tuple[str, str]], tenant: Any) -> None:
-    """System hooks always run, a tenant's for that tenant alone; a tenant that is no text is nobody's."""
+    """System hooks always run, a tenant's for that tenant alone; a tenant that is no text matches no hook."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -45,7 +45,7 @@ async def test_the_system_comes_first_at_equal_priority() -> None:
 
 @pytest.mark.rule("TEN-1")
 async def test_a_tenants_hook_sees_hears_and_stops_nothing_of_others() -> None:
-    """Its gates deny and its observers hear for its own payloads, and others pass as if they were not there."""
+    """A tenant's gates and observers run for that tenant's payloads only; others pass as if they were not there."""
     registry = HookRegistry()
     heard: list[str] = []
     scope = registry.scope("acme's", tenant="acme")
@@ -64,7 +64,7 @@ async def test_a_tenants_hook_sees_hears_and_stops_nothing_of_others() -> None:
 
 @pytest.mark.rule("TEN-1", "DSP-8")
 async def test_a_tenant_hears_of_its_own_payloads_hooks_only() -> None:
-    """What is told about hooks carries the tenant of the payload they ran for, and reaches that tenant."""
+    """A `hook:*` event carries the tenant of the payload, and reaches that tenant's observers."""
     registry = HookRegistry()
     heard: list[str] = []
     registry.on("tool:pre", lambda event, data: None, name="ours")
@@ -77,7 +77,7 @@ async def test_a_tenant_hears_of_its_own_payloads_hooks_only() -> None:
 @pytest.mark.rule("TEN-1", "TRU-1")
 @pytest.mark.parametrize("event", ["context:assembled", "llm:pre", "llm:post"])
 async def test_tenants_keep_out_of_privileged_points(event: str) -> None:
-    """A tenant's hook is refused there whoever registers it, and a pattern does not carry it there."""
+    """Any scope that registers a tenant's hook there is refused, and a pattern does not include the event."""
     registry = HookRegistry()
     heard: list[str] = []
     with pytest.raises(PrivilegeRequired, match="tenant 'acme'"):
@@ -91,7 +91,7 @@ async def test_tenants_keep_out_of_privileged_points(event: str) -> None:
 
 @pytest.mark.rule("TEN-1", "TRU-3")
 async def test_tenants_keep_away_from_the_model_call() -> None:
-    """An around hook of a tenant is refused there."""
+    """A tenant's hook around the model call is refused."""
 
     async def layer(context: ModelContext, call_next: Any) -> Any:
         return await call_next()

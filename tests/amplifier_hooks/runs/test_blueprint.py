@@ -1,4 +1,4 @@
-"""Blueprints: what is read, and what is refused with all its mistakes."""
+"""Blueprints: the valid ones, and the refused ones with all their mistakes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HTTP: dict[str, Any] = {"type": "http", "url": "https://hooks.example/run", "on_
 
 
 def written(**fields: Any) -> str:
-    """A blueprint as text."""
+    """Return a blueprint as text."""
     return json.dumps({"name": "writer", "type": "autonomous", **fields})
 
 
 def mistakes(text: str | bytes, **options: Any) -> list[str]:
-    """What is wrong with a blueprint."""
+    """Return the mistakes of a blueprint."""
     with pytest.raises(BlueprintError) as caught:
         read_blueprint(text, **options)
     return list(caught.value.problems)
@@ -32,7 +32,7 @@ def mistakes(text: str | bytes, **options: Any) -> list[str]:
 
 @pytest.mark.rule("RUN-1", "RUN-8", "RUN-15")
 def test_a_whole_blueprint() -> None:
-    """A blueprint names what its agent takes and brings, and one hook for each end of its runs."""
+    """A blueprint names its agent's input and result, and one hook for each end of its runs."""
     blueprint = read_blueprint(
         written(
             description="Writes invoices.",
@@ -57,14 +57,14 @@ def test_a_whole_blueprint() -> None:
 
 @pytest.mark.rule("RUN-15")
 def test_the_least_blueprint() -> None:
-    """Name and type are all a blueprint needs."""
+    """A blueprint needs only a name and a type."""
     blueprint = read_blueprint('{"name": "a", "type": "procedural"}')
     assert (blueprint.hooks.on_run_start, blueprint.parameters_schema, blueprint.brings_text) == (None, None, False)
 
 
 @pytest.mark.rule("RUN-8")
 def test_the_fields_of_an_entry() -> None:
-    """An http hook has an address, a method and headers; a time may be set for every hook."""
+    """An http hook has an address, a method and headers; a timeout may be set for every hook."""
     entry = {**HTTP, "method": "PUT", "headers": {"authorization": "Bearer ${TOKEN}"}, "timeout_seconds": 5}
     start = read_blueprint(written(hooks={"on_run_start": entry})).hooks.on_run_start
     assert start is not None
@@ -72,7 +72,7 @@ def test_the_fields_of_an_entry() -> None:
 
 
 def entry_without(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same entry with one field less."""
+    """Return an entry with one field less."""
     return {key: value for key, value in entry.items() if key != name}
 
 
@@ -103,7 +103,7 @@ def entry_without(entry: dict[str, Any], name: str) -> dict[str, Any]:
     ],
 )
 def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
-    """Each mistake in a hook is refused, with where it stands and what to write instead."""
+    """Each mistake in a hook is refused, with its place and the remedy."""
     (mistake,) = mistakes(written(hooks={"on_run_start": entry}), named={"audit": AGENT})
     assert words in mistake
 
@@ -128,19 +128,19 @@ def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
     ],
 )
 def test_a_blueprint_nobody_could_run(text: str | bytes, words: str) -> None:
-    """What is no blueprint is refused, whatever is wrong with it."""
+    """A text that is no blueprint is refused, for any reason."""
     assert any(words in mistake for mistake in mistakes(text))
 
 
 @pytest.mark.rule("RUN-15")
 def test_all_mistakes_at_once() -> None:
-    """All mistakes of a blueprint are told together."""
+    """All mistakes of a blueprint are reported together."""
     assert len(mistakes(json.dumps({"name": 1, "hooks": {"on_run_start": {}}, "more": 1}))) == 5
 
 
 @pytest.mark.rule("RUN-8", "RUN-15")
 def test_a_folder_of_blueprints(tmp_path: Path) -> None:
-    """A folder is taken as a whole: its blueprints, and the hooks they share; or every mistake in it is told."""
+    """A folder is loaded as a whole, its blueprints and the hooks they share; otherwise every mistake is reported."""
     (tmp_path / "hooks.json").write_text(json.dumps({"audit": AGENT}))
     (tmp_path / "writer.json").write_text(written(hooks={"on_run_finish": {"$ref": "audit"}}))
     agents = load_agents(tmp_path)
@@ -164,6 +164,6 @@ def test_a_folder_of_blueprints(tmp_path: Path) -> None:
 @pytest.mark.rule("RUN-8")
 @pytest.mark.parametrize("text", ["[]", '{"a": 1}', '{"a": {"$ref": "b"}}'])
 def test_shared_hooks_nobody_could_use(text: str) -> None:
-    """Shared hooks are one object of hooks, and none of them leads on."""
+    """Shared hooks are one object of hooks, and none of them is a reference."""
     with pytest.raises(BlueprintError):
         read_entries(text)

@@ -1,4 +1,4 @@
-"""Claims that are cancelled, stores that go away, and coordinators that lose what they had."""
+"""Claims that are cancelled, stores that go away, and coordinators that lose their runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG = Leases(runner=60.0, coordinator=3_000.0)
 
 
 def goes_on(event: str, data: dict[str, Any]) -> dict[str, Any]:
-    """A start hook that goes on with what there is."""
+    """Continue with the same parameters."""
     return {"action": "continue", "parameters": data["parameters"]}
 
 
@@ -32,7 +32,7 @@ def goes_on(event: str, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("steps", range(1, 16))
 @pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hooked"])
 async def test_a_claim_that_is_cancelled(steps: int, hooked: bool) -> None:
-    """Wherever a claim is cancelled, its run is nobody's afterwards, at once, and counts as nobody's loss."""
+    """If a claim is cancelled at any point, its run can be claimed again at once, and does not count as lost."""
     async with house(agent(start=python_hook() if hooked else None), leases=LONG) as here:
         here.functions["hook"] = goes_on
         run = (await here.runs.submit("writer", {"amount": 1})).id
@@ -43,7 +43,7 @@ async def test_a_claim_that_is_cancelled(steps: int, hooked: bool) -> None:
         claiming.cancel()
         await asyncio.wait({claiming})
         if not claiming.cancelled():
-            return  # it had its run by then
+            return  # the claim had its run by then
         record = await here.runs.claim("there", wait=60)
         assert record is not None
         assert (record.id, record.handed) == (run, 1)
@@ -72,7 +72,7 @@ async def test_a_run_that_came_too_late() -> None:
 
 
 class Forgetful(MemoryRuns):
-    """A store that goes away, for some of its methods, before or after it has done what it was asked."""
+    """A store that goes away for some of its methods, before or after the change."""
 
     def __init__(self) -> None:
         self.shelf = Shelf(self)
@@ -80,18 +80,18 @@ class Forgetful(MemoryRuns):
         self.away: set[str] = set()
 
     async def take_all(self, *arguments: Any) -> Any:
-        """As it should be; and then nobody hears of it."""
+        """Take the runs, and lose the answer."""
         taken = await super().take_all(*arguments)
         self._gone("take")
         return taken
 
     async def conclude_all(self, *arguments: Any) -> Any:
-        """Not at all."""
+        """Fail before the change."""
         self._gone("conclude")
         return await super().conclude_all(*arguments)
 
     async def take_owing(self, lease: float) -> Any:
-        """Not at all."""
+        """Fail before the change."""
         self._gone("owing")
         return await super().take_owing(lease)
 
@@ -103,7 +103,7 @@ class Forgetful(MemoryRuns):
 @pytest.mark.rule("RUN-16", "RUN-22")
 @pytest.mark.parametrize("lost", ["take", "conclude"])
 async def test_a_start_nobody_heard_of(lost: str) -> None:
-    """A run whose start was kept but not heard of, or not concluded, is taken up again, however busy the others are."""
+    """A run whose start was stored but not received, or not concluded, is taken up again, also under load."""
     store = Forgetful()
     busy = asyncio.Event()
 
@@ -132,13 +132,13 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         record = await here.runs.claim("one", agents=["writer"], wait=60)
         assert record is not None
         assert record.id == run
-        assert (await here.runs.get(other.id)).start_count == 1  # what is known to be at work is left alone
+        assert (await here.runs.get(other.id)).start_count == 1  # a run that is known to be at work is left alone
         busy.set()
 
 
 @pytest.mark.rule("RUN-22")
 async def test_a_store_that_was_away() -> None:
-    """After a time in which nobody could renew anything, runners that live are given the time to do it."""
+    """After a time without renewals, live runners are given the time to renew."""
     store = Forgetful()
     async with house(agent(), store=store, leases=LONG) as here:
         run = (await here.runs.submit("writer", {})).id
@@ -168,7 +168,7 @@ async def test_a_store_that_was_away() -> None:
 
 @pytest.mark.rule("RUN-16", "RUN-17")
 async def test_a_run_that_was_stopped_elsewhere() -> None:
-    """A coordinator whose run was stopped by another, or is run by another, cancels its hook; the agent goes on."""
+    """A coordinator whose run was stopped or taken by another one cancels its hook; the agent goes on."""
     store = MemoryRuns()
     cancelled = asyncio.Event()
 
@@ -194,12 +194,12 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
         await here.runs._keep()
         await asyncio.wait({task})
         assert (await here.runs.get(run)).stage == "queued"
-        assert not (await here.runs.get(child.id)).stopping  # whoever takes the run up finds it at work
+        assert not (await here.runs.get(child.id)).stopping  # the next coordinator finds it at work
 
 
 @pytest.mark.rule("RUN-11")
 async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits because too many start hooks are at work is woken as soon as one of them is done."""
+    """A runner that waits because too many start hooks are at work is woken as soon as one of them is done."""
     monkeypatch.setattr(module, "MOST_STARTING", 1)
     monkeypatch.setattr(module, "LOOK", 3_600.0)
     go = asyncio.Event()
@@ -224,7 +224,7 @@ async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("RUN-22")
 async def test_a_lane_that_is_ended() -> None:
-    """Nobody waits for ever for a go that was ended from outside."""
+    """A caller does not wait for ever for a batch that was ended from outside."""
 
     async def carry_out(items: Sequence[int]) -> list[int]:
         await asyncio.Event().wait()
@@ -243,14 +243,14 @@ async def test_a_lane_that_is_ended() -> None:
 
 
 class Slow(MemoryRuns):
-    """A store that keeps what came of start hooks only when it is let."""
+    """A store that keeps outcomes of start hooks only when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
     async def conclude_all(self, *arguments: Any) -> Any:
-        """Later."""
+        """Wait, and store the outcome."""
         self.asked.set()
         await self.go.wait()
         return await super().conclude_all(*arguments)
@@ -258,7 +258,7 @@ class Slow(MemoryRuns):
 
 @pytest.mark.rule("RUN-22")
 async def test_a_run_that_was_promised() -> None:
-    """A run that was being handed to a runner as it went away is anybody's as soon as that is done."""
+    """A run that was being handed to a runner as it went away can be claimed as soon as that is done."""
     store = Slow()
     async with house(agent(start=python_hook()), store=store, leases=LONG) as here:
         here.functions["hook"] = goes_on
@@ -275,7 +275,7 @@ async def test_a_run_that_was_promised() -> None:
 
 @pytest.mark.rule("RUN-22")
 async def test_a_promise_that_is_kept_too_late() -> None:
-    """A run that comes in the very moment in which its runner goes is not lost with it."""
+    """A run that comes in the very moment in which its runner goes is not lost."""
     unwanted: list[Any] = []
     watch = Watch()
     poller = Poller("one", watch, unwanted.append)

@@ -1,4 +1,4 @@
-"""A runner and its server: what agents do, and what a server may answer, without ending the runner."""
+"""A runner and its server: agents and answers that must not end the runner."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ REFUSED = {"code": "refused", "detail": "no"}
 
 
 def answer(status: int, body: Any = None) -> httpx2.Response:
-    """What a server answers."""
+    """Return the answer of a server."""
     return httpx2.Response(status, json=body) if body is not None else httpx2.Response(status)
 
 
 @define
 class Server:
-    """A server that answers claims as it was told to, and everything else with yes."""
+    """A server with prepared answers to claims, which accepts everything else."""
 
     claims: list[httpx2.Response]
     others: dict[str, list[httpx2.Response]] = field(factory=dict)
     heard: list[tuple[str, dict[str, Any]]] = field(factory=list)
     empty: asyncio.Event = field(factory=asyncio.Event)
-    """Set when a claim comes for which there is no answer."""
+    """Set when a claim comes that has no prepared answer."""
 
     async def __call__(self, request: httpx2.Request) -> httpx2.Response:
         """Answer one request."""
@@ -61,13 +61,13 @@ class Server:
         return left.pop(0) if left else answer(200, {"stop": False, "lease_seconds": 60.0})
 
     def said(self, what: str) -> list[dict[str, Any]]:
-        """What it was told of this kind."""
+        """Return the bodies of this kind of report."""
         return [body for kind, body in self.heard if kind == what]
 
 
 @asynccontextmanager
 async def runner_of(server: Server, agent: Callable[..., Any] | None = None) -> AsyncIterator[Runner]:
-    """A runner of this server."""
+    """Return a runner of this server."""
     async with (
         httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as client,
         Runner("http://127.0.0.1", "t", {"writer": agent or (lambda _: 1)}, name="r1", client=client) as runner,
@@ -76,7 +76,7 @@ async def runner_of(server: Server, agent: Callable[..., Any] | None = None) -> 
 
 
 async def served(server: Server, agent: Callable[..., Any] | None = None) -> None:
-    """Let a runner serve until the server has no more for it; raises what ends it before."""
+    """Let a runner serve until the server has no more answers. Raise an error that ends the runner before."""
     async with runner_of(server, agent) as runner, asyncio.timeout(60):
         serving = asyncio.ensure_future(runner.serve())
         empty = asyncio.ensure_future(server.empty.wait())
@@ -89,24 +89,24 @@ async def served(server: Server, agent: Callable[..., Any] | None = None) -> Non
 
 
 class Mute(Exception):
-    """An error that cannot say what it is."""
+    """An error without a readable message."""
 
     def __str__(self) -> str:
         raise ValueError
 
 
 async def cancels(task: Any) -> None:
-    """An agent that says it was cancelled, which nobody did."""
+    """Raise a cancellation, although the agent was not cancelled."""
     raise asyncio.CancelledError
 
 
 async def leaves(task: Any) -> None:
-    """An agent that wants to end the program."""
+    """Try to end the program."""
     sys.exit(3)
 
 
 def raising(problem: BaseException) -> Callable[..., Any]:
-    """An agent that raises this."""
+    """Return an agent that raises this error."""
 
     def agent(task: Any) -> None:
         raise problem
@@ -135,7 +135,7 @@ ENDLESS.append(ENDLESS)
     ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled"],
 )
 async def test_nothing_an_agent_does_ends_its_runner(agent: Callable[..., Any], words: str) -> None:
-    """Whatever an agent raises, and a result that is no JSON, fails its run; the runner asks for the next one."""
+    """Any error of an agent, and a result that is no JSON, fail its run; the runner asks for the next one."""
     server = Server([answer(200, RUN), answer(200, RUN)])
     await served(server, agent)
     ends = server.said("completed")
@@ -183,8 +183,8 @@ async def test_a_plain_function_works_in_a_thread() -> None:
     ids=["500", "503", "408", "429", "a-list", "a-field", "odd-parameters", "odd-lease", "html", "elsewhere"],
 )
 async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass, and what no runner understands, is asked again; it ends nothing."""
-    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,))  # nothing is waited for
+    """A runner asks again after a temporary refusal and after an answer that it does not understand."""
+    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,))  # the runner does not wait
     server = Server([odd, answer(200, RUN)])
     await served(server)
     assert [end["status"] for end in server.said("completed")] == ["completed"]
@@ -193,7 +193,7 @@ async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch:
 @pytest.mark.rule("RUN-21")
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
 async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that refuses to hear how a run ended does not end the runner: the next run may be another matter."""
+    """A server that refuses the report of a run's end does not end the runner, which claims the next run."""
     monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,))
     server = Server(
         [answer(200, RUN), answer(200, RUN)],
@@ -205,7 +205,7 @@ async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.rule("RUN-21")
 async def test_a_runner_that_is_refused_for_good() -> None:
-    """A server that will not have this runner ends it, with what it says."""
+    """A server that does not accept this runner ends it, with the server's reason."""
     with pytest.raises(RunnerRefused, match="403 refused"):
         await served(Server([answer(403, REFUSED)]))
 
@@ -217,6 +217,6 @@ async def test_a_runner_that_is_refused_for_good() -> None:
     ids=["no-scheme", "ftp", "no-host", "token"],
 )
 async def test_an_address_that_is_none(url: str, token: str) -> None:
-    """An address or a token no request can be made of is said at once, and not tried again and again."""
+    """An address or a token with which no request can be made is an error at once, and is not tried again."""
     with pytest.raises(RunnerUnavailable, match=r"is no address of a coordinator|the token is none"):
         await Runner(url, token).__aenter__()

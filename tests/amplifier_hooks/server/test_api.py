@@ -250,7 +250,7 @@ async def test_unknown_places_are_problems_too(app: FastAPI, tokens: AccessToken
 @pytest.mark.fault("F-API-07")
 @pytest.mark.rule("API-8")
 async def test_a_body_that_is_too_large(app: FastAPI) -> None:
-    """What says that it is too large is not read at all; what does not say so up to the limit; then it is hung up."""
+    """A body with a length over the limit is not read, one without a length up to the limit; the connection closes."""
     status, headers, body, read = await raw(app, [b"[" * 100], **{"content-length": str(100_000_000)})
     assert (status, body["code"], headers["connection"], read) == (413, "too_large", "close", 0)
     status, headers, body, read = await raw(app, [b" " * 400] * 1_000)
@@ -392,7 +392,7 @@ async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
 @pytest.mark.fault("F-API-11")
 @pytest.mark.rule("API-10")
 async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
-    """Whoever asks too often is told when to come again; other tenants notice nothing."""
+    """A tenant over the rate limit gets the time to retry; other tenants are unaffected."""
     now = [0.0]
     pace = RateLimiter(RequestRate(per_second=20.0, at_once=40), clock=lambda: now[0])
     app = create_api(Admission(tokens, writes=pace), routes())
@@ -424,7 +424,7 @@ def test_buckets_are_bounded() -> None:
 
 @pytest.mark.rule("API-1")
 async def test_it_describes_itself(app: FastAPI) -> None:
-    """The description says how to bear a token, and what a problem looks like; nobody needs a token to read it."""
+    """The OpenAPI description has the token and the schema of a problem, and needs no token to read."""
     async with knocking(app) as client:
         described = (await client.get("/openapi.json")).json()
         health = await client.get("/healthz")

@@ -89,7 +89,7 @@ async def test_pages_of_questions(there: Office) -> None:
 
 @pytest.mark.rule("API-13", "APR-6")
 async def test_answers_that_do_not_count(there: Office) -> None:
-    """Another digest is 412, an option nobody offered 422, a question nobody asked 404; it stays pending."""
+    """Another digest is 412, an option that was not offered 422, an unknown request 404; the request stays pending."""
     question = await a_question(there)
     client = await there.client("approvals:decide")
     place = f"/v1/approvals/{question['id']}/decision"
@@ -97,8 +97,8 @@ async def test_answers_that_do_not_count(there: Office) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (412, "wrong_digest")
     assert (await client.post(place, json={**answer(question), "option": "maybe"})).status_code == 422
     assert (await client.post(place, json={"option": "x"})).status_code == 422
-    for nobody in ("nobody", "%00", "a" * 5_000, "%ED%A0%80"):
-        assert (await client.post(f"/v1/approvals/{nobody}/decision", json=answer(question))).status_code == 404
+    for unknown in ("unknown", "%00", "a" * 5_000, "%ED%A0%80"):
+        assert (await client.post(f"/v1/approvals/{unknown}/decision", json=answer(question))).status_code == 404
     assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
     uncounted = there.audit.facts("approval.uncounted")
     assert [facts["reason"] for facts in uncounted] == ["wrong_digest", "not_offered"]
@@ -124,7 +124,7 @@ async def test_whose_questions(there: Office) -> None:
 @pytest.mark.fault("F-API-12")
 @pytest.mark.rule("API-12", "API-13")
 async def test_an_answer_is_on_record_first(there: Office) -> None:
-    """While the record cannot be written nobody answers anything."""
+    """While the record cannot be written, no decision is taken."""
     question = await a_question(there)
     client = await there.client("approvals:decide")
     there.audit.error = OSError("full")

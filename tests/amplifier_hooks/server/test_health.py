@@ -1,4 +1,4 @@
-"""Whether the parts are there that gates need, as anybody may ask."""
+"""`/healthz` shows the state of the parts that gates need, without a token."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ async def fine() -> None:
 
 @pytest.mark.rule("API-16")
 async def test_every_part_is_there() -> None:
-    """Store, approvals and definitions are looked after, and the record where it can be asked; nobody needs a token."""
+    """The health check covers store, approvals, definitions and a record that has a check; it needs no token."""
     async with office(record=CheckedAudit()) as there, knocking(there.api.app) as client:
         answer = await client.get("/healthz")
     assert answer.status_code == 200
@@ -61,7 +61,7 @@ async def test_a_part_that_is_down() -> None:
 
 @pytest.mark.rule("API-16")
 async def test_a_store_that_is_down() -> None:
-    """Without the store nobody is let in, and what looks after it says so."""
+    """Without the store no caller is admitted, and the health check shows the store as down."""
     async with office() as there, knocking(there.api.app) as client:
         await there.broker.store.close()
         assert (await client.get("/healthz")).json()["parts"]["approvals"] == "down"
@@ -69,7 +69,7 @@ async def test_a_store_that_is_down() -> None:
 
 @pytest.mark.rule("API-16", "API-12")
 async def test_definitions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in force stays in force, is known to be old, and follows again once it can be read."""
+    """If the store cannot be read, hooks stay in force and count as outdated; they follow the store again later."""
     monkeypatch.setattr("amplifier_hooks.server.hooks.stored_hooks.RECHECK", 0.01)
     async with office() as there:
         store, standing = there.api.keeper.store, there.api.stored_hooks
@@ -99,7 +99,7 @@ async def test_definitions_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.rule("API-16")
 async def test_asking_often_looks_once() -> None:
-    """What was found a moment ago is said again, to all who ask at once; later it is looked at anew."""
+    """A result is repeated for a moment, to all concurrent requests; after that, the parts are checked again."""
     looked = 0
     now = 0.0
 

@@ -95,7 +95,7 @@ def api(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, dict[str, An
 
 
 def operations(description: dict[str, Any]) -> list[Operation]:
-    """What the description says can be done."""
+    """Return the operations of the API description."""
     schema = schemathesis.openapi.from_dict(description)
     return [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
 

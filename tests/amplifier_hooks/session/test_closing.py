@@ -1,4 +1,4 @@
-"""How a session ends: in order, in time, and whatever hangs."""
+"""The end of a session: in order, in time, and past steps that hang."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ soon = pytest.mark.usefixtures("_soon")
 
 
 def never(*_args: Any) -> None:
-    """A tool that must not run."""
+    """Fail: this tool must not run."""
     pytest.fail("it ran")
 
 
@@ -51,21 +51,21 @@ async def forever(*_args: Any, **_options: Any) -> None:
 
 
 def asking(registry: HookRegistry | None = None) -> HookRegistry:
-    """A registry whose gate asks about every tool."""
+    """Return a registry whose gate asks about every tool."""
     registry = registry or HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?", options=["Allow", "Deny"]), name="asker")
     return registry
 
 
 class Ends(SessionGrants):
-    """Grants that note when they end, which is the last step of closing."""
+    """Grants that note their end, which is the last step of closing."""
 
     def __init__(self, told: list[str]) -> None:
         super().__init__(ManualClock())
         self.told = told
 
     async def end_grants(self, tenant: str, session: str) -> None:
-        """End them."""
+        """Note that the grants end."""
         await super().end_grants(tenant, session)
         self.told.append("grants")
 
@@ -75,7 +75,7 @@ class Ends(SessionGrants):
 
 @pytest.mark.rule("COO-5", "COO-9")
 async def test_order() -> None:
-    """Questions are withdrawn and hooks cancelled, children end, then it is told, and grants end last."""
+    """Closing withdraws questions and cancels hooks, closes children, emits session:end, and ends grants last."""
     registry, approver = asking(), ScriptedApprover(HANG)
     told: list[str] = []
     hanging = asyncio.Event()
@@ -109,7 +109,7 @@ async def test_order() -> None:
 @pytest.mark.rule("COO-5", "AUD-1")
 @pytest.mark.parametrize("event", ["tool:pre", "memory:pre"])
 async def test_what_was_open_is_on_record(event: str) -> None:
-    """When a session has closed, the record has that the open question was cancelled and what it was about denied."""
+    """The record of a closed session says that the open question was cancelled and its call denied."""
     audit = CollectingAudit()
     registry = HookRegistry()
     registry.gate(event, lambda event, data: HookResult.ask("Really?"), name="asker")
@@ -140,7 +140,7 @@ async def test_what_was_open_is_on_record(event: str) -> None:
 
 @pytest.mark.rule("COO-5")
 async def test_nothing_runs_afterwards() -> None:
-    """Of a closed session nothing runs any more: no call, no turn, no child, and no gate is asked."""
+    """A closed session runs nothing any more: no call, no turn, no child, and it asks no gate."""
     registry = HookRegistry()
     asked: list[str] = []
     async with SessionCoordinator(hooks=registry) as session:
@@ -207,12 +207,12 @@ async def test_hook_closes_its_session(event: str) -> None:
     assert told == ["grants"]
 
 
-# -- twice, half way, and by whom --------------------------------------------------------------------------------------
+# -- twice, and half way -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("COO-5")
 async def test_twice() -> None:
-    """Starting and closing twice, one after the other and at once, is told once."""
+    """Starting and closing twice, one after the other and at once, notifies the hooks once."""
     registry = HookRegistry()
     told: list[str] = []
     registry.observe("session:*", lambda event, data, outcome: told.append(event))
@@ -226,7 +226,7 @@ async def test_twice() -> None:
 
 @pytest.mark.rule("COO-5")
 async def test_never_started() -> None:
-    """A session that was never started has no end to tell; its grants end."""
+    """A session that was never started emits no end; its grants end."""
     registry = HookRegistry()
     told: list[str] = []
     registry.observe("session:*", lambda event, data, outcome: told.append(event))
@@ -248,7 +248,7 @@ async def test_error_in_the_body() -> None:
 
 @pytest.mark.rule("COO-5")
 async def test_start_is_cancelled() -> None:
-    """A session that is cancelled while it starts closes what it was given."""
+    """A session that is cancelled while it starts closes its collaborators."""
     registry, starting = HookRegistry(), asyncio.Event()
     told: list[str] = []
 
@@ -273,7 +273,7 @@ async def test_start_is_cancelled() -> None:
 @pytest.mark.rule("COO-5")
 @pytest.mark.fault("F-LC-04")
 async def test_stopped_from_outside() -> None:
-    """A task that is told to stop while a question is open and a hook hangs ends its session before it goes."""
+    """A task that is cancelled while a question is open and a hook hangs ends its session before it ends."""
     registry, approver = asking(), ScriptedApprover(HANG)
     told: list[str] = []
     hanging = asyncio.Event()
@@ -419,7 +419,7 @@ async def test_record_hangs_at_the_end() -> None:
 @pytest.mark.rule("COO-5", "COO-9")
 @soon
 async def test_children_that_hang_close_together() -> None:
-    """Children that hang at their end cost their parent as long as one of them, and are closed before it."""
+    """Children that hang at their end cost their parent the time of one, and are closed before it."""
     registry = HookRegistry()
     told: list[str] = []
     began: list[str] = []

@@ -1,4 +1,4 @@
-"""Messages for the person at the screen, and what hooks printed."""
+"""Messages for the person at the screen, and the output of hooks."""
 # ruff: noqa: T201  # some hooks here print
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Level
 
 ROWS, COLUMNS = 60, 40
-LIMIT = 0.05  # seconds a display has here
-SOON = 20.0  # seconds; nothing here takes that long unless it is broken
-AGREED = st.characters().filter(lambda char: wcwidth(char) in (-1, cell_len(char)))  # terminals differ about the others
+LIMIT = 0.05  # seconds that a display has in these tests
+SOON = 20.0  # seconds; a test takes that long only for broken code
+AGREED = st.characters().filter(lambda char: wcwidth(char) in (-1, cell_len(char)))  # terminals differ on the others
 HOSTILE = "ok\x1b[2J\x1b[1;1H\x07\x08\x9b31m\r\u202egnp.\u200b\x00\x1b]8;;http://evil\x1b\\ [red]red[/red] :boom:"
 
 
 def message(text: str, level: Level = "info", hook: str = "lint") -> UserMessage:
-    """A message as the registry hands it on."""
+    """Return a message as the registry hands it on."""
     return UserMessage(text=text, level=level, hook_name=hook, source=f"hook:{hook}")
 
 
 class Behaving:
-    """A display that does something else at the first message, and keeps the others."""
+    """A display that behaves differently at the first message, and keeps the others."""
 
     def __init__(self, first: Callable[[], Any]) -> None:
         self.first: Callable[[], Any] | None = first
         self.messages: list[str] = []
 
     def show_message(self, message: str, level: Level, source: str) -> Any:
-        """Do it, or keep the message."""
+        """Run the behaviour, or keep the message."""
         first, self.first = self.first, None
         if first is not None:
             return first()
@@ -69,7 +69,7 @@ class Behaving:
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Hook and sentence of every failure that was logged."""
+    """Return hook and sentence of every failure that was logged."""
     records = [record for record in caplog.records if record.getMessage() == "display_failed"]
     return [(record.__dict__["hook"], record.__dict__["error"]) for record in records]
 
@@ -87,7 +87,7 @@ async def test_order() -> None:
 
 @pytest.mark.rule("DIS-1", "DIS-3")
 async def test_async_display() -> None:
-    """An async display is shown a message only when it is through with the one before."""
+    """An async display is shown a message only after it has ended the one before."""
     steps: list[str] = []
 
     class Slow:
@@ -101,7 +101,7 @@ async def test_async_display() -> None:
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
-    """What raises this."""
+    """Return a function that raises this error."""
 
     def at_once() -> None:
         raise error
@@ -110,7 +110,7 @@ def raising(error: BaseException) -> Callable[[], Any]:
 
 
 def raising_later(error: BaseException) -> Callable[[], Awaitable[None]]:
-    """What raises this when it is awaited."""
+    """Return a function that raises this error when its result is awaited."""
 
     async def later() -> None:
         raise error
@@ -119,14 +119,14 @@ def raising_later(error: BaseException) -> Callable[[], Awaitable[None]]:
 
 
 class Unsayable(Exception):
-    """An error that cannot say what it is."""
+    """An error that cannot be turned into text."""
 
     def __str__(self) -> str:
         raise ValueError
 
 
 class Falsely:
-    """Something that says it can be awaited."""
+    """An object that only claims to be awaitable."""
 
     def __await__(self) -> int:
         return 5
@@ -148,7 +148,7 @@ class Falsely:
     ],
 )
 async def test_failing_display(first: Callable[[], Any], sentence: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A display that fails at a message in whatever way is logged once, by the hook's name, and shown the next."""
+    """A display that fails at a message in any way is logged once, by the hook's name, and shown the next."""
     display = Behaving(first)
     await show(display, [message("one"), message("two", hook="types")])
     assert display.messages == ["two"]
@@ -157,7 +157,7 @@ async def test_failing_display(first: Callable[[], Any], sentence: str, caplog: 
 
 @pytest.mark.rule("DIS-3")
 async def test_no_display(caplog: pytest.LogCaptureFixture) -> None:
-    """What is no display at all breaks nothing, and every message that nobody saw is logged."""
+    """An object that is no display breaks nothing, and every message that it did not show is logged."""
     nothing: Any = object()
     await show(nothing, [message("one"), message("two", hook="types")])
     assert [hook for hook, _ in failures(caplog)] == ["lint", "types"]
@@ -174,7 +174,7 @@ async def test_hanging_display(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_always_hanging_display(caplog: pytest.LogCaptureFixture) -> None:
-    """A display that hangs at every message holds the session hardly longer than one that hangs at one."""
+    """A display that hangs at every message holds the session hardly longer than one that hangs once."""
 
     class Hangs:
         async def show_message(self, message: str, level: Level, source: str) -> None:
@@ -188,7 +188,7 @@ async def test_always_hanging_display(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_endless_display(caplog: pytest.LogCaptureFixture) -> None:
-    """A display that swallows its cancellation is left behind; what it raises in the end bothers nobody."""
+    """A display that swallows its cancellation is left behind; its late error does no harm."""
     let_go, gone = asyncio.Event(), asyncio.Event()
 
     async def swallows() -> None:
@@ -210,7 +210,7 @@ async def test_endless_display(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_blocking_display(caplog: pytest.LogCaptureFixture) -> None:
-    """A plain display that holds everybody up cannot be stopped, but is logged."""
+    """A plain display that blocks the loop cannot be stopped, but is logged."""
     await show(Behaving(lambda: time.sleep(LIMIT)), [message("one")], deadline=LIMIT)
     ((hook, sentence),) = failures(caplog)
     assert (hook, sentence[:8]) == ("lint", "it took ")
@@ -218,7 +218,7 @@ async def test_blocking_display(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_cancelled_caller() -> None:
-    """Cancelling the caller cancels the display, goes through, and shows nothing more."""
+    """Cancelling the caller cancels the display, is raised, and shows nothing more."""
     entered, left = asyncio.Event(), asyncio.Event()
 
     async def hangs() -> None:
@@ -256,7 +256,7 @@ async def test_flooding_display(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_deadline() -> None:
-    """Nobody has to say how long a display may take: it is a second."""
+    """The default deadline of a display is a second."""
     assert DEADLINE == 1.0
 
 
@@ -276,7 +276,7 @@ async def test_log_display(level: Level, caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.rule("DIS-3")
 async def test_long_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Of a message of megabytes the log has the beginning, and how much more there was."""
+    """A message of megabytes is logged with its beginning and the size of the rest."""
     with caplog.at_level(logging.INFO, "amplifier_hooks"):
         await show(LogDisplay(), [message("x" * 3_000_000)])
     text = caplog.records[0].__dict__["text"]
@@ -288,7 +288,7 @@ async def test_long_log_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Terminal(io.TextIOWrapper):
-    """A stream that says it is a terminal, and keeps the bytes."""
+    """A stream that claims to be a terminal, and keeps the bytes."""
 
     def __init__(self, *, is_terminal: bool = True, encoding: str = "utf-8") -> None:
         self.raw_bytes = io.BytesIO()
@@ -296,7 +296,7 @@ class Terminal(io.TextIOWrapper):
         super().__init__(self.raw_bytes, encoding=encoding, write_through=True)
 
     def isatty(self) -> bool:
-        """Whether it is."""
+        """Return True if the stream claims to be a terminal."""
         return self.is_terminal
 
     @property
@@ -306,7 +306,7 @@ class Terminal(io.TextIOWrapper):
 
     @property
     def screen(self) -> list[str]:
-        """What a person sees."""
+        """The rows that a person sees."""
         screen = pyte.Screen(COLUMNS, ROWS)
         pyte.ByteStream(screen).feed(self.written.replace(b"\n", b"\r\n"))  # as a terminal's driver does
         return [line.rstrip() for line in screen.display if line.strip()]
@@ -314,7 +314,7 @@ class Terminal(io.TextIOWrapper):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal with colours, of 40 columns."""
+    """Return a terminal with colours, of 40 columns."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -332,7 +332,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     ],
 )
 async def test_levels(level: Level, row: str, terminal: Terminal) -> None:
-    """A message is a row: the level as a shape and a word, who says it, and the text."""
+    """A message is a row: the level as a shape and a word, the source, and the text."""
     await show(TerminalDisplay(terminal), [message("1 finding", level)])
     assert terminal.screen == [row]
     assert b"\x1b[" in terminal.written
@@ -340,7 +340,7 @@ async def test_levels(level: Level, row: str, terminal: Terminal) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_no_color(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NO_COLOR no colour is written, and the message says the same."""
+    """With NO_COLOR no colour is written, and the message keeps its text."""
     monkeypatch.setenv("NO_COLOR", "1")
     await show(TerminalDisplay(terminal), [message("a\nb", "warning")])
     assert terminal.screen == ["◆ warning  hook:lint  a", "  │ b"]
@@ -357,7 +357,7 @@ async def test_no_terminal(terminal: Terminal) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_no_unicode(terminal: Terminal) -> None:
-    """Where the encoding has no such shapes others stand for them, and characters it lacks are shown by number."""
+    """An encoding without these shapes gets stand-ins, and characters that it lacks are shown by number."""
     narrow = Terminal(encoding="latin-1", is_terminal=False)
     messages = [message("é 日\u0301\nb", "info"), message("c", "warning"), message("d", "error")]
     await show(TerminalDisplay(narrow), messages)
@@ -396,7 +396,7 @@ async def test_forged_message(before: str, terminal: Terminal) -> None:
 @pytest.mark.rule("DIS-3")
 @given(text=st.text(AGREED, max_size=300), name=st.text(AGREED, max_size=60), columns=st.integers(14, 100))
 def test_any_text(text: str, name: str, columns: int) -> None:
-    """Whatever the text, every row begins with a mark of ours, and none is wider than the terminal."""
+    """Every row begins with a mark of the display, and none is wider than the terminal, for any text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
         patch.setenv("NO_COLOR", "1")
@@ -422,7 +422,7 @@ async def test_long_message(text: str, terminal: Terminal) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_long_row() -> None:
-    """A long row in a file ends with how many bytes it would go on."""
+    """A long row in a file ends with the number of bytes left out."""
     file = Terminal(is_terminal=False)
     await show(TerminalDisplay(file), [message("x" * 1_000_000)])
     assert file.written.decode().endswith("x…(+991,829 bytes)\n")
@@ -431,7 +431,7 @@ async def test_long_row() -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """Unless it is told otherwise, it writes to standard error: standard output may be somebody's data."""
+    """The default is standard error, because standard output may be data of the program."""
     await show(TerminalDisplay(), [message("1 finding")])
     assert capsys.readouterr() == ("", "○ info  hook:lint  1 finding\n")
 
@@ -448,7 +448,7 @@ def test_light_import() -> None:
 
 
 class Desk:
-    """A session with a screen, a context, and everything that was decided in it."""
+    """A session with a screen, a context, and all its outcomes."""
 
     def __init__(self) -> None:
         self.registry = HookRegistry()
@@ -466,12 +466,12 @@ class Desk:
 
     @property
     def shown(self) -> str:
-        """Everything the person read."""
+        """All texts that the person read."""
         return "\n".join(text for text, _, _ in self.display.messages)
 
     @property
     def read(self) -> str:
-        """Everything the model read."""
+        """All texts that the model read."""
         return "\n".join(self.context.texts)
 
     @property
@@ -484,7 +484,7 @@ class Desk:
 @pytest.mark.parametrize("event", ["tool:pre", "tool:post"])
 @pytest.mark.parametrize("action", ["continue", "deny", "modify", "inject_context", "ask_user"])
 async def test_two_audiences(event: str, action: Any) -> None:
-    """With any action the message is on the screen and not in the context, and injected text the other way round."""
+    """With any action the message is only on the screen, and the injected text only in the context."""
     desk = Desk()
 
     @desk.registry.on(event)
@@ -509,7 +509,7 @@ async def test_two_audiences(event: str, action: Any) -> None:
 @pytest.mark.rule("DIS-1")
 @pytest.mark.parametrize("event", ["prompt:submit", "tool:post", "agent:post", "custom:event"])
 async def test_two_audiences_of_events(event: str) -> None:
-    """The same holds for any event that is emitted."""
+    """For any emitted event, too, the message is only on the screen, and the injected text only in the context."""
     desk = Desk()
 
     @desk.registry.on(event)
@@ -527,7 +527,7 @@ async def test_two_audiences_of_events(event: str) -> None:
 @pytest.mark.rule("DIS-1")
 @pytest.mark.parametrize("label", [None, "session", "hook:other", "registry"])
 async def test_source(label: str | None) -> None:
-    """Whatever a hook calls itself, its messages come from a hook."""
+    """The source of a hook's message always says that it comes from a hook."""
     desk = Desk()
 
     @desk.registry.on("tool:pre")
@@ -539,7 +539,7 @@ async def test_source(label: str | None) -> None:
     assert ("text", "info", f"hook:{label or 'lint'}") in desk.display.messages
 
 
-# -- what hooks printed ------------------------------------------------------------------------------------------------
+# -- output of hooks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("DIS-2")
@@ -571,7 +571,7 @@ async def test_transcript(hidden: bool) -> None:
 
 @pytest.mark.rule("DIS-2")
 async def test_what_cannot_be_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    """A hook that hides its output hides neither the tool's result and output, nor its own message, nor a denial."""
+    """A hook that hides its output hides neither the tool's result and output, nor a message, nor a denial."""
     desk = Desk()
 
     @desk.registry.on("tool:*", capture=True)
@@ -600,7 +600,7 @@ async def test_what_cannot_be_hidden(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.rule("DIS-2", "AUD-1")
 async def test_output_on_record() -> None:
-    """The record has size and digest of everything a hook printed, and whether it was hidden; not the text."""
+    """The record has size and digest of every output of a hook, and whether it was hidden; not the text."""
     desk = Desk()
 
     @desk.registry.on("tool:pre", capture=True)
@@ -635,7 +635,7 @@ async def test_transcript_is_bounded() -> None:
 @pytest.mark.rule("DIS-2")
 @pytest.mark.parametrize("operation", ["tool", "agent", "workflow", "memory"])
 async def test_operation_inside_a_hook(operation: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a hook calls is not the hook: a tool, an agent, a step, whoever approves it, and what they start."""
+    """The output of operations that a hook calls, and of their approver and tasks, is not the hook's output."""
     registry = HookRegistry()
 
     class Asks(ScriptedApprover):
@@ -670,7 +670,7 @@ async def test_operation_inside_a_hook(operation: str, capsys: pytest.CaptureFix
 
 @pytest.mark.rule("DIS-2")
 async def test_failed_hook_hides_nothing() -> None:
-    """What a hook printed before it failed is in the transcript."""
+    """The output of a hook that failed is in the transcript."""
     registry = HookRegistry()
 
     @registry.on("tool:pre", capture=True)
@@ -712,7 +712,7 @@ async def test_nothing_printed() -> None:
 
 @pytest.mark.rule("DIS-3")
 def test_the_note_of_what_is_left_out_fits(terminal: Terminal) -> None:
-    """That rows were left out is said within a terminal of any width."""
+    """The note about rows left out fits a terminal of any width."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "14")
         patch.setenv("NO_COLOR", "1")

@@ -1,4 +1,4 @@
-"""What a session puts on record about its hooks."""
+"""The hooks of a session on record."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from amplifier_hooks.testing import CollectingAudit
 
 
 async def guard(event: str, data: dict[str, Any]) -> HookResult:
-    """Say no."""
+    """Deny."""
     return HookResult.deny("no")
 
 
 async def idle(event: str, data: dict[str, Any]) -> None:
-    """Say nothing."""
+    """Continue."""
 
 
 @pytest.mark.rule("AUD-1")
@@ -53,7 +53,7 @@ async def test_snapshot() -> None:
 
 @pytest.mark.rule("AUD-1")
 async def test_many_hooks() -> None:
-    """More hooks than one record holds stand in several, which say so."""
+    """Hooks beyond the size of one record are split over several, which carry page numbers."""
     registry, audit = HookRegistry(), CollectingAudit()
     for number in range(450):
         registry.on("tool:post", idle, name=f"hook-{number}")
@@ -85,7 +85,7 @@ async def test_changes() -> None:
 
 @pytest.mark.rule("AUD-1")
 async def test_after_the_end() -> None:
-    """A session that has ended listens no longer, and one without a record never does."""
+    """A session that has ended watches no longer, and one without a record never does."""
     registry, audit = HookRegistry(), CollectingAudit()
     async with (
         SessionCoordinator(registry, session_id="s1", audit=audit),
@@ -101,7 +101,7 @@ async def test_after_the_end() -> None:
 
 @pytest.mark.rule("AUD-1")
 async def test_every_run() -> None:
-    """Where it is asked for, every run of hooks is on record with who is asked, before it, and its end, after it."""
+    """With `audit_runs`, the record has the hooks of every run before it, and its end after it."""
     registry, audit = HookRegistry(), CollectingAudit()
     registry.on("tool:pre", idle)
     registry.gate("tool:pre", guard, priority=1)
@@ -118,7 +118,7 @@ async def test_every_run() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_not_required() -> None:
-    """Where the record is not required, what cannot be recorded runs all the same, and the log says so."""
+    """If the record is not required, a call that cannot be recorded runs, and the log has the failure."""
     audit = CollectingAudit(OSError("full"))
     ran: list[Any] = []
     async with SessionCoordinator(session_id="s1", audit=audit, audit_required=False) as session:

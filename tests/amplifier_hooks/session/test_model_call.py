@@ -1,4 +1,4 @@
-"""One model call: what it reads, who may keep it from happening, and answers that come in pieces."""
+"""One model call: its messages, its denials, and answers that come in pieces."""
 # ruff: noqa: T201  # some hooks here print
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def never(*_args: Any) -> Any:
-    """A model or tool that must not be called."""
+    """Fail: this model or tool must not be called."""
     pytest.fail("it was called")
 
 
 class Provider:
-    """A model that answers in pieces, and notes how far it came and whether it was closed."""
+    """A model that answers in pieces, and notes its progress and its end."""
 
     def __init__(self, *pieces: str, error: BaseException | None = None, hangs: bool = False) -> None:
         self.pieces = pieces
@@ -55,21 +55,21 @@ class Provider:
 
 
 def whole(pieces: list[str]) -> str:
-    """The whole answer."""
+    """Return the whole answer."""
     return "".join(pieces)
 
 
 async def all_of(stream: ModelStream) -> list[Any]:
-    """Every piece of a stream."""
+    """Return every piece of a stream."""
     return [piece async for piece in stream]
 
 
-# -- what it reads -----------------------------------------------------------------------------------------------------
+# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("COO-3")
 async def test_messages() -> None:
-    """A model reads the messages it is given, or else the context's; sync or async, it is the same."""
+    """A model reads the messages it is given, or else the context's, sync or async."""
     session = SessionCoordinator()
     await session.emit("host:event", {})
     session.context.add_message("user", "from the context")
@@ -84,7 +84,7 @@ async def test_messages() -> None:
 
 @pytest.mark.rule("EVT-8")
 async def test_messages_are_replaced() -> None:
-    """What hooks at context:assembled and llm:pre make of the messages is what the model reads."""
+    """The model reads the messages as hooks at context:assembled and llm:pre replaced them."""
     registry = HookRegistry()
     registry.on(
         "context:assembled", lambda event, data: HookResult.modify({"messages": [*data["messages"], "assembled"]})
@@ -96,7 +96,7 @@ async def test_messages_are_replaced() -> None:
 
 @pytest.mark.rule("EVT-8")
 async def test_messages_changed_in_place() -> None:
-    """A hook or observer that reaches into the list of messages changes nothing, the caller's list least of all."""
+    """A hook or observer that changes the list of messages in place changes nothing, also not the caller's."""
     registry = HookRegistry()
     registry.on("context:assembled", lambda event, data: data["messages"].clear())
     registry.observe("llm:pre", lambda event, data, outcome: data["messages"].append("!"))
@@ -110,7 +110,7 @@ async def test_messages_changed_in_place() -> None:
 @pytest.mark.parametrize("event", ["context:assembled", "llm:pre"])
 @pytest.mark.parametrize("odd", [None, "text", 7])
 async def test_messages_are_replaced_by_nonsense(event: str, odd: Any) -> None:
-    """Messages that a hook replaced by what is no list keep the model from being called."""
+    """A hook that replaces the messages by a value other than a list stops the call."""
     registry = HookRegistry()
     registry.on(event, lambda event, data: HookResult.modify({"messages": odd}))
     outcome = await SessionCoordinator(hooks=registry).call_model(never, HELLO)
@@ -133,7 +133,7 @@ async def test_model_name() -> None:
 @pytest.mark.rule("INJ-1")
 @pytest.mark.parametrize("event", ["context:assembled", "llm:pre"])
 async def test_injection_into_this_call(event: str) -> None:
-    """What a hook injects while the call is assembled, this call reads, once."""
+    """An injection while the call is assembled is read by this call, once."""
     registry = HookRegistry()
     registry.on(event, lambda event, data: HookResult.inject("be brief"), name="adviser")
     session = SessionCoordinator(hooks=registry)
@@ -160,7 +160,7 @@ async def test_ephemeral_text(event: str, messages: Any) -> None:
 @pytest.mark.parametrize("own_context", [True, False])
 @pytest.mark.parametrize("end", ["context:assembled", "llm:pre", "around", "provider", "cancelled"])
 async def test_ephemeral_text_nobody_has_read(end: str, own_context: bool) -> None:
-    """A text for the next call waits on while no model has answered to it: denied, stopped, failed or cancelled."""
+    """A text for the next call waits while no model has answered it: denied, stopped, failed or cancelled."""
     registry, denying = HookRegistry(), [True]
     registry.on("host:event", lambda event, data: HookResult.inject("psst", ephemeral=True))
     if end in ("context:assembled", "llm:pre"):
@@ -193,7 +193,7 @@ async def test_ephemeral_text_nobody_has_read(end: str, own_context: bool) -> No
 
 @pytest.mark.rule("INJ-7")
 async def test_ephemeral_texts_that_nobody_ever_reads() -> None:
-    """While every call is denied, the texts that wait for one are bounded; the user is told of those left out."""
+    """The texts that wait for a call are bounded while all calls are denied; the user hears of the rest."""
     registry, display = HookRegistry(), CollectingDisplay()
     registry.on("host:event", lambda event, data: HookResult.inject("psst", ephemeral=True))
     registry.gate("llm:pre", lambda event, data: HookResult.deny("never"))
@@ -236,7 +236,7 @@ async def test_injection_beside_messages_of_the_host() -> None:
 
 @pytest.mark.rule("EVT-8")
 async def test_response_is_replaced() -> None:
-    """What a hook at llm:post makes of the response is what comes back, and what tool calls are looked for in."""
+    """The response as a hook at llm:post replaced it comes back, and is searched for tool calls."""
     registry = HookRegistry()
     told: list[Any] = []
     registry.on("llm:post", lambda event, data: HookResult.modify({"response": {"tools": ["Read"]}}))
@@ -248,13 +248,13 @@ async def test_response_is_replaced() -> None:
     assert told == [["Read"]]
 
 
-# -- who keeps it from happening ---------------------------------------------------------------------------------------
+# -- denials -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("COO-3", "RES-7")
 @pytest.mark.parametrize("event", ["context:assembled", "llm:pre"])
 async def test_denied(event: str) -> None:
-    """A model call that is denied does not happen; the denial says who and why, and quotes what was injected."""
+    """A model call that is denied does not happen; the denial has hook and reason, and quotes the injections."""
     registry, audit = HookRegistry(), CollectingAudit()
     registry.gate(event, lambda event, data: HookResult.deny("secrets", context_injection="mask them"), name="guard")
     session = SessionCoordinator(hooks=registry, audit=audit)
@@ -290,7 +290,7 @@ async def test_denied_response() -> None:
             tool = await session.call_tool("Read", {}, never)
             assert "the model's response was denied by" in (tool.reason or "")
             assert "leaks" in (tool.reason or "")
-            assert (await session.call_model(broken)).error is not None  # no answer: nothing is allowed by it
+            assert (await session.call_model(broken)).error is not None  # no answer: it allows nothing
         assert (await session.call_model(lambda _: "good", tool_calls=find)).ok
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
         await session.call_model(lambda _: "bad")
@@ -304,7 +304,7 @@ async def test_denied_response() -> None:
 @pytest.mark.rule("REG-6", "REG-12")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_around(streamed: bool) -> None:
-    """An around hook may replace the messages before calling on and the answer after; a stream is no way past it."""
+    """An around hook may replace the messages before the call and the answer after it, also for a stream."""
     registry, provider = HookRegistry(), Provider("a", "b")
 
     @registry.around("model")
@@ -328,7 +328,7 @@ async def test_around(streamed: bool) -> None:
 @pytest.mark.rule("REG-6")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_around_aborts(streamed: bool) -> None:
-    """An around hook that aborts before the call makes it a denial, and nothing is asked."""
+    """An around hook that aborts before the call makes it a denial, and the model is not called."""
     registry = HookRegistry()
 
     @registry.around("model", name="quota")
@@ -383,7 +383,7 @@ async def test_around_skips() -> None:
 @pytest.mark.parametrize("error", [ConnectionError("503"), asyncio.CancelledError(), HookAbortError("its own")])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_provider_raises(error: BaseException, streamed: bool) -> None:
-    """What the provider raises by itself comes back in .error, is on record, and cancels nobody."""
+    """The provider's own exception comes back in .error, is on record, and cancels no task."""
     audit = CollectingAudit()
     session = SessionCoordinator(audit=audit)
 
@@ -403,7 +403,7 @@ async def test_provider_raises(error: BaseException, streamed: bool) -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_cancelled() -> None:
-    """Cancelling a model call cancels the provider's call, and is not taken for its failure."""
+    """Cancelling a model call cancels the provider's call, and does not count as its failure."""
     calling, told = asyncio.Event(), []
     registry = HookRegistry()
     registry.observe("error:provider", lambda event, data, outcome: told.append(event))
@@ -422,7 +422,7 @@ async def test_cancelled() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_session_is_cancelled_meanwhile() -> None:
-    """A model call under way goes on when its session is cancelled; what it wants to run is denied."""
+    """A model call under way goes on when its session is cancelled; its tool calls are denied."""
     session = SessionCoordinator()
 
     async def model(messages: Any) -> str:
@@ -490,7 +490,7 @@ async def test_stream_without_a_generator() -> None:
 
 @pytest.mark.rule("COO-3", "RES-6")
 async def test_stream_denied_at_the_end() -> None:
-    """Pieces that were shown are shown; a denial of the whole answer keeps its tool calls from running."""
+    """Pieces stay shown; a denial of the whole answer keeps its tool calls from running."""
     registry = HookRegistry()
     registry.gate("llm:post", lambda event, data: HookResult.deny("leaks"), name="guard")
     session = SessionCoordinator(hooks=registry)
@@ -567,7 +567,7 @@ async def test_stream_that_cannot_be_joined() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_looking_for_tool_calls_fails() -> None:
-    """The host's own `tool_calls` is the host's: what it raises comes out, of a stream as well."""
+    """An error of the host's own `tool_calls` is raised to the host, also from a stream."""
 
     def find(response: Any) -> list[str]:
         raise KeyError("tools")

@@ -1,4 +1,4 @@
-"""Agents, steps and other operations: what hooks change before them, and how they are stopped."""
+"""Agents, steps and other operations: changes by hooks, and ways to stop them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def never(*_args: Any) -> None:
-    """An operation that must not run."""
+    """Fail: this operation must not run."""
     pytest.fail("it ran")
 
 
 def both(inputs: Any, prompt: str | None = None) -> tuple[Any, str | None]:
-    """An agent that says what it was given."""
+    """Return the agent's inputs and system prompt."""
     return inputs, prompt
 
 
 def stopping(operation: str, event: str, way: str) -> HookRegistry:
-    """A registry that stops an operation in one of the ways there are."""
+    """Return a registry that stops an operation in one of the possible ways."""
     registry = HookRegistry()
 
     async def around(context: Any, call_next: CallNext) -> None:
@@ -53,7 +53,7 @@ WAYS = pytest.mark.parametrize("way", ["denies", "raises", "flags"])
 
 @pytest.mark.rule("COO-7", "EVT-8")
 async def test_agent() -> None:
-    """An agent gets its inputs and system prompt, and hooks see all there is to know before and after."""
+    """An agent gets its inputs and system prompt, and hooks see all facts before and after."""
     registry = HookRegistry()
     told: list[Any] = []
     registry.observe("agent:*", lambda event, data, outcome: told.append(data))
@@ -114,7 +114,7 @@ async def test_what_an_agent_is_cannot_be_changed() -> None:
 @pytest.mark.rule("COO-7")
 @pytest.mark.parametrize("operation", ["agent", "workflow"])
 async def test_inputs_are_replaced_by_nonsense(operation: str) -> None:
-    """Inputs that a hook replaced by what is no mapping stop the operation."""
+    """A hook that replaces the inputs by a value other than a mapping stops the operation."""
     registry = HookRegistry()
     registry.on(f"{operation}:pre", lambda event, data: HookResult.modify({"inputs": [1]}))
     session = SessionCoordinator(hooks=registry)
@@ -128,7 +128,7 @@ async def test_inputs_are_replaced_by_nonsense(operation: str) -> None:
 @pytest.mark.rule("COO-7", "REG-6")
 @WAYS
 async def test_agent_is_stopped(way: str) -> None:
-    """An agent that a hook stops, in whichever way, raises HookAbortError with hook and reason; that is on record."""
+    """An agent that a hook stops, in any way, raises HookAbortError with hook and reason, and is on record."""
     audit, told = CollectingAudit(), []
     registry = stopping("agent", "agent:pre", way)
     registry.observe("agent:post", lambda event, data, outcome: told.append(event))
@@ -142,7 +142,7 @@ async def test_agent_is_stopped(way: str) -> None:
 
 @pytest.mark.rule("COO-7", "RES-7")
 async def test_denied_agent_injects_nothing() -> None:
-    """What hooks inject into an invocation that is denied does not reach the context."""
+    """An injection into an invocation that is denied does not reach the context."""
     registry, context = HookRegistry(), RecordingContext()
     registry.gate("agent:pre", lambda event, data: HookResult.deny("no", context_injection="psst"))
     with pytest.raises(HookAbortError):
@@ -153,7 +153,7 @@ async def test_denied_agent_injects_nothing() -> None:
 @pytest.mark.rule("COO-7")
 @pytest.mark.parametrize(("answer", "runs"), [("Allow", True), ("Deny", False)])
 async def test_agent_is_asked_about(answer: str, runs: bool) -> None:
-    """An agent that a hook asks about runs if somebody allows it."""
+    """An agent that a hook asks about runs if an approver allows it."""
     registry, approver = HookRegistry(), ScriptedApprover(answer)
     registry.gate("agent:pre", lambda event, data: HookResult.ask("Start it?"), name="asker")
     session = SessionCoordinator(hooks=registry, approvals=approver)
@@ -177,7 +177,7 @@ async def test_post_observes() -> None:
 @pytest.mark.rule("COO-7")
 @pytest.mark.parametrize("operation", ["agent", "workflow", "memory"])
 async def test_call_raises(operation: str) -> None:
-    """What the operation itself raises comes out as it is, once its post event was told that it failed, and why."""
+    """The operation's own exception is raised unchanged, after its post event has reported the failure."""
     registry, told, error = HookRegistry(), list[Any](), LookupError("x")
     registry.observe("*", lambda event, data, outcome: told.append((event, data)))
     session = SessionCoordinator(hooks=registry)
@@ -203,7 +203,7 @@ async def test_call_raises(operation: str) -> None:
 @pytest.mark.rule("RES-7")
 @pytest.mark.parametrize("operation", ["agent", "workflow"])
 async def test_injection_of_what_is_denied(operation: str) -> None:
-    """What a hook wanted the model to read of a denied operation stands in the denial, and nowhere else."""
+    """An injection into a denied operation stands in the denial, and nowhere else."""
     registry, context = HookRegistry(), RecordingContext()
     registry.gate(f"{operation}:pre", lambda event, data: HookResult.deny("no", context_injection="ask Robin"))
     session = SessionCoordinator(hooks=registry, context=context)
@@ -221,7 +221,7 @@ async def test_injection_of_what_is_denied(operation: str) -> None:
 
 @pytest.mark.rule("COO-7")
 async def test_cancelled() -> None:
-    """Cancelling an invocation cancels the agent, and no post event is told."""
+    """Cancelling an invocation cancels the agent, and emits no post event."""
     running, ended = asyncio.Event(), []
 
     async def call(inputs: Any, prompt: str | None) -> None:
@@ -270,7 +270,7 @@ async def test_step() -> None:
 @pytest.mark.rule("COO-7")
 @WAYS
 async def test_step_is_stopped(way: str) -> None:
-    """A step that a hook stops has failed, and says by which words."""
+    """A step that a hook stops has failed, with the hook's words as its error."""
     session = SessionCoordinator(hooks=stopping("workflow", "workflow:pre", way))
     outcome = await session.run_step("flow", "one", {}, never)
     assert outcome == StepOutcome(status="failed", error="Hook aborted: used up")
@@ -278,7 +278,7 @@ async def test_step_is_stopped(way: str) -> None:
 
 @pytest.mark.rule("COO-7")
 async def test_denied_without_a_reason() -> None:
-    """A step that is denied without a reason says at least by whom."""
+    """The error of a step that is denied without a reason names the hook."""
     registry = HookRegistry()
     registry.gate("workflow:pre", lambda event, data: HookResult.deny(), name="guard")
     outcome = await SessionCoordinator(hooks=registry).run_step("flow", "one", {}, never)
@@ -287,7 +287,7 @@ async def test_denied_without_a_reason() -> None:
 
 @pytest.mark.rule("COO-7", "REG-12")
 async def test_state_is_a_snapshot() -> None:
-    """Hooks see the state as it was when the step began, and reach nothing of the host's through it."""
+    """Hooks see the state as it was when the step began, and cannot change the host's through it."""
     registry = HookRegistry()
     state: dict[str, Any] = {"done": ["a"]}
     seen: list[Any] = []
@@ -333,7 +333,7 @@ async def test_step_that_runs_an_agent() -> None:
 
 @pytest.mark.rule("COO-7")
 async def test_step_whose_agent_is_stopped() -> None:
-    """A step whose agent a hook stops has failed like one that is stopped itself."""
+    """A step whose agent a hook stops has failed like a step that a hook stops."""
     session = SessionCoordinator(hooks=stopping("agent", "agent:pre", "denies"))
 
     async def step(inputs: Any) -> Any:
@@ -374,7 +374,7 @@ async def test_memory() -> None:
 
 @pytest.mark.rule("COO-7")
 async def test_data_named_like_what_layers_share() -> None:
-    """Data with the name of a field that the layers share stays data: it aborts nothing, and passes as it is."""
+    """Data with the name of a field that the layers share stays data: it stops nothing and passes unchanged."""
     registry = HookRegistry()
 
     @registry.around("memory")
@@ -400,7 +400,7 @@ async def test_memory_is_stopped(way: str) -> None:
     ("kind", "remedy"), [("tool", "call_tool"), ("llm:pre", "call_model"), ("nap", "nothing runs")]
 )
 async def test_not_an_operation(kind: str, remedy: str) -> None:
-    """What nothing runs around is refused, and so are tool and model calls, which have more steps than this."""
+    """A kind without around hooks is refused, and so are tool and model calls, which have more steps."""
     with pytest.raises(InvalidRegistration, match=remedy):
         await SessionCoordinator().operation(kind, {}, never)
 

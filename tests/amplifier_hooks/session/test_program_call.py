@@ -16,7 +16,7 @@ GIVEN = {"path": "notes"}
 
 @pytest.mark.rule("DIA-7")
 async def test_it_runs_between_the_decision_and_the_report() -> None:
-    """The program is given what the hooks left, and what it reports passes the hooks behind the tool."""
+    """The program gets the input as the hooks left it, and its result passes the hooks behind the tool."""
     hooks, audit = HookRegistry(), CollectingAudit()
     hooks.gate("tool:pre", name="pre")(lambda event, data: HookResult.modify({"tool_input": {"path": "safe"}}))
     hooks.on("tool:post", name="post")(lambda event, data: HookResult.modify({"result": f"{data['result']}, masked"}))
@@ -45,7 +45,7 @@ async def test_a_denied_call_says_why() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_what_nobody_reports_is_on_record_as_cancelled() -> None:
-    """A call whose end nobody tells is on record as cancelled, once."""
+    """A call without a report is on record as cancelled, once."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         call = ProgramToolCall(session, "write", GIVEN)
@@ -72,7 +72,7 @@ async def test_cancelling_the_question_takes_it_back() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_cancelling_the_report_ends_the_call() -> None:
-    """A program that is cancelled while hooks look at the result waits for its call to be over."""
+    """A program that is cancelled while hooks judge the result waits for its call to end."""
     hooks, audit, seen = HookRegistry(), CollectingAudit(), asyncio.Event()
 
     @hooks.on("tool:post", name="slow")
@@ -93,15 +93,15 @@ async def test_cancelling_the_report_ends_the_call() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_nothing_is_reported_that_was_not_asked_about() -> None:
-    """A report about a call that nobody was asked about is an error."""
+    """A report about a call that was not admitted is an error."""
     async with SessionCoordinator() as session:
-        with pytest.raises(RuntimeError, match="nobody has asked"):
+        with pytest.raises(RuntimeError, match="await admit"):
             await ProgramToolCall(session, "write", GIVEN).report_result("wrote")
 
 
 @pytest.mark.rule("DIA-7")
 async def test_a_tool_that_failed_is_an_error() -> None:
-    """What the program reports as a failure is the outcome's error."""
+    """A failure that the program reports is the outcome's error."""
     async with SessionCoordinator() as session:
         call = ProgramToolCall(session, "write", GIVEN)
         assert await call.admit()
@@ -111,7 +111,7 @@ async def test_a_tool_that_failed_is_an_error() -> None:
 
 @pytest.mark.rule("DIA-3")
 async def test_a_model_call_passes_its_hooks() -> None:
-    """A model is asked with what the hooks left of the messages, and its answer passes the hooks, too."""
+    """A model is called with the messages as the hooks left them, and its answer passes the hooks, too."""
     hooks = HookRegistry()
     hooks.gate("llm:pre", name="pre")(lambda event, data: HookResult.modify({"messages": [*data["messages"], "more"]}))
     hooks.gate("llm:post", name="post")(lambda event, data: HookResult.deny("not that"))

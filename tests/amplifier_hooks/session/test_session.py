@@ -1,4 +1,4 @@
-"""A session among its collaborators: alone, cancelled, with children, and results that come from elsewhere."""
+"""A session among its collaborators: alone, cancelled, with children, and with results of other programs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def never(*_args: Any) -> None:
-    """An operation that must not run."""
+    """Fail: this operation must not run."""
     pytest.fail("it ran")
 
 
 class Hanging:
-    """A hook that hangs until it is cancelled, and notes that it was."""
+    """A hook that hangs until it is cancelled, and notes the cancellation."""
 
     def __init__(self) -> None:
         self.running = asyncio.Event()
@@ -46,7 +46,7 @@ class Hanging:
 
 
 def asking(registry: HookRegistry | None = None) -> HookRegistry:
-    """A registry whose gate asks about every tool."""
+    """Return a registry whose gate asks about every tool."""
     registry = registry or HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?", options=["Allow", "Deny"]), name="asker")
     return registry
@@ -57,7 +57,7 @@ def asking(registry: HookRegistry | None = None) -> HookRegistry:
 
 @pytest.mark.rule("COO-1")
 async def test_every_method_alone() -> None:
-    """A coordinator with nothing at all does everything it can do."""
+    """A coordinator without arguments supports every method."""
 
     async def pieces(messages: Any) -> AsyncIterator[str]:
         yield "a"
@@ -86,14 +86,14 @@ async def test_every_method_alone() -> None:
 
 @pytest.mark.rule("COO-1", "APR-1")
 async def test_asked_alone() -> None:
-    """A coordinator with nobody to ask denies what a hook asks about."""
+    """A coordinator without an approver denies a call that a hook asks about."""
     outcome = await SessionCoordinator(hooks=asking()).call_tool("Read", {}, never)
     assert "No approval system available" in (outcome.reason or "")
 
 
 @pytest.mark.rule("COO-1")
 async def test_the_registry_comes_first() -> None:
-    """A session made of a registry alone runs its hooks, however the session is used."""
+    """A session made of a registry alone runs its hooks, for every way to use the session."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"))
     session = SessionCoordinator(registry)
@@ -106,7 +106,7 @@ async def test_the_registry_comes_first() -> None:
 @pytest.mark.rule("COO-1")
 @pytest.mark.parametrize("value", ["s1", [], HookRegistry, HookRegistry().scope("plugin"), RecordingContext()])
 def test_no_registry(value: Any) -> None:
-    """Anything but a registry in its place is refused with a sentence that says how to write it."""
+    """A value in the registry's place is refused with a sentence that gives the right call."""
     how = (
         r"pass the HookRegistry first, and everything else by its name: SessionCoordinator\(registry, session_id='s1'\)"
     )
@@ -118,7 +118,7 @@ def test_no_registry(value: Any) -> None:
 
 @pytest.mark.rule("COO-1")
 def test_no_session_id() -> None:
-    """A session's name is a text: anything else was meant for another place."""
+    """A session's name is a text: any other value was meant for another argument."""
     registry: Any = HookRegistry()
     with pytest.raises(InvalidCollaborator, match="session_id is of type HookRegistry; pass the HookRegistry first"):
         SessionCoordinator(session_id=registry)
@@ -126,7 +126,7 @@ def test_no_session_id() -> None:
 
 @pytest.mark.rule("COO-1")
 async def test_original_names() -> None:
-    """Approver and screen are taken under the names of the original description, also for a child."""
+    """Approver and screen are accepted under the names of the original description, also for a child."""
     approver, screen = ScriptedApprover("Allow"), CollectingDisplay()
     session = SessionCoordinator(asking(), approval_system=approver, display_system=screen)
     assert (await session.call_tool("Read", {}, lambda _: 1)).ok
@@ -176,7 +176,7 @@ async def test_sessions_share_a_registry() -> None:
     assert (await two.call_tool("Read", {}, lambda _: 1)).ok
 
 
-# -- results from elsewhere --------------------------------------------------------------------------------------------
+# -- results of other programs -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("COO-2", "RES-7")
@@ -195,7 +195,7 @@ async def test_process_deny() -> None:
 
 @pytest.mark.rule("COO-2", "INJ-1")
 async def test_process_inject() -> None:
-    """An injection is injected in its hook's name, and nothing is left of it."""
+    """An injection is injected in its hook's name, and a plain continue comes back."""
     context = RecordingContext()
     left = await SessionCoordinator(context=context).process_hook_result(HookResult.inject("E501"), "tool:post", "lint")
     assert left == HookResult.proceed()
@@ -219,7 +219,7 @@ async def test_process_modify() -> None:
 @pytest.mark.parametrize("event", ["tool:pre", "PreToolUse", "session:start"])
 @pytest.mark.parametrize(("answer", "action"), [("Allow", "continue"), ("Deny", "deny")])
 async def test_process_ask(event: str, answer: str, action: str) -> None:
-    """A question is put to a person, whatever the event; what is left is their answer."""
+    """A question is put to a person, for any event; the result has the person's answer."""
     approver = ScriptedApprover(answer)
     given = HookResult.ask("Really?", context_injection="psst")
     left = await SessionCoordinator(approvals=approver).process_hook_result(given, event, "asker")
@@ -242,14 +242,14 @@ async def test_process_too_large() -> None:
 @pytest.mark.rule("COO-2")
 @pytest.mark.parametrize("odd", [True, "continue", {}, {"approved": True}])
 async def test_process_nonsense(odd: Any) -> None:
-    """What is no result raises InvalidResult."""
+    """An invalid result raises InvalidResult."""
     with pytest.raises(InvalidResult):
         await SessionCoordinator().process_hook_result(odd, "tool:pre")
 
 
 @pytest.mark.rule("AUD-3")
 async def test_process_without_a_record() -> None:
-    """A result that cannot be recorded denies what can be stopped."""
+    """A result that cannot be recorded denies an event that can be stopped."""
     session = SessionCoordinator(audit=CollectingAudit(OSError("full")))
     assert (await session.process_hook_result(HookResult.proceed(), "tool:pre")).action == "deny"
     assert (await session.process_hook_result(HookResult.proceed(), "tool:post")).action == "continue"
@@ -276,7 +276,7 @@ async def test_cancel_withdraws_the_question() -> None:
 @pytest.mark.rule("COO-9")
 @pytest.mark.parametrize("event", ["tool:pre", "prompt:submit", "agent:pre", "llm:pre"])
 async def test_cancel_ends_a_hanging_hook(event: str) -> None:
-    """Cancelling the session cancels the hook that runs, denies what it was asked about, and cancels nobody else."""
+    """Cancelling the session cancels the running hook, denies its act, and cancels no other task."""
     registry, hook = HookRegistry(), Hanging()
     registry.on(event, hook)
     session = SessionCoordinator(hooks=registry)
@@ -304,7 +304,7 @@ async def test_cancel_ends_a_hanging_hook(event: str) -> None:
 @pytest.mark.rule("COO-9")
 @pytest.mark.parametrize("concurrent", [False, True])
 async def test_cancel_ends_a_hanging_observer(concurrent: bool) -> None:
-    """Cancelling the session cancels observers; what they were told of stays as it is."""
+    """Cancelling the session cancels observers; the act that they observe stays as it is."""
     registry, hook, begun = HookRegistry(), Hanging(), asyncio.Event()
     registry.observe("tool:*", hook, concurrent=concurrent)
     session = SessionCoordinator(hooks=registry)
@@ -328,7 +328,7 @@ async def test_cancel_ends_a_hanging_observer(concurrent: bool) -> None:
 
 @pytest.mark.rule("COO-9", "REG-6")
 async def test_cancel_ends_a_hanging_around_hook() -> None:
-    """An around hook that has not called on is cancelled, and its tool does not run."""
+    """An around hook that has not called the tool yet is cancelled, and the tool does not run."""
     registry, hook, audit = HookRegistry(), Hanging(), CollectingAudit()
     registry.around("tool", hook)
     session = SessionCoordinator(hooks=registry, audit=audit)
@@ -343,7 +343,7 @@ async def test_cancel_ends_a_hanging_around_hook() -> None:
 @pytest.mark.rule("COO-9", "REG-13")
 @pytest.mark.parametrize("around", [False, True])
 async def test_cancel_leaves_the_tool_alone(around: bool) -> None:
-    """A tool that runs goes on, with its around hooks, and its value comes back; what comes later is denied."""
+    """A tool that runs goes on, with its around hooks, and its value comes back; later calls are denied."""
     registry = HookRegistry()
     running, go = asyncio.Event(), asyncio.Event()
     if around:
@@ -392,7 +392,7 @@ async def test_hosts_cancellation_wins() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_cancel_in_a_task_that_is_ending() -> None:
-    """In a task that was cancelled before, and is cleaning up, cancelling the session is still no cancellation."""
+    """Cancelling the session in a task that cleans up after its own cancellation does not cancel the task."""
     registry, hook = HookRegistry(), Hanging()
     registry.on("tool:pre", hook)
     session = SessionCoordinator(hooks=registry)
@@ -444,7 +444,7 @@ async def test_cancel_twice() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_hook_cancels_its_session() -> None:
-    """A hook may cancel its own session: it has its say, and nothing of what it was asked about happens."""
+    """A hook may cancel its own session: its answer is recorded, and its act does not happen."""
     registry, approver = HookRegistry(), ScriptedApprover("Allow")
     session = SessionCoordinator(hooks=registry, approvals=approver)
     said: list[str] = []
@@ -483,7 +483,7 @@ async def test_cancelled_while_the_question_is_recorded() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_cancel_does_not_wait_for_hooks() -> None:
-    """A hook that hangs at cancel:requested holds up nobody: everything has been stopped before it is told."""
+    """A hook that hangs at cancel:requested holds nothing up: everything was stopped before the event."""
     registry, hook = asking(), Hanging()
     registry.on("cancel:requested", hook)
     approver = ScriptedApprover(HANG)
@@ -564,7 +564,7 @@ async def test_child() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_child_with_options() -> None:
-    """A child may have what its parent has not, such as tools and a context of its own."""
+    """A child may have collaborators that its parent has not, such as tools and a context of its own."""
     context = RecordingContext()
     child = SessionCoordinator().child("helper", tools={"Own": lambda given: 2}, context=context, tenant="acme")
     assert (await child.execute_tool("Own", {})).value == 2
@@ -573,7 +573,7 @@ async def test_child_with_options() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_cancel_reaches_the_children() -> None:
-    """Cancelling a session withdraws its children's questions, cancels their hooks, and tells them, too."""
+    """Cancelling a session withdraws its children's questions, and cancels and notifies their hooks."""
     registry, approver, hook = asking(), ScriptedApprover(HANG), Hanging()
     registry.on("llm:pre", hook)
     told: list[tuple[str, str]] = []
@@ -614,7 +614,7 @@ async def test_child_does_not_outrun_its_parent() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_cancelled_child_leaves_its_parent_alone() -> None:
-    """Cancelling a child stops nothing of its parent, not even in the hook that waits for the child."""
+    """Cancelling a child stops nothing in its parent, not even the hook that waits for the child."""
     registry, hook = HookRegistry(), Hanging()
     registry.on("llm:pre", hook)
     session = SessionCoordinator(hooks=registry)
@@ -653,7 +653,7 @@ async def test_parent_of_a_child_in_its_hook() -> None:
 @pytest.mark.rule("EVT-5", "RES-6", "RES-7")
 @pytest.mark.parametrize("declared", [True, False, None])
 async def test_declared_event(declared: bool | None) -> None:
-    """A declared event can be stopped if it was declared so; one that nobody declared is taken to be of that kind."""
+    """A declared event can be stopped if it was declared as a gate; an undeclared one can be stopped, too."""
     registry, context = HookRegistry(), RecordingContext()
     audit = CollectingAudit(OSError("disk full"), only="outcome")
     if declared is not None:
@@ -666,7 +666,7 @@ async def test_declared_event(declared: bool | None) -> None:
     assert (outcome.denied, outcome.cause) == (stopped, "audit_unavailable" if stopped else None)
     assert context.texts == ([] if stopped else ["⟦hook looks⟧\nlook"])
     audit.error = None
-    assert (await session.emit("host:event", {})).denied is stopped  # there is nobody to ask
+    assert (await session.emit("host:event", {})).denied is stopped  # there is no approver to ask
     await session.close()
     assert (await session.emit("host:event", {})).cause == ("session_cancelled" if stopped else None)
 
@@ -683,7 +683,7 @@ async def test_ids() -> None:
     assert len(told) == len(set(told)) == 2 * 3 * 3
 
 
-# -- who is heard ------------------------------------------------------------------------------------------------------
+# -- trust -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("INJ-1", "TRU-1")
@@ -701,7 +701,7 @@ async def test_ids() -> None:
     ],
 )
 async def test_who_is_heard(event: str, name: str, heard: bool) -> None:
-    """A text comes in where texts mean something and its hook could have been; if not, the rest of its answer holds."""
+    """A text is injected only at an event that accepts texts from that hook; the rest of the answer counts always."""
     registry, context = HookRegistry(), RecordingContext()
     audit, display = CollectingAudit(), CollectingDisplay()
     registry.on("tool:pre", lambda event, data: None, name="ours")
@@ -717,7 +717,7 @@ async def test_who_is_heard(event: str, name: str, heard: bool) -> None:
 
 @pytest.mark.rule("INJ-1", "INJ-6")
 async def test_whose_voice_it_is() -> None:
-    """The least trusted thing about a hook counts for its words, and of hooks that share a name the least trusted."""
+    """The least trusted attribute of a hook sets its trust level; hooks that share a name have the lowest level."""
     registry = HookRegistry()
     standings = dict.fromkeys(["ours", "granted", "plugin", "tenant", "data", "far", "shared"], "")
 
@@ -744,4 +744,4 @@ async def test_whose_voice_it_is() -> None:
     assert list(standings.values()) == [
         "built-in", "trusted", "plugin", "tenant", "definition", "external", "tenant",
     ]  # fmt: skip
-    assert registry.source_trust("nobody", "tool:pre").trust_level == "built-in"
+    assert registry.source_trust("unknown", "tool:pre").trust_level == "built-in"

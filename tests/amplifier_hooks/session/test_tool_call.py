@@ -19,12 +19,12 @@ STEPS = ["outcome", "approval.requested", "approval.decided", "tool.running"]
 
 
 def never(*_args: Any) -> None:
-    """A tool that must not run."""
+    """Fail: this tool must not run."""
     pytest.fail("it ran")
 
 
 class Waiting:
-    """A tool that waits until it is told to go on."""
+    """A tool that waits until it is released."""
 
     def __init__(self, result: Any = "done") -> None:
         self.result = result
@@ -39,7 +39,7 @@ class Waiting:
 
 
 class HangingAudit(CollectingAudit):
-    """A record that hangs at one kind of record, until it is cancelled or told to go on."""
+    """A record that hangs at one kind of record, until it is cancelled or released."""
 
     def __init__(self, at: str) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ class HangingAudit(CollectingAudit):
 
 
 def asking(registry: HookRegistry | None = None) -> HookRegistry:
-    """A registry whose gate asks about every tool."""
+    """Return a registry whose gate asks about every tool."""
     registry = registry or HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.ask("Really?", options=["Allow", "Deny"]), name="asker")
     return registry
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel it, and see that it was."""
+    """Cancel the task, and check that it was cancelled."""
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -90,7 +90,7 @@ def test_status(outcome: ToolOutcome, status: str) -> None:
 
 @pytest.mark.rule("EVT-8")
 async def test_call_id() -> None:
-    """A call's id is the host's, or one of our own, in every event and record of the call."""
+    """A call's id is the host's, or a new one, in every event and record of the call."""
     registry, audit = HookRegistry(), CollectingAudit()
     told: list[str] = []
     registry.observe("tool:*", lambda event, data, outcome: told.append(data["tool_call_id"]))
@@ -106,7 +106,7 @@ async def test_call_id() -> None:
 
 @pytest.mark.rule("COO-8")
 async def test_own_tools() -> None:
-    """A session runs the tools it was given by name, past the hooks; a name it was not given is the caller's error."""
+    """A session runs its own tools by name, past the hooks; an unknown name is the caller's error."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), match="Write", name="guard")
     session = SessionCoordinator(hooks=registry, tools={"Read": lambda given: given["path"], "Write": never})
@@ -150,7 +150,7 @@ async def test_in_parallel() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_tool_that_calls_tools() -> None:
-    """A tool may call tools, however deep; that is not hooks emitting in circles."""
+    """A tool may call tools, to any depth; those are no hooks that emit in circles."""
     registry = HookRegistry()
     depths: list[int] = []
     registry.gate("tool:pre", lambda event, data: depths.append(data["tool_input"]["left"]))
@@ -208,7 +208,7 @@ async def test_slow_observer() -> None:
 @pytest.mark.rule("REG-5", "EVT-6")
 @pytest.mark.parametrize("error", [None, ValueError("x")])
 async def test_observers_are_told_in_order(error: Exception | None) -> None:
-    """Whoever is still being told that a tool runs is told to the end before anybody is told what came of it."""
+    """An observer is notified of a tool's start, to the end, before any observer is notified of its end."""
     registry = HookRegistry()
     seen: list[str] = []
 
@@ -228,7 +228,7 @@ async def test_observers_are_told_in_order(error: Exception | None) -> None:
 
 @pytest.mark.rule("REG-5")
 async def test_observer_of_a_denied_call() -> None:
-    """An observer is told of a call that was denied, and has ended when the denial comes back."""
+    """An observer is notified of a call that was denied, and has ended when the denial comes back."""
     registry = HookRegistry()
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"))
     seen: list[str] = []
@@ -270,7 +270,7 @@ async def test_cancelled_with_a_slow_observer() -> None:
 )
 @pytest.mark.parametrize("around", [False, True])
 async def test_tool_raises_anything(error: BaseException, around: bool) -> None:
-    """Whatever a tool raises by itself comes back in .error; it cancels nobody, and no program exits."""
+    """Any exception of a tool comes back in .error; it cancels no task, and no program exits."""
     registry, audit, approver = asking(), CollectingAudit(), ScriptedApprover("Allow")
     if around:
 
@@ -297,7 +297,7 @@ async def test_tool_raises_anything(error: BaseException, around: bool) -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_tool_interrupted_by_the_keyboard() -> None:
-    """Ctrl-C in a tool goes through to the program, and is on record."""
+    """Ctrl-C in a tool is raised to the program, and is on record."""
     audit = CollectingAudit()
 
     def tool(given: Any) -> None:
@@ -310,7 +310,7 @@ async def test_tool_interrupted_by_the_keyboard() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_tool_cancels_its_caller() -> None:
-    """A tool that cancels the task it runs in is met by its cancellation like anybody else."""
+    """A tool that cancels the task it runs in receives the cancellation itself."""
     audit = CollectingAudit()
 
     async def tool(given: Any) -> None:
@@ -327,7 +327,7 @@ async def test_tool_cancels_its_caller() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_cancelled_before_it_began() -> None:
-    """A caller whose task was told to end, and has not met that yet, meets it in its tool; it is no tool's error."""
+    """A pending cancellation of the caller's task arrives in the tool, and is not the tool's error."""
 
     async def tool(given: Any) -> None:
         await asyncio.Event().wait()
@@ -344,7 +344,7 @@ async def test_cancelled_before_it_began() -> None:
 
 @pytest.mark.rule("COO-9")
 async def test_tool_cancels_its_session() -> None:
-    """A tool may cancel the session it runs in: it ends as it would have, and the next call is denied."""
+    """A tool may cancel its own session: the tool ends unchanged, and the next call is denied."""
     session = SessionCoordinator()
 
     async def tool(given: Any) -> str:
@@ -357,7 +357,7 @@ async def test_tool_cancels_its_session() -> None:
 
 @pytest.mark.rule("REG-6")
 async def test_skipped() -> None:
-    """A call that an around hook answers in the tool's place has a value, and did not run; its approval says so too."""
+    """A call that an around hook answers in the tool's place has a value, and did not run, also for its approval."""
     registry, audit = asking(), CollectingAudit()
     became: list[str] = []
 
@@ -414,7 +414,7 @@ async def test_cancelled_while_recording(step: str) -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_cancelled_while_claiming() -> None:
-    """Cancelled while the approval is being claimed, the call runs nothing, and the backend is told that it failed."""
+    """Cancelled while the approval is being claimed, the call runs nothing, and settles it as failed."""
     audit = CollectingAudit()
     claiming = asyncio.Event()
 
@@ -435,7 +435,7 @@ async def test_cancelled_while_claiming() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_cancelled_in_an_around_hook() -> None:
-    """Cancelled before its around hooks have called on, the tool does not run, and the record says so."""
+    """Cancelled before its around hooks have called it, the tool does not run, and the record says so."""
     registry, audit = HookRegistry(), CollectingAudit()
     waiting = asyncio.Event()
 
@@ -452,7 +452,7 @@ async def test_cancelled_in_an_around_hook() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_cancelled_afterwards() -> None:
-    """Cancelled while tool:post is told, the call raises; the record says that the tool was done."""
+    """Cancelled while tool:post is emitted, the call raises; the record says that the tool was done."""
     registry, audit = HookRegistry(), CollectingAudit()
     waiting = asyncio.Event()
 
@@ -474,7 +474,7 @@ async def test_cancelled_afterwards() -> None:
 @pytest.mark.rule("AUD-3")
 @pytest.mark.parametrize("step", STEPS)
 async def test_record_hangs(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that hangs before the run cannot be written: the call is denied, and no approval stays good."""
+    """A call whose record hangs before the run is denied, and no approval stays good."""
     monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.01)
     audit, approver = HangingAudit(step), ScriptedApprover("Allow")
     session = SessionCoordinator(hooks=asking(), audit=audit, approvals=approver)
@@ -488,7 +488,7 @@ async def test_record_hangs(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("step", ["tool.done", "injection"])
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_record_fails_afterwards(step: str, hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that fails or hangs after the run is logged: the value comes back, and tool:post is told."""
+    """A record that fails or hangs after the run is logged: the value comes back, and tool:post is emitted."""
     monkeypatch.setattr(recorder, "SINK_TIMEOUT", 0.01)
     audit = HangingAudit(step) if hangs else CollectingAudit(OSError("full"), only=step)
     registry = HookRegistry()
@@ -500,7 +500,7 @@ async def test_record_fails_afterwards(step: str, hangs: bool, monkeypatch: pyte
 
 @pytest.mark.rule("AUD-3")
 async def test_record_of_a_failure_fails() -> None:
-    """A record that fails when the tool has failed changes nothing of that."""
+    """A record that fails after the tool has failed does not change the outcome."""
     error = ValueError("x")
 
     def tool(given: Any) -> None:
@@ -522,7 +522,7 @@ async def test_record_of_a_denial_hangs(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.rule("AUD-3")
 async def test_slow_record() -> None:
-    """A record that takes its time holds the call up, and is in order."""
+    """A slow record holds the call up, and breaks nothing."""
     audit = HangingAudit("tool.running")
     task = asyncio.create_task(SessionCoordinator(audit=audit).call_tool("Read", {}, lambda _: 1))
     await audit.hanging.wait()
@@ -534,7 +534,7 @@ async def test_slow_record() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_record_raises_its_own_timeout() -> None:
-    """A record's own TimeoutError, and one it raises after waiting, deny the call with what they say."""
+    """A record's own TimeoutError, at once or after waiting, denies the call with its text."""
 
     class Sink(CollectingAudit):
         async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
@@ -550,7 +550,7 @@ async def test_record_raises_its_own_timeout() -> None:
 
 @pytest.mark.rule("COO-4")
 async def test_answered_late_is_not_run() -> None:
-    """A session that is cancelled while the answer is recorded does not run what was allowed."""
+    """A session that is cancelled while the answer is recorded does not run the allowed call."""
     audit, approver = HangingAudit("tool.running"), ScriptedApprover("Allow")
     session = SessionCoordinator(hooks=asking(), audit=audit, approvals=approver)
     task = asyncio.create_task(session.call_tool("Read", {}, never))
@@ -563,7 +563,7 @@ async def test_answered_late_is_not_run() -> None:
 
 @pytest.mark.rule("RES-7")
 async def test_injection_of_a_failed_call() -> None:
-    """What hooks inject into a call that fails reaches the context: the tool did run."""
+    """An injection into a call that fails reaches the context, because the tool did run."""
     registry, context = HookRegistry(), RecordingContext()
     registry.on("tool:pre", lambda event, data: HookResult.inject("mind the gap"), name="a")
     registry.on("tool:error", lambda event, data: HookResult.inject("try again"), name="b")
@@ -596,7 +596,7 @@ PATHS = {
     ],
 )
 async def test_a_changed_input_fits_its_tools_schema(made: dict[str, Any], problem: str | None) -> None:
-    """What a hook makes of an input that the tool does not take is denied as that hook's invalid answer."""
+    """An input that a hook changed and the tool does not take is denied as that hook's invalid answer."""
     ran: list[Any] = []
     audit = CollectingAudit()
     session = SessionCoordinator(tool_schemas={"Read": PATHS}, audit=audit)
@@ -614,7 +614,7 @@ async def test_a_changed_input_fits_its_tools_schema(made: dict[str, Any], probl
 
 @pytest.mark.fault("F-HD-07")
 async def test_only_what_hooks_change_is_looked_at() -> None:
-    """What the agent itself sends is the tool's affair, so are other tools, and a child has the same schemas."""
+    """The agent's own input and other tools are not checked, and a child has its parent's schemas."""
     ran: list[Any] = []
     session = SessionCoordinator(tool_schemas={"Read": PATHS})
     assert (await session.call_tool("Read", {"odd": 1}, ran.append)).ok
@@ -629,6 +629,6 @@ async def test_only_what_hooks_change_is_looked_at() -> None:
 @pytest.mark.fault("F-HD-07")
 @pytest.mark.parametrize("schema", [{"type": "nothing"}, {"$ref": "https://example.com/x"}, 3, {"pattern": "(?=a)"}])
 def test_a_schema_that_cannot_be_used(schema: Any) -> None:
-    """A tool's schema that is broken, or reaches out, is refused when the session is made."""
+    """A tool's schema that is broken, or refers outside, is refused when the session is made."""
     with pytest.raises(InvalidRegistration, match=r"tool_schemas\['Read'\]"):
         SessionCoordinator(tool_schemas={"Read": schema})

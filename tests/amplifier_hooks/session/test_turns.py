@@ -1,4 +1,4 @@
-"""A turn: its prompt, what a denial of it keeps from running, and how it ends."""
+"""A turn: its prompt, the effect of a denied prompt, and its end."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def never(*_args: Any) -> None:
-    """An operation that must not run."""
+    """Fail: this operation must not run."""
     pytest.fail("it ran")
 
 
 def unstreamed(_messages: list[Any]) -> AsyncIterator[Any]:
-    """A stream that must not be opened."""
+    """Fail: this stream must not be opened."""
     pytest.fail("it was opened")
 
 
 def denying(event: str, reason: str | None = "no", name: str = "guard") -> HookRegistry:
-    """A registry with one gate that denies."""
+    """Return a registry with one gate that denies."""
     registry = HookRegistry()
     registry.gate(event, lambda event, data: HookResult.deny(reason), name=name)
     return registry
@@ -38,7 +38,7 @@ def denying(event: str, reason: str | None = "no", name: str = "guard") -> HookR
 
 @pytest.mark.rule("EVT-8", "COO-3")
 async def test_prompt_is_replaced() -> None:
-    """What a hook makes of the prompt is the turn's prompt, also when the turn is complete."""
+    """The prompt as a hook replaced it is the turn's prompt, also when the turn is complete."""
     registry = HookRegistry()
     registry.on("prompt:submit", lambda event, data: HookResult.modify({"prompt": data["prompt"] + ", please"}))
     told: list[str] = []
@@ -50,7 +50,7 @@ async def test_prompt_is_replaced() -> None:
 
 @pytest.mark.rule("EVT-8")
 async def test_prompt_is_replaced_by_nonsense() -> None:
-    """A prompt that a hook replaced by what is no text is denied."""
+    """A prompt that a hook replaced by a value other than a text is denied."""
     registry = HookRegistry()
     registry.on("prompt:submit", lambda event, data: HookResult.modify({"prompt": None}))
     async with SessionCoordinator(hooks=registry).turn("go") as turn:
@@ -62,7 +62,7 @@ async def test_prompt_is_replaced_by_nonsense() -> None:
 @pytest.mark.rule("COO-3", "RES-6")
 @pytest.mark.parametrize("reason", ["off hours", None])
 async def test_nothing_runs_after_a_denied_prompt(reason: str | None) -> None:
-    """No model, stream, tool, agent, step or operation runs in the turn, and each says why in words."""
+    """No model, stream, tool, agent, step or operation runs in the turn, and each names the reason."""
     session = SessionCoordinator(hooks=denying("prompt:submit", reason), tools={"Read": never})
     said = "the prompt was denied by guard" + (f": {reason}" if reason else "")
     async with session.turn("go") as turn:
@@ -106,7 +106,7 @@ async def test_next_turn_begins_afresh(way: str) -> None:
 
 @pytest.mark.rule("COO-2")
 async def test_prompt_injection_is_in_the_context() -> None:
-    """What a hook injects at the prompt is there before the model is called in that turn."""
+    """A hook's injection at the prompt is in the context before the model is called in that turn."""
     registry = HookRegistry()
     registry.on("prompt:submit", lambda event, data: HookResult.inject("the branch is main"), name="git")
     context = RecordingContext()
@@ -138,7 +138,7 @@ async def test_hook_that_injects_because_it_injected() -> None:
 
 @pytest.mark.rule("COO-3")
 async def test_status_of_a_turn() -> None:
-    """A turn counts itself, names its orchestrator and says how long it took."""
+    """A turn reports its number, its orchestrator and its duration."""
     registry = HookRegistry()
     told: list[Any] = []
     registry.observe("orchestrator:complete", lambda event, data, outcome: told.append(data))
@@ -188,7 +188,7 @@ async def test_host_generator_is_closed() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_cancelled_twice() -> None:
-    """A second cancellation, while the turn's end is told, ends that too; nothing is swallowed."""
+    """A second cancellation during the events at a turn's end ends those, too, and is not swallowed."""
     registry = HookRegistry()
     ending = asyncio.Event()
 
@@ -216,7 +216,7 @@ async def test_cancelled_twice() -> None:
 
 @pytest.mark.rule("EVT-6")
 async def test_body_that_raises_something_speechless() -> None:
-    """An exception whose text cannot be had leaves the turn like any other."""
+    """An exception that cannot be turned into text leaves the turn like any other."""
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -233,7 +233,7 @@ async def test_body_that_raises_something_speechless() -> None:
 
 @pytest.mark.rule("EVT-7", "RES-6")
 async def test_denial_after_the_fact() -> None:
-    """At prompt:complete hooks have effects only: a denial undoes nothing and fails nothing."""
+    """A denial at prompt:complete undoes nothing and fails nothing; it is on record."""
     audit = CollectingAudit()
     session = SessionCoordinator(hooks=denying("onTurnComplete"), audit=audit)
     async with session.turn("go") as turn:
@@ -245,7 +245,7 @@ async def test_denial_after_the_fact() -> None:
 @pytest.mark.rule("RES-6", "RES-7")
 @pytest.mark.parametrize("event", ["agent:stop", "SubagentStop"])
 async def test_agent_may_not_stop(event: str) -> None:
-    """An agent that may not stop reads why, and what the hook injects besides, and goes on."""
+    """An agent that may not stop reads the reason and the hook's injection, and goes on."""
     registry = HookRegistry()
     answer = HookResult.deny("run the tests first", context_injection="use pytest")
     registry.on(event, lambda event, data: answer, name="tests")

@@ -1,4 +1,4 @@
-"""Being woken: what a ring may bring, and when whoever is woken has to read."""
+"""Signals that wake waiters, and their news."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amplifier_hooks.storage.change_signal import ChangeSignals
 
 @pytest.mark.rule("BCK-8")
 async def test_news() -> None:
-    """The only ring since the last wait brings its news, once, and only to those who watch its topic."""
+    """The only signal since the last wait brings its news, once, and only to watchers of its topic."""
     bells = ChangeSignals()
     with bells.watch("a") as a, bells.watch("b") as b, bells.watch() as every:
         bells.notify("a", "new")
@@ -21,7 +21,7 @@ async def test_news() -> None:
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("rings", [("old", "new"), ("new", None), (None, "new")])
 async def test_two_rings_bring_no_news(rings: tuple[str | None, ...]) -> None:
-    """Nobody knows which of two rings was last, so whoever is woken by both reads."""
+    """The order of two signals is unknown, so a waiter that both wake reads the store."""
     bells = ChangeSignals()
     with bells.watch("a") as watch:
         for news in rings:
@@ -33,7 +33,7 @@ async def test_two_rings_bring_no_news(rings: tuple[str | None, ...]) -> None:
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("seconds", [0.0, 0.001])
 async def test_news_nobody_took(seconds: float) -> None:
-    """A wait that nobody ended brings nothing, whatever was left over from before."""
+    """A wait that times out brings no news, whatever came before."""
     bells = ChangeSignals()
     with bells.watch("a") as watch:
         bells.notify("a", "old")

@@ -1,4 +1,4 @@
-"""PostgreSQL: transactions, migrations by many at once, and waking up whatever happens to the connection."""
+"""PostgreSQL: transactions, concurrent migrations, and wakes that survive lost connections."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKEN = Migrations(component="notes", steps=(*NOTES.steps, ("CREATE TABLE {sche
 
 @pytest.fixture
 async def name() -> AsyncIterator[str]:
-    """A schema of our own."""
+    """Yield the name of a schema for one test."""
     await server()
     async with schema() as one:
         yield one
@@ -53,12 +53,12 @@ def adding(*texts: str) -> Script[list[int]]:
 
 
 async def texts(database: Any) -> list[str]:
-    """What is in it."""
+    """Return the notes in the store."""
     return [text for (text,) in await database.fetch("SELECT text FROM {schema}.note ORDER BY id")]
 
 
 async def cut(name: str) -> None:
-    """End every other connection that has to do with this schema, from the server's side."""
+    """End all other connections that use this schema, from the server's side."""
     import asyncpg
 
     connection = await asyncpg.connect(DSN)
@@ -71,7 +71,7 @@ async def cut(name: str) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_transactions(name: str) -> None:
-    """A script is one transaction: what it returns has happened, and when it raises nothing has."""
+    """A script is one transaction: it writes everything or, if it raises, nothing."""
     async with PostgresDatabase(DSN, NOTES, schema=name) as database:
         assert await database.run(adding("a", "b")) == [1, 2]
 
@@ -96,7 +96,7 @@ async def test_transactions(name: str) -> None:
 @pytest.mark.rule("BCK-8")
 @pytest.mark.fault("F-ST-06", "F-ST-07")
 async def test_migrations(name: str) -> None:
-    """Many at once migrate once; a step that fails leaves the old tables; newer ones are refused."""
+    """Concurrent openers migrate once; a step that fails leaves the old tables; newer tables are refused."""
     many = [PostgresDatabase(DSN, NOTES, schema=name, connections=1) for _ in range(8)]
     await asyncio.gather(*(one.open() for one in many))
     await many[0].run(adding("a"))
@@ -115,7 +115,7 @@ async def test_migrations(name: str) -> None:
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("wakeup", ["listen", "poll"])
 async def test_wakes(wakeup: Any, name: str) -> None:
-    """What one program writes wakes who watches in another: by a notification, or by looking again and again."""
+    """A write by one program wakes a watcher in another: by a notification, or by polling."""
     one = PostgresDatabase(DSN, NOTES, schema=name, wakeup=wakeup, poll=0.02, recheck=30)
     two = PostgresDatabase(DSN, NOTES, schema=name, wakeup=wakeup)
     async with one, two:
@@ -132,7 +132,7 @@ async def test_wakes(wakeup: Any, name: str) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_wakes_now_and_then_anyway(name: str) -> None:
-    """Who watches is woken every few seconds, notified or not, so a lost notification costs no more than that."""
+    """Watchers are woken every few seconds without a notification, so a lost notification costs only that delay."""
     async with PostgresDatabase(DSN, NOTES, schema=name, recheck=0.02) as database:
         with database.watch("never called out") as watch:
             assert [await watch.wait(10) for _ in range(3)] == [True, True, True]
@@ -140,20 +140,20 @@ async def test_wakes_now_and_then_anyway(name: str) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_connections_are_cut(name: str) -> None:
-    """When the server ends every connection, statements work again at once, and the listener listens again."""
+    """When the server ends all connections, statements work again at once, and the listener listens again."""
     one = PostgresDatabase(DSN, NOTES, schema=name, recheck=30)
     async with one, PostgresDatabase(DSN, NOTES, schema=name) as two:
         with one.watch("a") as watch:
             while not await watch.wait(0.05):
                 await two.run(adding("a"))  # until it listens
             await cut(name)
-            assert await watch.wait(10)  # it was lost, and wakes everybody when it is back
+            assert await watch.wait(10)  # the listener was lost, and wakes all watchers when it is back
             for _ in range(20):
                 try:
                     before = await texts(one)
                     await two.run(adding("b"))
                     break
-                except StoreUnavailable:  # a connection of the pool that was cut is noticed by using it
+                except StoreUnavailable:  # a connection of the pool that was cut shows it only on use
                     await turns(1)
             else:
                 pytest.fail("the pool did not recover")
@@ -165,7 +165,7 @@ async def test_connections_are_cut(name: str) -> None:
 
 @pytest.mark.fault("F-ST-04")
 async def test_locked(name: str) -> None:
-    """While somebody else locks the table, a statement fails at its limit, and works afterwards."""
+    """While another session locks the table, a statement fails at its timeout, and works afterwards."""
     async with PostgresDatabase(DSN, NOTES, schema=name, limit=0.2) as database:
         async with database._connection() as other, other.transaction():
             await other.execute(f'LOCK TABLE "{name}".note')
@@ -176,21 +176,21 @@ async def test_locked(name: str) -> None:
 
 @pytest.mark.fault("F-ST-05")
 async def test_no_server() -> None:
-    """A server that does not answer is a typed error, and nothing is left open."""
+    """A server that does not answer is a typed error, and no connection stays open."""
     with pytest.raises(StoreUnavailable):
-        await PostgresDatabase("postgresql://nobody@127.0.0.1:9/none", NOTES).open()
+        await PostgresDatabase("postgresql://user@127.0.0.1:9/none", NOTES).open()
 
 
 @pytest.mark.rule("BCK-8")
 async def test_loose_commits_are_refused(name: str) -> None:
-    """A server that acknowledges what it may lose is not used."""
+    """A server that may lose acknowledged commits is refused."""
     options = "?options=-c%20synchronous_commit%3Doff"
     with pytest.raises(UnsafeStore):
         await PostgresDatabase(DSN + options, NOTES, schema=name).open()
 
 
 async def test_cancelled(name: str) -> None:
-    """A statement that is cancelled leaves the pool as good as new."""
+    """A cancelled statement leaves the pool usable."""
     async with PostgresDatabase(DSN, NOTES, schema=name, connections=1) as database:
         waiting = asyncio.ensure_future(database.fetch("SELECT pg_sleep(30)"))
         await turns(20)

@@ -1,4 +1,4 @@
-"""The SQLite file: who may read it, what survives, and what happens when it cannot be used."""
+"""The SQLite file: its permissions, its durability, and its errors."""
 
 # files and processes are the subject, and nothing else is to be done
 
@@ -61,13 +61,13 @@ def adding(*texts: str) -> Script[list[int]]:
 
 
 async def texts(database: Any) -> list[str]:
-    """What is in it."""
+    """Return the notes in the store."""
     return [text for (text,) in await database.fetch("SELECT text FROM {schema}.note ORDER BY id")]
 
 
 @asynccontextmanager
 async def another_process(path: Path, program: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Python elsewhere, with a connection `c` to the same file; it has said that it is ready."""
+    """Start a Python process with a connection `c` to the same file, and wait until it is ready."""
     lines = f"import sqlite3, sys\nc = sqlite3.connect({str(path)!r}, isolation_level=None)\n{program}"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", lines, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -85,7 +85,7 @@ async def another_process(path: Path, program: str) -> AsyncIterator[asyncio.sub
     "make", [lambda path: SqliteDatabase(path, NOTES), lambda _: MemoryDatabase(NOTES)], ids=["file", "memory"]
 )
 async def test_transactions(make: Any, tmp_path: Path) -> None:
-    """A script is one transaction: what it returns has happened, and when it raises nothing has."""
+    """A script is one transaction: it writes everything or, if it raises, nothing."""
     async with make(tmp_path / "store.db") as database:
         assert await database.run(adding("a", "b")) == [1, 2]
 
@@ -103,13 +103,13 @@ async def test_transactions(make: Any, tmp_path: Path) -> None:
 
 
 def adding_nonsense() -> Script[None]:
-    """Add a note, then say what no database understands."""
+    """Add a note, then yield a statement that no database understands."""
     yield from adding("d")
     yield Statement("NONSENSE")
 
 
 async def test_wakes(tmp_path: Path) -> None:
-    """Who watches a topic, or all, is woken once the transaction holds; others are not."""
+    """Watchers of a topic, or of all, are woken once the transaction is committed; others are not."""
     async with SqliteDatabase(tmp_path / "store.db", NOTES, poll=3600) as database:
         with database.watch("a") as a, database.watch("b") as b, database.watch() as every:
             await database.run(adding("a"))
@@ -119,7 +119,7 @@ async def test_wakes(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_another_process_wakes(tmp_path: Path) -> None:
-    """What another process writes wakes everybody who watches here."""
+    """A write by another process wakes all watchers here."""
     path = tmp_path / "store.db"
     async with SqliteDatabase(path, NOTES) as database:
         program = (
@@ -135,7 +135,7 @@ async def test_another_process_wakes(tmp_path: Path) -> None:
 
 
 async def test_watch_ends_with_the_store(tmp_path: Path) -> None:
-    """Who waits is woken when the store is closed, and then told so."""
+    """Closing the store wakes its waiters, and their next read raises."""
     database = await SqliteDatabase(tmp_path / "store.db", NOTES).open()
     with database.watch("a") as watch:
         waiting = asyncio.ensure_future(watch.wait(10))
@@ -164,7 +164,7 @@ async def test_modes(tmp_path: Path) -> None:
 @pytest.mark.fault("F-ST-08")
 @pytest.mark.parametrize("trouble", ["readable", "link", "folder", "shared folder", "sticky folder", "pipe"])
 async def test_unsafe_places(trouble: str, tmp_path: Path) -> None:
-    """A store others could read, replace, or put a journal beside is refused, and is not touched."""
+    """A store that other users could read, replace, or put a journal beside is refused, and stays untouched."""
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o700)
     path = folder / "store.db"
@@ -194,7 +194,7 @@ async def test_unsafe_places(trouble: str, tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-ST-05")
 async def test_no_folder(tmp_path: Path) -> None:
-    """A folder that is not there is said to be the problem."""
+    """The error names a missing folder."""
     with pytest.raises(StoreUnavailable, match="cannot be used"):
         await SqliteDatabase(tmp_path / "missing" / "store.db", NOTES).open()
 
@@ -202,7 +202,7 @@ async def test_no_folder(tmp_path: Path) -> None:
 @pytest.mark.fault("F-ST-06")
 @pytest.mark.parametrize("damage", ["page", "cut", "empty", "text", "foreign"])
 async def test_damage(damage: str, tmp_path: Path) -> None:
-    """A damaged store, an empty file and a foreign database are refused and left as they are."""
+    """A damaged store, an empty file and a foreign database are refused and stay as they are."""
     path = tmp_path / "store.db"
     async with SqliteDatabase(path, NOTES) as database:
         await database.run(adding(*(f"note {number} {'x' * 200}" for number in range(200))))
@@ -228,7 +228,7 @@ async def test_damage(damage: str, tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-ST-06")
 async def test_versions(tmp_path: Path) -> None:
-    """Older tables are migrated step by step and keep what they hold; newer ones are refused untouched."""
+    """Older tables are migrated step by step and keep their rows; newer tables are refused untouched."""
     path = tmp_path / "store.db"
     async with SqliteDatabase(path, NOTES) as database:
         await database.run(adding("a"))
@@ -242,7 +242,7 @@ async def test_versions(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-ST-07")
 async def test_migration_that_fails(tmp_path: Path) -> None:
-    """A step that fails halfway leaves the old tables, and the program before it can go on."""
+    """A step that fails halfway leaves the old tables, and the earlier program can continue."""
     path = tmp_path / "store.db"
     async with SqliteDatabase(path, NOTES) as database:
         await database.run(adding("a"))
@@ -261,14 +261,14 @@ from amplifier_hooks.storage import sqlite
 path, when = sys.argv[1], int(sys.argv[2])
 steps = (("CREATE TABLE {schema}.note (id INTEGER PRIMARY KEY, text TEXT)",),
          ("ALTER TABLE note ADD COLUMN by_whom TEXT", "CREATE INDEX note_by ON note (by_whom)"))
-own, count = sqlite._own, 0
+own, count = sqlite._without_schema, 0
 def counted(sql):
     global count
     count += 1
     if count == when:
         os.kill(os.getpid(), signal.SIGKILL)
     return own(sql)
-sqlite._own = counted
+sqlite._without_schema = counted
 async def main():
     async with sqlite.SqliteDatabase(path, Migrations(component="notes", steps=steps)):
         print("migrated")
@@ -296,7 +296,7 @@ async def test_killed_while_migrating(when: int, existing: bool, tmp_path: Path)
 
 @pytest.mark.fault("F-ST-04")
 async def test_locked(tmp_path: Path) -> None:
-    """While another process holds the file, a write fails at its limit; afterwards everything works again."""
+    """While another process holds the file, a write fails at its timeout; afterwards everything works again."""
     path = tmp_path / "store.db"
     program = "c.execute('BEGIN EXCLUSIVE')\nprint('ready', flush=True)\nsys.stdin.readline()"
     async with SqliteDatabase(path, NOTES, limit=0.2) as database:
@@ -308,7 +308,7 @@ async def test_locked(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-ST-05")
 async def test_full(tmp_path: Path) -> None:
-    """A full disk is a typed error, nothing is half-written, and it recovers once there is room."""
+    """A full disk is a typed error, nothing is half-written, and the store recovers once there is room."""
     async with SqliteDatabase(tmp_path / "store.db", NOTES) as database:
         await database.run(adding("a"))
         ((pages,),) = await database.fetch("PRAGMA page_count")
@@ -323,7 +323,7 @@ async def test_full(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-ST-05")
 async def test_read_only(tmp_path: Path) -> None:
-    """A store that cannot be written is a typed error, and can be read."""
+    """A store that cannot be written is a typed error, and can still be read."""
     async with SqliteDatabase(tmp_path / "store.db", NOTES) as database:
         await database.fetch("PRAGMA query_only = ON")
         with pytest.raises(StoreUnavailable, match="store_unavailable: attempt to write a readonly database"):
@@ -332,7 +332,7 @@ async def test_read_only(tmp_path: Path) -> None:
 
 
 async def test_cancelled_before_it_began(tmp_path: Path) -> None:
-    """Work that is cancelled while it waits for its turn is not done; what had begun is done to its end."""
+    """Queued work that is cancelled is dropped; work that has begun runs to its end."""
     async with SqliteDatabase(tmp_path / "store.db", NOTES) as database:
         began, go = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
@@ -371,7 +371,7 @@ async def test_fork(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_many_processes_start_at_once(tmp_path: Path) -> None:
-    """Processes that start on a new path together all end up with the same store."""
+    """Processes that open a new path at once all get one store."""
     program = (
         "import asyncio, sys\nfrom amplifier_hooks.storage.database import Migrations\n"
         "from amplifier_hooks.storage.sqlite import SqliteDatabase\n"
@@ -390,7 +390,7 @@ async def test_many_processes_start_at_once(tmp_path: Path) -> None:
 
 
 async def test_settings(tmp_path: Path) -> None:
-    """A commit is synced to its end, with a journal that is kept and cut."""
+    """A commit is synced to its end, with a journal that is truncated."""
     async with SqliteDatabase(tmp_path / "store.db", NOTES) as database:
         said = {name: (await database.fetch(f"PRAGMA {name}"))[0][0] for name in ("journal_mode", "synchronous")}
     assert said == {"journal_mode": "truncate", "synchronous": 2}

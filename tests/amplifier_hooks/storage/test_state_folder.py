@@ -1,4 +1,4 @@
-"""Where a user's state is kept."""
+"""The folder of a user's state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from approval_backends.stores.address import default_path
 
 @pytest.mark.rule("CLI-3")
 def test_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Approvals and trust are in the one folder, which is made for its owner alone."""
+    """Approvals and trust are in one folder, which is created for its owner alone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("AMPLIFIER_HOOKS_TRUST", raising=False)
     folder = tmp_path / "state" / "amplifier-hooks"
@@ -26,7 +26,7 @@ def test_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.rule("CLI-3")
 @pytest.mark.parametrize("named", ["", "state", "../elsewhere"])
 def test_no_absolute_path(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no absolute path does not move it: state must not depend on where one stands."""
+    """A relative path does not move the state, because state must not depend on the working directory."""
     monkeypatch.setenv("XDG_STATE_HOME", named)
     monkeypatch.setenv("HOME", "/home/robin")
     assert state_folder() == Path("/home/robin/.local/state/amplifier-hooks")

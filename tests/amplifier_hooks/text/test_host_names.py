@@ -38,13 +38,13 @@ HERE = "127.0.0.1:8438"
     ],
 )
 def test_turned_away(hosts: list[str], origins: list[str], refused: str | None) -> None:
-    """A Host is one of the server's own with its port, an Origin a page of such an address; neither is there twice."""
+    """A Host is a name of the server with its port, an Origin is a page of such a name, and neither occurs twice."""
     assert turned_away(NAMES, hosts, origins) == refused
 
 
 @pytest.mark.rule("API-9", "BCK-4")
 def test_local_names() -> None:
-    """The port stands behind a name, but for that of HTTP, where it may, and a Unix socket, which has none."""
+    """The port follows a name, except that of HTTP, where it may, and at a Unix socket, which has none."""
     assert local_names(8438, "127.0.0.2") == {HERE, "localhost:8438", "[::1]:8438", "127.0.0.2:8438"}
     assert local_names(80) == {*local_names(None), "127.0.0.1:80", "localhost:80", "[::1]:80"}
     assert local_names(None) == {"127.0.0.1", "localhost", "[::1]"}

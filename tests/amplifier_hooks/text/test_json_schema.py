@@ -9,7 +9,7 @@ from amplifier_hooks.text.json_schema import Schema, SchemaError, resolve_refere
 
 
 def chain(length: int, part: str = "allOf") -> dict[str, Any]:
-    """A schema whose definitions each refer to the next one twice: it doubles with each of them."""
+    """Return a schema whose definitions each refer to the next one twice, so that each doubles its size."""
     definitions: dict[str, Any] = {
         f"d{number}": {part: [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(length)
     }
@@ -17,13 +17,13 @@ def chain(length: int, part: str = "allOf") -> dict[str, Any]:
 
 
 def line(length: int) -> dict[str, Any]:
-    """A schema whose definitions each refer to the next one."""
+    """Return a schema whose definitions each refer to the next one."""
     definitions: dict[str, Any] = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(length)}
     return {"$defs": {**definitions, f"d{length}": {}}, "$ref": "#/$defs/d0"}
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """A schema of properties within properties."""
+    """Return a schema of properties within properties."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(depth):
         schema = {"properties": {"a": schema}}
@@ -50,7 +50,7 @@ def nested(depth: int) -> dict[str, Any]:
     ],
 )
 def test_what_is_refused(schema: dict[str, Any], sentence: str) -> None:
-    """A schema that is broken, reaches out of itself or would be slow to judge by is refused, with the reason."""
+    """A schema that is broken, refers to anything outside or would be slow to check is refused, with the reason."""
     with pytest.raises(SchemaError, match=re.escape(sentence)):
         Schema(schema)
 
@@ -78,14 +78,14 @@ def test_what_is_refused(schema: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_what_is_accepted(schema: dict[str, Any], right: object, wrong: object) -> None:
-    """References within a schema, recursion, and names that look like keywords are judged by as they stand."""
+    """References within a schema, recursion, and names that look like keywords apply as written."""
     found = Schema(schema)
     assert found.mistakes(right) == ()
     assert wrong is None or found.mistakes(wrong)
 
 
 def doubled(word: str, anchor: str, to: str) -> dict[str, Any]:
-    """A schema whose parts each refer to the next one twice, by this word and with these anchors."""
+    """Return a schema whose parts each refer to the next one twice, by this keyword and with these anchors."""
     parts: dict[str, Any] = {f"d{n}": {anchor: f"d{n}", "anyOf": [{word: f"{to}d{n + 1}"}] * 2} for n in range(40)}
     return {"$defs": {**parts, "d40": {anchor: "d40", "type": "string"}}, "$ref": "#/$defs/d0"}
 
@@ -96,14 +96,14 @@ def doubled(word: str, anchor: str, to: str) -> dict[str, Any]:
     [("$ref", "$anchor", "#"), ("$ref", "x", "#/%24defs/"), ("$dynamicRef", "$dynamicAnchor", "#")],
 )
 def test_no_way_to_refer_hides_how_large_a_schema_is(word: str, anchor: str, to: str) -> None:
-    """References by anchors, dynamic ones and such with percent signs unfold like any other."""
+    """References by anchors, dynamic ones and ones with percent signs expand like any other."""
     with pytest.raises(SchemaError, match="written out"):
         Schema(doubled(word, anchor, to))
 
 
 @pytest.mark.rule("LIB-1")
 def test_a_name_of_a_part_hides_nothing() -> None:
-    """A part with a name of its own, from which its references would start, is refused: it could hide what it has."""
+    """A part with an `$id`, to which its references would be relative, is refused, because it could hide its size."""
     inner = chain(40, "anyOf")
     with pytest.raises(SchemaError, match=r"\$id is not followed"):
         Schema({"properties": {"a": {"$id": "urn:inner", **inner}}})
@@ -121,7 +121,7 @@ def test_a_name_of_a_part_hides_nothing() -> None:
     max_leaves=8,
 ))  # fmt: skip
 def test_all_that_is_wrong_is_wrong(part: Any) -> None:
-    """Whether a value fits, what is wrong with it and the sentence about it say the same."""
+    """`fits`, `problem` and `mistakes` agree on every value."""
     schema = Schema({"$defs": {"a": {"type": "integer"}, "b": {"$dynamicAnchor": "b"}}, "properties": {"x": part}})
     for value in ({"x": 1}, {"x": "a"}, {"x": {"a": 1, "x": "a"}}):
         assert schema.fits(value) == (not schema.mistakes(value)) == (schema.problem(value) is None)
@@ -151,14 +151,14 @@ def test_all_that_is_wrong_is_wrong(part: Any) -> None:
     ],
 )
 def test_a_schema_that_means_harm(document: Any, words: str) -> None:
-    """A schema that is broken, or leads elsewhere, or is out of bounds, is refused when it is read."""
+    """A schema that is broken, refers to anything outside, or exceeds a limit is refused when it is read."""
     with pytest.raises(SchemaError, match=words.replace("$", r"\$")):
         Schema(document)
 
 
 @pytest.mark.rule("RUN-15", "LIB-1")
 def test_a_schema_that_unfolds() -> None:
-    """A few references that unfold into millions of parts are refused; one that comes back to itself is fine."""
+    """A few references that expand into millions of parts are refused; a recursive schema is fine."""
     doubling = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} for n in range(1, 30)}
     with pytest.raises(SchemaError, match="written out"):
         Schema({"$defs": {"a0": {"type": "string"}, **doubling}, "$ref": "#/$defs/a29"})
@@ -174,13 +174,13 @@ def test_a_schema_that_unfolds() -> None:
 
 @pytest.mark.rule("RUN-2", "RUN-15")
 def test_values_against_a_schema() -> None:
-    """What does not fit is told with its place; what no JSON can hold does not fit anything."""
+    """The mistakes of a value name their place; a value that is not JSON never fits."""
     schema = Schema({"type": "object", "properties": {"items": {"items": {"type": "integer"}}}})
     assert schema.problem({"items": [1, 2]}) is None
     assert str(schema.problem({"items": [1, "x"]})).startswith("$.items[1]: ")
     for odd in ("\ud800", b"bytes", float("nan")):
         assert schema.problem({"items": [odd]})
-    assert Schema(True).problem({"any": 1}) is None  # a schema may be a mere yes
+    assert Schema(True).problem({"any": 1}) is None  # True is a schema, too
     assert Schema(False).problem({}) is not None
 
 

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.rule("REG-4")
     ],
 )
 def test_what_matches(spec: str | list[str] | re.Pattern[str] | None, matched: list[str], others: list[str]) -> None:
-    """Each spelling matches whole names, with case, and nothing beside."""
+    """Each spelling matches whole names, with case, and no other name."""
     matcher = compile_matcher(spec)
     assert [name for name in matched + others if matcher.matches(name)] == matched
 
@@ -106,14 +106,14 @@ def test_a_name_matches_itself_only(name: str, other: str) -> None:
 
 @given(st.lists(names.filter(lambda name: not name.startswith("re:")), min_size=1), names)
 def test_a_list_is_the_union(listed: Sequence[str], name: str) -> None:
-    """A list accepts what one of its names accepts, as a string with `|` does."""
+    """A list accepts every name that one of its items accepts, as a string with `|` does."""
     expected = any(compile_matcher(one).matches(name) for one in listed)
     assert compile_matcher(listed).matches(name) is compile_matcher("|".join(listed)).matches(name) is expected
 
 
 @given(st.text(max_size=8) | st.text("aW|*?[]!.-,^$ (", max_size=8))
 def test_accepted_or_refused(spec: str) -> None:
-    """Whatever is written, there is a matcher that answers or a refusal."""
+    """Every text gives a matcher that answers, or a refusal."""
     try:
         matcher = compile_matcher(spec)
     except InvalidRegistration:
@@ -122,7 +122,7 @@ def test_accepted_or_refused(spec: str) -> None:
 
 
 def test_time_limit() -> None:
-    """A pattern that backtracks without end is a failure within the limit, and can be told from an answer."""
+    """A pattern that backtracks without end fails within the limit, with its own error."""
     spec = "re:(a+)+b|(a|aa)+c"
     with pytest.raises(MatchTimedOut, match="50 ms") as caught:
         compile_matcher(spec).matches("a" * 200)
@@ -139,13 +139,13 @@ def test_many_stars() -> None:
     "pattern", ["((a{500}){500}){500}", "(" * 100 + "a" + ")+" * 100, "a{999999}", "a{0}(b{999}){999}"]
 )
 def test_patterns_that_eat_memory(pattern: str) -> None:
-    """Nested repeats are refused before they are compiled, where they would take all memory."""
+    """Nested repeats are refused before compilation, which would take all memory."""
     with pytest.raises(InvalidRegistration, match="repeats too much"):
         compile_matcher(f"re:{pattern}")
 
 
 def test_spec_is_kept() -> None:
-    """A matcher says how it was written, and compares by that."""
+    """A matcher keeps its spelling, and compares by it."""
     assert compile_matcher(["Write", "mcp__*"]).spec == "Write|mcp__*"
     assert compile_matcher(re.compile("a.")).spec == "re:a."
     assert compile_matcher("Write") == compile_matcher("Write") != compile_matcher("Edit")

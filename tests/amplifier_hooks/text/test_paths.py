@@ -1,4 +1,4 @@
-"""Where the paths in a call lead."""
+"""The paths in a call, and the patterns that cover them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ rename to config/live.yaml
 
 
 def caught(folder: Path, pattern: str, **arguments: Any) -> str | None:
-    """The path that a pattern catches."""
+    """Return the path that a pattern catches."""
     found = CallPaths(arguments, str(folder)).find_match(parse_patterns(pattern))
     return None if found is None else found.text
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")
 def test_patches() -> None:
-    """The files that a patch names are known, in the way of coding agents and in that of git; other texts name none."""
+    """The files of a patch are found in the format of coding agents and in that of git; other texts name none."""
     assert patched_files(AGENTS_PATCH) == [
         name for name in ("notes.md", "src/a.py", "config/live.yaml", "old.py") for _ in range(2)
     ]
@@ -53,7 +53,7 @@ def test_patches() -> None:
 @pytest.mark.rule("LIB-6", "BCK-9")
 @pytest.mark.parametrize("patch", [AGENTS_PATCH, GIT_PATCH], ids=["agents", "git"])
 def test_patched(tmp_path: Path, patch: str) -> None:
-    """A pattern catches a file that is only named inside a patch, whatever the argument is called."""
+    """A pattern catches a file that only a patch names, whatever the name of the argument."""
     assert caught(tmp_path, "config/**", input=patch) == "config/live.yaml"
     assert caught(tmp_path, "config/**", deep=[{"patch": patch}]) == "config/live.yaml"
     assert caught(tmp_path, "elsewhere/**", input=patch) is None
@@ -75,7 +75,7 @@ def test_patched(tmp_path: Path, patch: str) -> None:
     ],
 )
 def test_disguises(tmp_path: Path, spelt: str) -> None:
-    """A path is caught however it is spelt."""
+    """A path is caught in every spelling."""
     (tmp_path / "config").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "config")
     assert caught(tmp_path, "config/live.yaml", file_path=spelt) is not None
@@ -89,7 +89,7 @@ PARTS = st.sampled_from(["a", "*", "**", "?b", "a*", "*.e*v", "[ab]", "[!a]*", "
 @pytest.mark.rule("LIB-6", "BCK-9")
 @given(st.lists(PARTS, min_size=1, max_size=4), st.lists(NAMES, max_size=5))
 def test_quick_look(parts: list[str], names: list[str]) -> None:
-    """The quick look at what stands in every match passes over no match."""
+    """The quick test of literals rejects no match."""
     pattern, path = "/" + "/".join(parts), "/" + "/".join(names)
     assert matches([pattern], [path]) == bool(_compile(pattern).fullmatch(path))
 
@@ -97,7 +97,7 @@ def test_quick_look(parts: list[str], names: list[str]) -> None:
 @pytest.mark.rule("LIB-6", "BCK-9")
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_accents(tmp_path: Path, form: str) -> None:
-    """One spelling of an accent is as good as the other."""
+    """Two spellings of an accent are equal."""
     name = unicodedata.normalize(form, "Bürö/Größe.txt")  # type: ignore[arg-type]
     assert caught(tmp_path, "büro/**", file_path=name) is None
     assert caught(tmp_path, unicodedata.normalize("NFC", "bürö/**"), file_path=name) == name

@@ -1,4 +1,4 @@
-"""Where secrets are in a text."""
+"""The secrets in a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRETS = Secrets(known=["correct horse battery"], environment={"MY_TOKEN": "swo
 @pytest.mark.parametrize(("text", "kind", "secret"), FOUND, ids=lambda value: value[:12])
 @pytest.mark.parametrize("before", ["", "word\n" * 600, "é " * 9_000], ids=len)
 def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
-    """What is found of a secret is the secret alone, all of it, wherever it stands."""
+    """A span covers exactly the secret, all of it, in every place."""
     text = f"{before}{text} after"
     spans = SECRETS.spans(text)
     assert [(text[start:end], kind) for start, end, kind in spans] == [(secret, kind)]
@@ -31,14 +31,14 @@ def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
 @pytest.mark.parametrize("text", INNOCENT)
 @pytest.mark.parametrize("beside", ["", f"ghp_{VALUE}"], ids=["alone", "beside one"])
 def test_innocent(text: str, beside: str) -> None:
-    """Code, variables, types and masks that stand where a password would are none, also beside a secret."""
+    """Code, variables, types and masks in the place of a password are no secrets, also beside a secret."""
     whole = f"{text}\n{beside}"
     assert "".join(whole[start:end] for start, end, _ in SECRETS.spans(whole)) == beside
 
 
 @pytest.mark.rule("LIB-5")
 def test_environment(tmp_path: Path) -> None:
-    """The working folder, and the path of a file that is there, are no secrets, whatever their variable is called."""
+    """The working folder, and the path of an existing file, are no secrets, whatever their variable is called."""
     file = tmp_path / "key.json"
     file.touch()
     environment = {
@@ -55,27 +55,27 @@ def test_environment(tmp_path: Path) -> None:
 @pytest.mark.rule("LIB-5")
 @pytest.mark.parametrize("name", ["pаssword", "ｐａｓｓｗｏｒｄ", "pass\u200bword", "ТOKEN", "АPI_КEY"])
 def test_lookalikes(name: str) -> None:
-    """A name that looks like a secret's is taken for one, whatever its letters are."""
+    """A name that looks like a secret's counts as one, whatever its letters are."""
     assert is_secret_name(name)
 
 
 @pytest.mark.rule("LIB-5")
 def test_beside_a_key() -> None:
-    """Nothing that stands beside a private key is lost, and another secret there is found for itself."""
+    """Text beside a private key stays, and another secret there is found by itself."""
     text = f"before {PEM} and ghp_{VALUE} after"
     assert [text[start:end] for start, end, _ in SECRETS.spans(text)] == [PEM, f"ghp_{VALUE}"]
 
 
 @pytest.mark.rule("LIB-5")
 def test_two_in_one() -> None:
-    """What is a secret for two reasons is one secret."""
+    """A secret for two reasons is one secret."""
     [(start, end, _)] = SECRETS.spans("export MY_PASSWORD=swordfish-42-and-more now")
     assert "export MY_PASSWORD=swordfish-42-and-more now"[start:end] == "swordfish-42-and-more"
 
 
 @pytest.mark.rule("LIB-5")
 def test_known_over_each_other() -> None:
-    """Known secrets are found in their order, and those that share letters are one."""
+    """Known secrets are found in their order, and overlapping ones are one."""
     known = Secrets(known=["swordfish", "fishermen", "much-longer-one"], environment={})
     assert [span[:2] for span in known.spans("swordfishermen fishermen much-longer-one")] == [
         (0, 14),
@@ -86,7 +86,7 @@ def test_known_over_each_other() -> None:
 
 @pytest.mark.rule("LIB-5")
 def test_every_shape_is_found() -> None:
-    """There is an example for every shape there is."""
+    """Every shape has an example."""
     assert {shape.kind for shape in (*SHAPES, PRIVATE_KEY)} == {kind for _, kind, _ in FOUND} - {"known secret"}
 
 
@@ -94,7 +94,7 @@ def test_every_shape_is_found() -> None:
 @settings(max_examples=40)
 @given(st.lists(st.one_of(st.sampled_from([text for text, _, _ in FOUND]), st.text(max_size=90)), max_size=40))
 def test_nothing_left(parts: list[str]) -> None:
-    """With what was found taken out, no secret is suspected any more; and what was found is in order."""
+    """Without the found secrets the text has no suspect part; the spans are in order."""
     text = "\n".join(parts).encode("utf-8", "replace").decode()
     left, place = [], 0
     for start, end, _ in SECRETS.spans(text):
@@ -116,7 +116,7 @@ def test_nothing_left(parts: list[str]) -> None:
     ids=["name", "jwt", "two", "half"],
 )
 def test_within(tricky: str) -> None:
-    """A secret that something else was about to swallow, or beside half a character, is found all the same."""
+    """A secret within another candidate, or beside a lone surrogate, is found all the same."""
     text = f"{'before ' * 300}\n{tricky}\n{'after ' * 300}"
     left, place = "", 0
     for start, end, _ in SECRETS.spans(text):
@@ -153,6 +153,6 @@ def test_within(tricky: str) -> None:
     ],
 )
 def test_hostile(hostile: str) -> None:
-    """A text made of beginnings of secrets does not make the search slow, and hides no secret that comes after it."""
+    """A text of beginnings of secrets does not slow the search, and hides no secret after it."""
     text = hostile * (200_000 // len(hostile)) + f" ghp_{VALUE}"
     assert SECRETS.spans(text)[-1][1] == len(text)

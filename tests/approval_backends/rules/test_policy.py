@@ -358,7 +358,7 @@ def test_explain_doubt() -> None:
     text = "- {id: p, effect: deny, tool: Read, path: ./x}\n"
     explained = rules(text).explain(evolve(call("Read", file_path="x"), cwd=""))
     assert [one.met for one in explained.deciding] == [None]
-    assert str(explained.deciding[0]) == "p (deny, line 3): nobody knows the folder that './x' begins at"
+    assert str(explained.deciding[0]) == "p (deny, line 3): the folder that './x' begins at is not known"
     assert str(rules(ALLOW_GIT).explain(shell("git push; ls"))).splitlines() == [
         "no rule speaks: the hooks decide",
         "  no match: git (allow, line 3): the command is more than one simple command",

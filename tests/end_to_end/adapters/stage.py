@@ -1,7 +1,7 @@
-"""Where the conformance story is played: one SDK, its agent with one tool, and a model with a script.
+"""The stage of the conformance story: one SDK, its agent with one tool, and a model with a script.
 
-The tool is called `write` and takes `path` and `text`; it keeps what it was called with, and answers "wrote PATH". A
-stage is made anew for what is another process in the story; what it may take along is what the SDK can store.
+The tool is called `write` and takes `path` and `text`; it keeps its arguments, and answers "wrote PATH". A new stage
+stands for another process in the story, and takes along only data that the SDK can store.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ __all__ = ["Ran", "Say", "Stage", "Use", "writes"]
 
 
 def writes(path: str, text: str = "hello") -> Use:
-    """The model calls the tool."""
+    """Return the model's call of the tool."""
     return Use("write", {"path": path, "text": text})
 
 
 @frozen(kw_only=True)
 class Ran:
-    """What one run of the agent came to."""
+    """The result of one run of the agent."""
 
     read: list[str]
-    """What the model was sent, a text for each call."""
+    """The input of the model, a text for each call."""
     stored: Any = None
-    """What the SDK gives out to go on later, where it was interrupted; as it would be stored."""
+    """The state of an interrupted run, as the SDK would store it."""
     refused: str | None = None
-    """Why the run ended early, where the SDK is told so."""
+    """The reason why the run ended early, if the SDK receives one."""
     answers: list[Any] = field(factory=list)
-    """What the tool answered, where the host of the SDK reads it rather than the model."""
+    """The answer of the tool, if the SDK's host reads it in place of the model."""
 
 
 class Stage(ABC):
     """One SDK."""
 
     tool: ClassVar[str] = "write"
-    """What hooks see as the name of the tool."""
+    """Name of the tool that hooks see."""
     failure: ClassVar[str] = "the disk is full"
-    """What the SDK tells of a tool that fails."""
+    """Text that the model reads about a tool that fails."""
     cannot: ClassVar[Mapping[str, str]] = {}
-    """Acts of the story that the SDK has no place for, and why; each is a row of docs/adapters.md."""
+    """Acts of the story that the SDK does not support, with the reasons; each is a row of docs/adapters.md."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.wrote: list[dict[str, Any]] = []
-        """What the tool was called with, in order."""
+        """Arguments of the tool's calls, in order."""
         self.broken = False
-        """Whether the tool fails."""
+        """True if the tool fails."""
 
     def write(self, path: str, text: str) -> str:
-        """The tool."""
+        """Write a file, as the tool does."""
         if self.broken:
             raise OSError("the disk is full")
         self.wrote.append({"path": path, "text": text})
@@ -67,8 +67,8 @@ class Stage(ABC):
 
     @abstractmethod
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """Run the agent in this session, with a model that says this."""
+        """Run the agent in this session, with a model that gives these answers."""
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """Go on with an interrupted run, where the SDK can; the model then says this."""
+        """Resume an interrupted run, if the SDK can; the model then gives these answers."""
         raise NotImplementedError

@@ -57,7 +57,7 @@ class AgentFrameworkStage(Stage):
     failure: ClassVar[str] = "OSError"
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One run."""
+        """Run once."""
 
         @tool(name="write", approval_mode="never_require")  # type: ignore[untyped-decorator, unused-ignore]  # as above
         def write(path: str, text: str) -> str:
@@ -65,7 +65,7 @@ class AgentFrameworkStage(Stage):
             return self.write(path, text)
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says of itself that it is experimental
+            warnings.simplefilter("ignore")  # the class warns that it is experimental
             middleware = create_agent_hooks_middleware([SessionInterceptor(session)], timeout=60)
         client = Scripted(script)
         agent = Agent(client=client, tools=[write], middleware=[middleware])
@@ -77,5 +77,5 @@ class AgentFrameworkStage(Stage):
         return Ran(read=client.read, refused=refused, stored=script)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The contract has no interruption: the agent begins anew, and its model makes the same call again."""
+        """Run the agent anew, because the contract has no interruption. The model makes an equal call again."""
         return await self.run(session, *stored)

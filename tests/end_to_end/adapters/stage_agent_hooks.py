@@ -1,4 +1,4 @@
-"""A host that speaks AGENT-HOOKS: an agent loop with an emitter, which knows nothing of us but an interceptor."""
+"""A host that speaks AGENT-HOOKS: an agent loop with an emitter, which knows this package only as an interceptor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AgentHooksStage(Stage):
     """The loop of the contract: input, model, tools, output, each asked about first."""
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One session of the host."""
+        """Run one session of the host."""
         emitter = InterceptionEmitter().register(SessionInterceptor(session))
         contexts = AgentContextBuilder(agent_id="writer", framework="stage", session_id="theirs")
         read: list[str] = []
@@ -32,7 +32,7 @@ class AgentHooksStage(Stage):
         return Ran(read=read, refused=refused, stored=script)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The contract has no interruption: the host begins anew, and its model makes the same call again."""
+        """Run the host anew, because the contract has no interruption. The model makes an equal call again."""
         return await self.run(session, *stored)
 
     async def _worked(

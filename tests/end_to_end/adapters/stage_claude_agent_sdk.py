@@ -36,11 +36,11 @@ class ClaudeAgentStage(Stage):
     }
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One query."""
+        """Run one query."""
         return await self._played(session, script, prompt)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The same conversation; the program makes the deferred call again by itself."""
+        """Resume the conversation; the program makes the deferred call again by itself."""
         return await self._played(session, script, None, resume=stored)
 
     async def _played(
@@ -66,7 +66,7 @@ class ClaudeAgentStage(Stage):
         return Ran(read=read, stored=stored, refused=None if read else str(answered.result))
 
     def options(self) -> ClaudeAgentOptions:
-        """Those of the host."""
+        """Return the options of the host."""
         return ClaudeAgentOptions(
             mcp_servers={"stage": self._server()}, allowed_tools=[self.tool], cwd=self.folder, setting_sources=[]
         )

@@ -40,7 +40,7 @@ class Scripted(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, *_arguments: Any, **_options: Any) -> Any:
-        """It knows them."""
+        """Return the model, which knows the tools already."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
@@ -68,7 +68,7 @@ class LangChainStage(Stage):
         return create_agent(model, tools, middleware=[SessionMiddleware(session)], checkpointer=saver), model
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One run, from a prompt. LangChain lets what a tool raises end it."""
+        """Run once, from a prompt. In LangChain an error of a tool ends the run."""
         saver = InMemorySaver()
         agent, model = self._agent(session, saver, *script)
         refused = None
@@ -79,7 +79,7 @@ class LangChainStage(Stage):
         return Ran(read=model.read, stored=kept(saver), refused=refused)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The same thread, from its checkpoints."""
+        """Resume the thread from its checkpoints."""
         saver = stored_again(stored)
         agent, model = self._agent(session, saver, *script)
         await agent.ainvoke(Command(resume={"type": "approve"}), THREAD)
@@ -87,13 +87,13 @@ class LangChainStage(Stage):
 
 
 def kept(saver: InMemorySaver) -> bytes:
-    """The checkpoints, as they would be stored."""
+    """Return the checkpoints, as they would be stored."""
     threads = {thread: {place: dict(one) for place, one in kept.items()} for thread, kept in saver.storage.items()}
     return pickle.dumps((threads, dict(saver.writes), dict(saver.blobs)))
 
 
 def stored_again(stored: bytes) -> InMemorySaver:
-    """Checkpoints as another process finds them."""
+    """Return checkpoints as another process finds them."""
     saver = InMemorySaver()
     threads, writes, blobs = pickle.loads(stored)
     for thread, places in threads.items():

@@ -33,7 +33,7 @@ class OpenAIAgentsStage(Stage):
         return function_tool(self.write, name_override="write", description_override="Writes a file.")
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One run, from a prompt."""
+        """Run once, from a prompt."""
         agent, model = self._agent(*script)
         try:
             result = await OpenAIAgents(session).run(agent, prompt, run_config=RunConfig(tracing_disabled=True))
@@ -43,7 +43,7 @@ class OpenAIAgentsStage(Stage):
         return Ran(read=read_by(model), stored=stored)
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The same run, from its state."""
+        """Resume the run from its state."""
         agent, model = self._agent(*script)
         config = RunConfig(tracing_disabled=True)
         result = await OpenAIAgents(session).resume(agent, stored, run_config=config)
@@ -52,5 +52,5 @@ class OpenAIAgentsStage(Stage):
 
 
 def read_by(model: ScriptedModel) -> list[str]:
-    """What the model was sent."""
+    """Return the input of the model."""
     return [json.dumps(call.input, default=str) for call in model.calls]

@@ -39,7 +39,7 @@ class PydanticAIStage(Stage):
         return agent
 
     async def run(self, session: SessionCoordinator, *script: Use | Say, prompt: str = "do it") -> Ran:
-        """One run, from a prompt. pydantic-ai lets what a tool raises end it."""
+        """Run once, from a prompt. In pydantic-ai an error of a tool ends the run."""
         read: list[str] = []
         agent = self._agent(read, *script)
         try:
@@ -51,7 +51,7 @@ class PydanticAIStage(Stage):
         return Ran(read=read, stored=(result.all_messages_json(), calls))
 
     async def resume(self, session: SessionCoordinator, stored: Any, *script: Use | Say) -> Ran:
-        """The same conversation, from its messages."""
+        """Resume the conversation from its messages."""
         messages, calls = stored
         read: list[str] = []
         result = await self._agent(read, *script).run(

@@ -1,4 +1,4 @@
-"""The permission callback: what runs in the program is what was decided about here."""
+"""The permission callback: the program runs exactly the calls that were decided about."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Meddling(ClaudeAgentStage):
     more: ClaudeAgentOptions
 
     def options(self) -> ClaudeAgentOptions:
-        """Its own, on top of those of the stage."""
+        """Return its own options, on top of those of the stage."""
         own = super().options()
         own.hooks, own.can_use_tool = self.more.hooks, self.more.can_use_tool
         own.allowed_tools, own.settings = self.more.allowed_tools, self.more.settings
@@ -59,9 +59,9 @@ async def test_what_another_hook_made_of_it_does_not_run(tmp_path: Path) -> None
 
 
 @pytest.mark.rule("DIA-7")
-@pytest.mark.parametrize("answer", ["yes", "no", "changed", "nobody"])
+@pytest.mark.parametrize("answer", ["yes", "no", "changed", "no callback"])
 async def test_the_host_decides_what_is_not_allowed(answer: str, tmp_path: Path) -> None:
-    """A tool that the host has not allowed runs when its own callback says so, as it was decided about."""
+    """A tool that the host has not allowed runs when its own callback allows it, as it was decided about."""
     said: dict[str, Any] = {
         "yes": PermissionResultAllow(),
         "no": PermissionResultDeny(message="not today"),
@@ -72,7 +72,7 @@ async def test_the_host_decides_what_is_not_allowed(answer: str, tmp_path: Path)
         return said[answer]
 
     stage = Meddling(tmp_path)
-    stage.more = ClaudeAgentOptions(can_use_tool=decide if answer != "nobody" else None)
+    stage.more = ClaudeAgentOptions(can_use_tool=decide if answer != "no callback" else None)
     async with SessionCoordinator() as session:
         await stage.run(session, writes("notes"), Say("finished"))
     assert [one["path"] for one in stage.wrote] == (["notes"] if answer == "yes" else [])
@@ -82,13 +82,13 @@ class Broken(InMemoryContext):
     """A context that cannot be read."""
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """Fail."""
+        """Raise an error."""
         raise RuntimeError("broken")
 
 
 @pytest.mark.rule("DIA-7")
 async def test_a_callback_that_fails_is_closed(tmp_path: Path) -> None:
-    """When our side of the callback fails, the program does not run the tool."""
+    """If our side of the callback fails, the program does not run the tool."""
     hooks = HookRegistry()
     stage = ClaudeAgentStage(tmp_path)
     async with SessionCoordinator(hooks=hooks, context=Broken()) as session:
@@ -98,7 +98,7 @@ async def test_a_callback_that_fails_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> None:
-    """A hook that refuses questions keeps the host's callback from being asked; nobody else is told of a question."""
+    """A hook that refuses questions keeps the host's callback from being asked, and no other approver is asked."""
     asked: list[str] = []
 
     async def decide(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -106,13 +106,13 @@ async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> Non
         return PermissionResultAllow()
 
     hooks = HookRegistry()
-    hooks.gate("approval:required", name="quiet")(lambda event, data: HookResult.deny("nobody is at home"))
+    hooks.gate("approval:required", name="quiet")(lambda event, data: HookResult.deny("no approver is at home"))
     stage = Meddling(tmp_path)
     stage.more = ClaudeAgentOptions(can_use_tool=decide)
     async with SessionCoordinator(hooks=hooks) as session:
         ran = await stage.run(session, writes("notes"), Say("finished"))
         assert (stage.wrote, asked) == ([], [])
-        assert "nobody is at home" in ran.read[1]
+        assert "no approver is at home" in ran.read[1]
         stage.more = ClaudeAgentOptions(allowed_tools=[ClaudeAgentStage.tool])
         await stage.run(session, writes("notes"), Say("finished"))
     assert len(stage.wrote) == 1
@@ -120,7 +120,7 @@ async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> Non
 
 @pytest.mark.rule("DIA-7")
 async def test_a_changed_input_passes_the_callback(tmp_path: Path) -> None:
-    """The host's callback is shown what our hooks made of the input."""
+    """The host's callback sees the input as our hooks changed it."""
     shown: list[Any] = []
 
     async def decide(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -148,18 +148,18 @@ class Callbacks:
         self._permission = options.can_use_tool
 
     async def before(self, tool: str, name: str, **given: Any) -> Any:
-        """What the hooks before a tool answer."""
+        """Return the answer of the hooks before a tool."""
         common = {"session_id": "s", "transcript_path": "", "cwd": "/", "hook_event_name": "PreToolUse"}
         call = {"tool_name": tool, "tool_input": given or {"path": "a"}, "tool_use_id": name}
         return await self._hook({**common, **call}, name, {"signal": None})
 
     async def permitted(self, tool: str, name: str) -> bool:
-        """Whether the callback for permissions lets it pass."""
+        """Return True if the callback for permissions lets the call pass."""
         said = await self._permission(tool, {"path": "a"}, ToolPermissionContext(tool_use_id=name))
         return isinstance(said, PermissionResultAllow)
 
     async def runs(self, tool: str, name: str) -> bool:
-        """Whether the tool would run."""
+        """Return True if the tool would run."""
         await self.before(tool, name)
         return await self.permitted(tool, name)
 
@@ -167,7 +167,7 @@ class Callbacks:
 @pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("host", ["refuses", "fails"])
 async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
-    """What the hooks let pass and the permissions did not is on record as cancelled, and nothing waits for it."""
+    """A call that the hooks allow and the permissions do not is on record as cancelled, and nothing waits for it."""
 
     async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
         if host == "fails":
@@ -188,7 +188,7 @@ async def test_a_call_that_gets_no_permission_is_over(host: str) -> None:
 
 @pytest.mark.rule("DIA-10")
 async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
-    """What was admitted and never reported is on record as cancelled when the session ends."""
+    """A call that was admitted and never reported is on record as cancelled when the session ends."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         await Callbacks(ClaudeAgent(session).options()).before("Read", "1")
@@ -197,7 +197,7 @@ async def test_a_program_that_is_gone_leaves_nothing_behind() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_an_approval_is_for_the_tool_that_was_shown() -> None:
-    """What was approved for one tool does not let another pass with the same id and the same input."""
+    """The approval of one tool does not let another tool pass with an equal id and input."""
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Read it?"))
     async with SessionCoordinator(hooks=hooks, approvals=ScriptedApprover("Allow", "Allow")) as session:
@@ -221,7 +221,7 @@ async def test_a_change_that_python_takes_for_none_is_told() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_settings_do_not_switch_our_hooks_off(tmp_path: Path) -> None:
-    """Where the program's settings switch all hooks off, ours are asked all the same."""
+    """If the program's settings switch all hooks off, our hooks are asked nevertheless."""
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.deny("not here"))
     stage = Meddling(tmp_path)
@@ -258,7 +258,7 @@ async def test_what_a_command_of_the_program_runs_is_not_asked_about(tmp_path: P
 
 @pytest.mark.rule("DIA-7")
 async def test_options_keep_what_looks_at_the_input() -> None:
-    """Of what is allowed, only what allows a tool as a whole moves into the callback."""
+    """Of the allowed entries, only those that allow a whole tool move into the callback."""
     async with SessionCoordinator() as session:
         options = ClaudeAgent(session).options(
             ClaudeAgentOptions(allowed_tools=["Read", "Bash(ls:*)", "mcp__git", "Edit()", "[A-Z]*", "???"])

@@ -1,4 +1,4 @@
-"""What docs/adapters.md says about the SDKs."""
+"""The statements of docs/adapters.md about the SDKs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PINS: Final = dict(
     ]
 )
 PACKAGES: Final = {"agent-hooks": "agent-hooks-sdk", "pydantic-ai": "pydantic-ai-slim"}
-"""Where an extra is not called like its package."""
+"""Packages whose name differs from that of their extra."""
 STAGES: Final = sorted(path.stem for path in Path(__file__).parent.glob("stage_*.py"))
 
 
 @pytest.mark.rule("DIA-9")
 def test_versions_are_those_that_are_tested() -> None:
-    """The version that the page says was tested is the one that is pinned, for every adapter there is."""
+    """The page names the pinned version of each adapter's SDK as the tested one."""
     rows = dict(re.findall(r"^\| [^|]+ \| `([\w-]+)` \| \D*(\d[\w.]*)", PAGE, re.MULTILINE))
     assert rows == {extra: PINS[PACKAGES.get(extra, extra)] for extra in rows}
     folder = ROOT / "amplifier_hooks" / "adapters"
-    without = {"--init--", "asgi", "shared"}  # what needs no SDK
+    without = {"--init--", "asgi", "shared"}  # adapters without an SDK
     adapters = {path.stem.replace("_", "-") for path in folder.glob("*.py")} - without
     assert set(rows) == adapters
     assert f"Microsoft Agent Framework {PINS['agent-framework-core']}" in PAGE
@@ -39,7 +39,7 @@ def test_versions_are_those_that_are_tested() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", STAGES)
 def test_what_is_left_out_of_the_story_is_on_the_page(file: str) -> None:
-    """What an SDK has no place for, so that the story leaves it out, stands in the table in the same words."""
+    """Each act that an SDK does not support, and that the story leaves out, is in the table in equal words."""
     module = import_module(f"tests.end_to_end.adapters.{file}")
     kinds = [one for one in vars(module).values() if isinstance(one, type) and hasattr(one, "cannot")]
     missing_rows = {why for kind in kinds for why in kind.cannot.values() if why not in PAGE}
@@ -53,7 +53,7 @@ PRIVATE: Final = re.findall(r"^\| `([\w.]+):([\w.]+)` \|", PAGE, re.MULTILINE)
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), PRIVATE, ids=[name for _, name in PRIVATE])
 def test_private_names_are_there(module: str, name: str) -> None:
-    """Each private name of an SDK that an adapter uses is there in the version that is tested."""
+    """Each private name of an SDK that an adapter uses exists in the tested version."""
     package = module.partition(".")[0]
     import_module(package)
     try:
@@ -67,7 +67,7 @@ def test_private_names_are_there(module: str, name: str) -> None:
 
 @pytest.mark.rule("DIA-9")
 def test_private_names_are_on_the_page() -> None:
-    """What an adapter uses of an SDK that is private there stands on the page: names in code, and keys."""
+    """Each private name and key of an SDK that an adapter uses is on the page."""
     used: set[str] = set()
     for path in (ROOT / "amplifier_hooks" / "adapters").glob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_private_names_are_on_the_page() -> None:
 @pytest.mark.rule("DIA-9")
 @pytest.mark.slow
 def test_the_key_of_langgraph_is_the_one_we_use() -> None:
-    """LangGraph's private key is the one under which the middleware looks."""
+    """LangGraph's private key is the one that the middleware uses."""
     from amplifier_hooks.adapters.langchain import SCRATCHPAD
 
     theirs = import_module("langgraph._internal._constants").CONFIG_KEY_SCRATCHPAD

@@ -1,4 +1,4 @@
-"""LangChain beyond the story: what else agents of it have."""
+"""LangChain beyond the story: further features of its agents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ON: Any = Command(resume={"type": "approve"})
 
 
 class Model(BaseChatModel):
-    """A model that answers with these messages, one after the other, and keeps what it read."""
+    """A model that answers with these messages, one after the other, and keeps its input."""
 
     says: list[Any]
     read: list[str]
@@ -55,7 +55,7 @@ class Model(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, *_arguments: Any, **_options: Any) -> Any:
-        """It knows them."""
+        """Return the model, which knows the tools already."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
@@ -67,12 +67,12 @@ class Model(BaseChatModel):
 
 
 def saying(*says: Any) -> Model:
-    """Paths to write to, and nothing where it is done."""
+    """Return messages that write to these paths, and end at None."""
     return Model(says=list(says), read=[])
 
 
 def a_tool(ran: list[str], **options: Any) -> StructuredTool:
-    """A tool that keeps what it was called with."""
+    """Return a tool that keeps its arguments."""
 
     def write(path: str) -> str:
         """Write a file."""
@@ -83,7 +83,7 @@ def a_tool(ran: list[str], **options: Any) -> StructuredTool:
 
 
 def asking(*paths: str) -> HookRegistry:
-    """A registry that asks about these."""
+    """Return a registry that asks about these tools."""
     hooks = HookRegistry()
 
     @hooks.gate("tool:pre", name="guard")
@@ -123,7 +123,7 @@ async def test_an_interruption_that_nobody_has_decided_about_comes_again(tmp_pat
 
 
 async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
-    """A rejection of the interruption is the end of the call, even if our people have allowed it."""
+    """A rejection of the interruption ends the call, even if the session's approver has allowed it."""
     ran: list[str] = []
     model = saying(["a"], [])
     async with (
@@ -141,7 +141,7 @@ async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
 
 
 async def test_calls_beside_one_that_waits_run_once(tmp_path: Path) -> None:
-    """Of several calls in one answer, those that need nobody run at once, and not again when the run goes on."""
+    """Of several calls in one answer, those without a question run at once, and not again when the run goes on."""
     ran: list[str] = []
     async with (
         DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
@@ -162,7 +162,7 @@ async def test_calls_beside_one_that_waits_run_once(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> None:
-    """A stored call that was changed before the run goes on does not run; the yes was not for it."""
+    """A stored call that was changed before the run goes on does not run, because the approval was for another call."""
     ran: list[str] = []
     async with (
         DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
@@ -183,7 +183,7 @@ async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> Non
 
 @pytest.mark.rule("DIA-7")
 async def test_approvals_of_langchain_come_first() -> None:
-    """What LangChain's own middleware has somebody approve or edit is decided about here, too."""
+    """A call that LangChain's own middleware has approved or edited is decided about here, too."""
     ran: list[str] = []
     hooks = HookRegistry()
 
@@ -204,7 +204,7 @@ async def test_approvals_of_langchain_come_first() -> None:
 
 
 async def test_tools_of_the_provider_are_refused() -> None:
-    """A model that is given a tool of its provider's is not called, unless the host says that it may be."""
+    """A model that is given a tool of its provider's is not called, unless the host has named the tool."""
     model = saying([], [])
     tools: Any = [{"type": "web_search"}]
     async with SessionCoordinator() as session:
@@ -221,13 +221,13 @@ async def test_tools_that_a_model_brings_along_are_refused() -> None:
     """A tool of the provider's that comes with the model or its settings is refused like one of the agent's."""
 
     class Settings(AgentMiddleware[Any, Any, Any]):
-        """Adds one to the settings."""
+        """Middleware that adds a tool to the settings."""
 
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             return await handler(request.override(model_settings={"tools": [{"type": "web_search"}]}))
 
     class Searching(Model):
-        """Brings one along."""
+        """A model that brings a tool along."""
 
         model_kwargs: dict[str, Any] = {"tools": [{"type": "web_search"}]}  # noqa: RUF012  # pydantic copies it
 
@@ -242,7 +242,7 @@ async def test_tools_that_a_model_brings_along_are_refused() -> None:
 
 
 async def test_what_else_a_tool_updates_stays() -> None:
-    """Where a tool updates the agent's state, its answer in there is what hooks see and replace; the rest stays."""
+    """If a tool updates the agent's state, hooks see and replace its answer in there; the rest stays."""
     hooks = HookRegistry()
     seen: list[Any] = []
 
@@ -290,7 +290,7 @@ async def test_an_answer_that_is_an_error_is_told() -> None:
 
 
 async def test_a_tool_that_interrupts_the_run_gets_its_answer() -> None:
-    """A tool's own interruption is its own: what the run is resumed with reaches it."""
+    """A tool's own interruption stays its own: the answer that resumes the run reaches the tool."""
     answers: list[Any] = []
 
     def write(path: str) -> str:
@@ -313,7 +313,7 @@ async def test_a_tool_that_interrupts_the_run_gets_its_answer() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 async def test_a_run_is_a_turn(*, broken: bool) -> None:
-    """Hooks are told when a run begins and when it is over, with what the model said last, or that it failed."""
+    """Hooks observe the beginning and the end of a run, with the model's last message or the failure."""
     told: list[tuple[str, Any]] = []
     hooks = HookRegistry()
 
@@ -343,7 +343,7 @@ async def test_a_run_is_a_turn(*, broken: bool) -> None:
 
 
 async def test_texts_stay_at_their_place() -> None:
-    """A text that came with a call stands behind its result in every later model call, and not in the agent's state."""
+    """A text that came with a call stays behind its result in later model calls, and is not in the agent's state."""
     hooks = HookRegistry()
     hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
     model = saying(["a"], ["b"], [])
@@ -386,7 +386,7 @@ async def test_a_streamed_run_is_inside(mode: str) -> None:
 
 
 def statuses(hooks: HookRegistry) -> list[str]:
-    """How turns ended, in order, as hooks are told."""
+    """Return the statuses of ended turns, in order, as hooks receive them."""
     told: list[str] = []
 
     @hooks.observe("orchestrator:complete", name="status")
@@ -399,7 +399,7 @@ def statuses(hooks: HookRegistry) -> list[str]:
 @pytest.mark.rule("DIA-10")
 @pytest.mark.parametrize("fails", ["tool", "model"])
 async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
-    """Where another middleware tries a call again, each try is decided about, and the turn ends when the run does."""
+    """If another middleware repeats a call, each try is decided about, and the turn ends when the run does."""
     hooks = HookRegistry()
     told, asked = statuses(hooks), []
     failures = {fails: [OSError("the disk is full")]}
@@ -419,7 +419,7 @@ async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
         return "wrote"
 
     class Flaky(Model):
-        """Fails at first."""
+        """A model that fails at first."""
 
         def _generate(self, *arguments: Any, **options: Any) -> ChatResult:
             fail("model")
@@ -440,7 +440,7 @@ async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
 
 @pytest.mark.rule("DIA-10")
 async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> None:
-    """A stream that is left early has a turn that is cancelled, and a run that fails one with an error."""
+    """The turn of a stream that is left early ends as cancelled, and that of a run that fails with an error."""
     hooks = HookRegistry()
     told = statuses(hooks)
 
@@ -478,7 +478,7 @@ async def test_what_is_no_text_of_a_prompt_stays() -> None:
 
 
 async def test_several_answers_of_a_tool_stay() -> None:
-    """Where a tool answers with a list, its answer in there is what hooks see and replace; the rest of it stays."""
+    """If a tool answers with a list, hooks see and replace its answer in there; the rest of the list stays."""
     hooks = HookRegistry()
 
     @hooks.on("tool:post", name="masks")
@@ -502,7 +502,7 @@ async def test_several_answers_of_a_tool_stay() -> None:
 
 @pytest.mark.rule("DIA-10")
 async def test_a_summary_parts_no_call_from_its_result() -> None:
-    """Where another middleware sums up the conversation, a text stands nowhere between a call and its result."""
+    """If another middleware sums up the conversation, a text never separates a call from its result."""
     hooks = HookRegistry()
     hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
     model = saying(["a", "b"], ["c"], ["d"], ["e"], [])
@@ -519,7 +519,7 @@ async def test_a_summary_parts_no_call_from_its_result() -> None:
 
 @pytest.mark.rule("DIA-9")
 async def test_a_langgraph_that_hides_rejections_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where LangGraph does not keep what a run was resumed with under its private name, no tool runs, and we say so."""
+    """If LangGraph keeps no answer under its private name, no tool runs, and the error says so."""
     monkeypatch.setattr(adapter, "SCRATCHPAD", "__gone")
     ran: list[str] = []
     async with SessionCoordinator() as session:
@@ -530,10 +530,10 @@ async def test_a_langgraph_that_hides_rejections_is_refused(monkeypatch: pytest.
 
 
 async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None:
-    """Hooks see a call as the middleware before ours in the list have left it."""
+    """Hooks see a call as the middleware before ours in the list has left it."""
 
     class Moves(AgentMiddleware[Any, Any, Any]):
-        """Changes each call."""
+        """Middleware that changes each call."""
 
         async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
             call = {**request.tool_call, "args": {"path": "moved"}}

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK beyond the story: what else agents of it have."""
+"""The OpenAI Agents SDK beyond the story: further features of its agents."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ DONE = [assistant_message("done")]
 
 
 def calls(tool: str, number: int = 1, **given: Any) -> Any:
-    """The model calls a tool."""
+    """Return the model's call of a tool."""
     return function_call(tool, given, call_id=f"call-{number}")
 
 
 def denying(*tools: str) -> HookRegistry:
-    """A registry that denies these."""
+    """Return a registry that denies these tools."""
     hooks = HookRegistry()
 
     @hooks.gate("tool:pre", name="guard")
@@ -60,7 +60,7 @@ def denying(*tools: str) -> HookRegistry:
 
 
 def a_tool(ran: list[str], name: str = "write", **options: Any) -> FunctionTool:
-    """A tool that keeps what it was called with."""
+    """Return a tool that keeps its arguments."""
 
     def write(path: str) -> str:
         ran.append(path)
@@ -70,7 +70,7 @@ def a_tool(ran: list[str], name: str = "write", **options: Any) -> FunctionTool:
 
 
 def told(model: ScriptedModel, number: int = 1) -> str:
-    """What the model read at one of its calls."""
+    """Return the input of the model at one of its calls."""
     return json.dumps(model.calls[number].input, default=str)
 
 
@@ -83,31 +83,31 @@ class Server(MCPServer):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the server."""
         return "files"
 
     async def connect(self) -> None:
-        """Nothing to connect."""
+        """Do nothing, because there is nothing to connect."""
 
     async def cleanup(self) -> None:
-        """Nothing to clean up."""
+        """Do nothing, because there is nothing to clean up."""
 
     async def list_tools(self, *_arguments: Any, **_options: Any) -> list[MCPTool]:
-        """The tool."""
+        """Return the tool."""
         schema = {"type": "object", "properties": {"path": {"type": "string"}}}
         return [MCPTool.model_validate({"name": "write", "inputSchema": schema})]
 
     async def call_tool(self, tool_name: str, arguments: Any, *_more: Any, **_options: Any) -> CallToolResult:
-        """Keep what it was called with."""
+        """Keep the arguments of the call."""
         self.ran.append(arguments)
         return CallToolResult(content=[TextContent(type="text", text="wrote")])
 
     async def list_prompts(self) -> Any:
-        """None."""
+        """Raise, because there are no prompts."""
         raise NotImplementedError
 
     async def get_prompt(self, name: str, arguments: Any = None) -> Any:
-        """None."""
+        """Raise, because there are no prompts."""
         raise NotImplementedError
 
 
@@ -155,7 +155,7 @@ async def test_an_agent_used_as_a_tool_is_inside_when_it_was_put_there() -> None
 
 
 async def test_agents_that_are_gone_are_forgotten() -> None:
-    """An adapter does not keep the agents it was given."""
+    """An adapter does not keep its agents alive."""
     async with SessionCoordinator() as session:
         adapter = OpenAIAgents(session)
         for number in range(20):
@@ -175,7 +175,7 @@ async def test_what_is_out_of_reach_is_refused() -> None:
 
 
 async def test_a_wrapped_agent_stays_as_it_is() -> None:
-    """Put inside twice, an agent is the same; the one the host has is not touched."""
+    """An agent that is put inside twice stays the same; the host's own agent is not changed."""
     agent = Agent(name="a", tools=[a_tool([])])
     before = list(agent.tools)
     async with SessionCoordinator() as session:
@@ -218,7 +218,7 @@ async def test_the_tools_own_question_comes_first() -> None:
 
 
 async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
-    """A run that is resumed before anybody has decided is interrupted again; a refusal then reaches the model."""
+    """A run that is resumed before a decision is interrupted again; a refusal then reaches the model."""
     ran: list[str] = []
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
@@ -242,7 +242,7 @@ async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
 
 
 async def test_a_host_that_approves_for_us_grants_nothing(tmp_path: Path) -> None:
-    """What the SDK's own approval lets go on is still undecided here, and does not run."""
+    """A call that the SDK's own approval lets go on is still undecided here, and does not run."""
     ran: list[str] = []
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
@@ -261,7 +261,7 @@ async def test_a_host_that_approves_for_us_grants_nothing(tmp_path: Path) -> Non
 
 
 async def test_a_state_of_a_run_outside_is_refused() -> None:
-    """The state of a run that no hook has seen is not gone on with."""
+    """The state of a run outside the session is not resumed."""
     model = ScriptedModel([[calls("write", path="a")], DONE])
     agent = Agent(name="a", tools=[a_tool([], needs_approval=True)], model=model)
     result = await Runner.run(agent, "go", run_config=QUIET)
@@ -272,11 +272,11 @@ async def test_a_state_of_a_run_outside_is_refused() -> None:
 
 
 async def test_errors_of_tools_stay_with_the_sdk() -> None:
-    """The model reads of a failing tool what the SDK tells it; a tool that lets its error out ends the run with it."""
+    """The model reads the SDK's text about a failing tool; a tool that lets its error out ends the run with it."""
 
     @function_tool
     def broken() -> str:
-        """Fail."""
+        """Raise an error."""
         raise OSError("the disk is full")
 
     async def loud(_context: Any, _given: str) -> str:
@@ -331,7 +331,7 @@ async def test_what_is_no_text_of_a_prompt_stays() -> None:
 
 @pytest.mark.parametrize("arguments", ["{no json", '["a"]', "1"])
 async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> None:
-    """A call whose arguments are no JSON object does not run, interrupts nothing, and the model reads that."""
+    """A call whose arguments are no JSON object does not run and interrupts nothing, and the model reads the reason."""
     ran: list[str] = []
     odd, fine = calls("write", path="a"), calls("write", 2, path="b")
     odd.arguments = arguments
@@ -346,7 +346,7 @@ async def test_arguments_that_nobody_can_read_are_refused(arguments: str) -> Non
 
 @pytest.mark.rule("DIA-10")
 async def test_a_call_in_a_run_of_the_hosts_own_is_given_up() -> None:
-    """Where the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
+    """If the host runs the agent itself, a call that was admitted and not made is over when the session ends."""
     audit = CollectingAudit()
     refusing: ToolInputGuardrail[Any] = ToolInputGuardrail(
         lambda _data: ToolGuardrailFunctionOutput.raise_exception(), "theirs"
@@ -394,7 +394,7 @@ async def test_several_calls_are_decided_about_each_for_itself(tmp_path: Path) -
 
 
 async def test_a_streamed_run_is_inside() -> None:
-    """A run of the host's own, streamed, passes the hooks as well; a denied model call ends it."""
+    """A streamed run of the host passes the hooks as well; a denied model call ends it."""
     hooks = denying("write")
     ran: list[str] = []
     async with SessionCoordinator(hooks=hooks) as session:
@@ -415,7 +415,7 @@ async def test_a_streamed_run_is_inside() -> None:
 
 
 async def test_a_text_for_one_call_is_read_once() -> None:
-    """What a hook says for the next model call alone is in that one."""
+    """A text that a hook injects for the next model call alone is in that call only."""
     hooks = HookRegistry()
 
     @hooks.on("tool:post", name="nudge")

@@ -1,4 +1,4 @@
-"""pydantic-ai beyond the story: what else agents of it have."""
+"""pydantic-ai beyond the story: further features of its agents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OUTPUTS: Any = [str, DeferredToolRequests]
 
 
 def scripted(read: list[str], *says: Mapping[str, Any] | None, **options: Any) -> FunctionModel:
-    """A model that calls `write` with these, one after the other, and is done at None; it keeps what it read."""
+    """Return a model that calls `write` with these arguments in turn and ends at None; it keeps its input."""
 
     def model(messages: list[ModelMessage], _about: AgentInfo) -> ModelResponse:
         said = says[len(read)]
@@ -59,14 +59,14 @@ def scripted(read: list[str], *says: Mapping[str, Any] | None, **options: Any) -
 
 
 def an_agent(model: Any, write: Callable[..., Any], **options: Any) -> Agent[None, Any]:
-    """An agent with one tool."""
+    """Return an agent with one tool."""
     agent: Agent[None, Any] = Agent(model, output_type=OUTPUTS)
     agent.tool_plain(name="write", **options)(write)
     return agent
 
 
 def keeping(ran: list[str]) -> Callable[[str], str]:
-    """A tool that keeps what it was called with."""
+    """Return a tool that keeps its arguments."""
 
     def write(path: str) -> str:
         ran.append(path)
@@ -76,7 +76,7 @@ def keeping(ran: list[str]) -> Callable[[str], str]:
 
 
 def asking(*paths: str) -> HookRegistry:
-    """A registry that asks about these."""
+    """Return a registry that asks about these tools."""
     hooks = HookRegistry()
 
     @hooks.gate("tool:pre", name="guard")
@@ -94,7 +94,7 @@ async def allow(approvals: DeferredApprovals) -> None:
 
 
 async def test_a_yes_of_the_hosts_is_not_ours(tmp_path: Path) -> None:
-    """However often the host approves, inline and later, the call waits until our people have; then it runs once."""
+    """Whenever the host approves, the call waits for the session's approver, and then runs once."""
     ran: list[str] = []
     agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
     said: list[int] = []
@@ -130,7 +130,7 @@ async def test_a_yes_of_the_hosts_is_not_ours(tmp_path: Path) -> None:
 
 
 async def test_what_the_host_denies_does_not_run(tmp_path: Path) -> None:
-    """A denial of the host's is the end of the call, even if our people have allowed it."""
+    """A denial of the host ends the call, even if the session's approver has allowed it."""
     ran: list[str] = []
     read: list[str] = []
     agent = an_agent(scripted(read, {"path": "a"}, None), keeping(ran))
@@ -153,7 +153,7 @@ async def test_what_the_host_denies_does_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> None:
-    """A stored call that was changed before the run goes on does not run; the yes was not for it."""
+    """A stored call that was changed before the run goes on does not run, because the approval was for another call."""
     ran: list[str] = []
     read: list[str] = []
     agent = an_agent(scripted(read, {"path": "first"}, None), keeping(ran))
@@ -177,7 +177,7 @@ async def test_an_approval_is_for_the_call_that_was_shown(tmp_path: Path) -> Non
 
 @pytest.mark.rule("DIA-7")
 async def test_approvals_of_pydantic_ai_come_first() -> None:
-    """A tool that wants an approval of its own has it first, and is decided about here after that."""
+    """A tool that wants an approval of its own gets it first, and is decided about here after that."""
     ran: list[str] = []
     asked: list[str] = []
     hooks = HookRegistry()
@@ -204,10 +204,10 @@ async def test_approvals_of_pydantic_ai_come_first() -> None:
 
 @pytest.mark.rule("DIA-7")
 async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
-    """Hooks see a call as all other capabilities have left it, wherever they stand."""
+    """Hooks see a call as all other capabilities have left it, whatever their position."""
 
     class Moves(AbstractCapability[Any]):
-        """Changes each call at the last moment."""
+        """A capability that changes each call at the last moment."""
 
         async def before_tool_execute(self, *_arguments: Any, **_options: Any) -> Any:
             return {"path": "moved"}
@@ -216,7 +216,7 @@ async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
             return Further(toolset)
 
     class Further(WrapperToolset[Any]):
-        """Changes it once more, right before the tool."""
+        """A toolset that changes the call once more, right before the tool."""
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
             return await super().call_tool(name, {"path": f"{tool_args['path']} further"}, ctx, tool)
@@ -233,7 +233,7 @@ async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
 
 @pytest.mark.parametrize("change", [None, {"path": "b", "on": "2031-02-03"}, {"path": "b", "on": "never"}])
 async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[str, Any] | None) -> None:
-    """Hooks see a call's arguments as JSON; what they make of them is validated again before the tool has it."""
+    """Hooks see a call's arguments as JSON; their changes are validated again before the tool runs."""
     ran: list[Any] = []
     seen: list[Any] = []
     hooks = HookRegistry()
@@ -280,7 +280,7 @@ async def test_a_change_that_python_takes_for_none_is_one() -> None:
 
 
 async def test_tools_out_of_reach_are_refused() -> None:
-    """A run with a tool that the provider runs, or that is executed elsewhere, ends before the model is called."""
+    """A run with a tool of the provider, or one outside the agent's process, ends before the model is called."""
     read: list[str] = []
     profile = ModelProfile(supported_native_tools=frozenset({WebSearchTool}))
     searching: Any = Agent(scripted(read, None, profile=profile), capabilities=[])
@@ -301,7 +301,7 @@ async def test_tools_out_of_reach_are_refused() -> None:
 
 
 async def test_a_retry_is_told_and_read() -> None:
-    """A tool that wants the model to try again has failed for the hooks, and the model reads what it says."""
+    """A tool that asks the model to try again has failed for the hooks, and the model reads its message."""
     seen: list[str] = []
     hooks = HookRegistry()
 
@@ -323,7 +323,7 @@ async def test_a_retry_is_told_and_read() -> None:
 
 
 async def test_a_streamed_run_is_inside() -> None:
-    """A run whose answers come in pieces has its calls decided about; what a denied model call says is not kept."""
+    """The calls of a streamed run are decided about; the output of a denied model call is not kept."""
     ran: list[str] = []
     hooks = HookRegistry()
 
@@ -352,7 +352,7 @@ async def test_a_streamed_run_is_inside() -> None:
 
 
 async def test_a_run_is_a_turn() -> None:
-    """Hooks are told when a run is over, with its output; a run that goes on is no turn of its own."""
+    """Hooks observe the end of a run, with its output; a run that continues another is no turn of its own."""
     told: list[tuple[str, Any]] = []
     hooks = HookRegistry()
 
@@ -383,7 +383,7 @@ async def test_what_is_no_text_of_a_prompt_stays() -> None:
 
 
 async def test_texts_stay_at_their_place() -> None:
-    """A text that came with a call stands behind its result in every later model call, and not in the history."""
+    """A text that came with a call stays behind its result in every later model call, and is not in the history."""
     hooks = HookRegistry()
     hooks.on("tool:post", name="lint")(lambda event, data: HookResult.inject(f"seen {data['tool_input']['path']}"))
     read: list[str] = []

@@ -1,4 +1,4 @@
-"""One story over all SDKs: what hooks decide holds inside each of them, and the record says so."""
+"""One story over all SDKs: the decisions of hooks hold inside each of them, and the record shows it."""
 
 from __future__ import annotations
 
@@ -36,41 +36,41 @@ STAGES: Final[Mapping[str, tuple[str, str]]] = {
     "openai_agents": ("stage_openai_agents", "OpenAIAgentsStage"),
     "pydantic_ai": ("stage_pydantic_ai", "PydanticAIStage"),
 }
-"""File and class of each. One whose SDK is not installed is skipped with the reason."""
+"""File and class of each stage. A stage whose SDK is not installed is skipped with the reason."""
 MARKS: Final[Mapping[str, pytest.MarkDecorator | tuple[()]]] = {
     "agent_framework": pytest.mark.agents,
     "agent_hooks": (),
     "claude_agent_sdk": pytest.mark.agents,
 }
-"""What a stage costs: two bring other people's programs, the others are slow to import."""
+"""Marks of expensive stages: two start other programs, the others are slow to import."""
 ROBIN: Final = Decider(name="Robin", channel="test")
 
 
 @define
 class Scene:
-    """A folder with a record, a registry, and what the stage is made of."""
+    """A folder with a record, a registry, and the class of the stage."""
 
     folder: Path
     kind: type[Stage]
     hooks: HookRegistry
 
     def stage(self) -> Stage:
-        """The SDK, as a process that has just started has it."""
+        """The SDK as a process that has just started has it."""
         return self.kind(self.folder)
 
     @property
     def record(self) -> Path:
-        """The record's file."""
+        """File of the record."""
         return self.folder / "record.jsonl"
 
     @property
     def kinds(self) -> list[str]:
-        """What is on record, in order."""
+        """Kinds of the record's entries, in order."""
         return [json.loads(line)["kind"] for line in self.record.read_text().splitlines()]
 
     @asynccontextmanager
     async def session(self, **options: Any) -> AsyncIterator[SessionCoordinator]:
-        """A session with this record, which verifies when it is over."""
+        """Return a session with this record, which is verified at the end."""
         async with (
             AuditLog.open(self.record) as log,
             SessionCoordinator(self.hooks, session_id="story", audit=log, model="gpt-4o", **options) as session,
@@ -82,7 +82,7 @@ class Scene:
 
     @asynccontextmanager
     async def waiting_in(self, store: Path) -> AsyncIterator[SessionCoordinator]:
-        """A session whose questions stay open in this file."""
+        """Return a session whose questions stay open in this file."""
         async with (
             DeferredApprovals(SqliteStore(store)) as approvals,
             self.session(approvals=approvals, approval_wait=0.05) as session,
@@ -94,7 +94,10 @@ class Scene:
     params=[pytest.param(name, marks=MARKS.get(name, pytest.mark.slow)) for name in STAGES],
 )
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
-    """Each SDK in turn. An act that it has no place for is skipped, with the reason that stands in the documents."""
+    """Return a scene of each SDK in turn.
+
+    An act that the SDK does not support is skipped, with the documented reason.
+    """
     file, name = STAGES[request.param]
     kind: type[Stage] = getattr(import_module(f"tests.end_to_end.adapters.{file}"), name)
     act = request.function.__name__.removeprefix("test_")
@@ -104,7 +107,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
 
 
 def after(ran: Ran) -> str:
-    """What the model, or the host in its place, reads once the call is through."""
+    """Return the text that the model, or the host in its place, reads after the call."""
     return "\n".join([*ran.read[1:], *(json.dumps(one, default=str) for one in ran.answers)])
 
 
@@ -125,7 +128,7 @@ async def test_a_denied_call_does_not_run(scene: Scene) -> None:
 
 
 async def test_a_changed_call_runs_as_it_was_left(scene: Scene) -> None:
-    """What two hooks make of a call, one after the other, is what runs."""
+    """A call runs as two hooks, one after the other, have changed it."""
 
     def moved(event: str, data: Any) -> HookResult:
         return HookResult.modify({"tool_input": {**data["tool_input"], "path": f"{data['tool_input']['path']}/safe"}})
@@ -139,7 +142,7 @@ async def test_a_changed_call_runs_as_it_was_left(scene: Scene) -> None:
 
 
 async def test_a_result_is_replaced(scene: Scene) -> None:
-    """What a hook puts in the place of a result is what the model reads."""
+    """The model reads the text that a hook puts in place of a result."""
 
     @scene.hooks.on("tool:post", name="masks")
     async def masks(event: str, data: Any) -> HookResult:
@@ -169,7 +172,7 @@ async def test_an_injection_stays_within_its_budget(scene: Scene) -> None:
 
 
 async def test_a_question_is_approved(scene: Scene) -> None:
-    """What a person allows runs once, exactly as it was shown."""
+    """A call that the approver allows runs once, exactly as it was shown."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -187,7 +190,7 @@ async def test_a_question_is_approved(scene: Scene) -> None:
 
 
 async def test_a_question_is_denied(scene: Scene) -> None:
-    """What a person refuses does not run, and the model reads that it was refused."""
+    """A call that the approver refuses does not run, and the model reads the refusal."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -202,7 +205,7 @@ async def test_a_question_is_denied(scene: Scene) -> None:
 
 
 async def test_an_approval_outlives_the_process(scene: Scene) -> None:
-    """Nobody has decided when the run ends; a later process finds the decision, and the call runs once."""
+    """If the run ends before a decision, a later process finds the decision, and the call runs once."""
 
     @scene.hooks.gate("tool:pre", name="guard")
     async def guard(event: str, data: Any) -> HookResult:
@@ -241,7 +244,7 @@ async def test_a_gate_that_fails_is_closed(scene: Scene) -> None:
 
 
 async def test_a_tool_that_fails_is_told(scene: Scene) -> None:
-    """What a tool raises reaches the hooks as an error, and stands in the record as one."""
+    """An error of a tool reaches the hooks as an error, and is on record as one."""
     seen: list[Any] = []
 
     @scene.hooks.observe("tool:error", name="watch")

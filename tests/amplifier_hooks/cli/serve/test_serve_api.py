@@ -53,11 +53,11 @@ def test_the_api_is_served(tmp_path: Path) -> None:
             assert made.status_code == 201
             assert client.get("/v1/hooks").json()["hooks"] == [made.json()]
         for head in (
-            b"POST /v1/hooks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\n",
-            b"POST /v1/hooks HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\n",
+            "POST /v1/hooks HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000000\r\n\r\n",
+            "POST /v1/hooks HTTP/1.0\r\nHost: {host}\r\nContent-Length: 100000000\r\n\r\n",
         ):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
-                raw.sendall(head)
+                raw.sendall(head.format(host=f"127.0.0.1:{port}").encode())
                 answer = b""
                 while part := raw.recv(4096):
                     answer += part

@@ -207,10 +207,10 @@ def test_links_out_of_the_folder_are_not_followed(write: Write, tmp_path_factory
 
 @pytest.mark.rule("DEF-1")
 def test_a_file_that_others_may_write_is_refused(write: Write) -> None:
-    """What anybody on the machine may change is not read."""
+    """The loader refuses a file that every user of the machine may change."""
     folder = write(a_yaml=HOOK)
     (folder / "a.yaml").chmod(0o666)
-    assert mistakes(folder) == ["a.yaml: anybody may write to it, or it is no plain file; chmod o-w it"]
+    assert mistakes(folder) == ["a.yaml: every user may write to it, or it is no plain file; chmod o-w it"]
 
 
 OWN = "version: 1\nevents: [deploy:before]\n"
@@ -313,7 +313,7 @@ def test_json_is_read_as_json(value: Any, indent: int | str | None) -> None:
 @pytest.mark.rule("DEF-1")
 @given(values)
 def test_yaml_is_read_as_it_was_written(value: Any) -> None:
-    """What a YAML writer quotes comes back as it was, wherever both agree on what a plain word is."""
+    """A value that a YAML writer quotes is read back unchanged, where writer and reader agree on plain words."""
     text = yaml.safe_dump(value, default_style='"', allow_unicode=True)
     try:
         found = parse_yaml(text.encode()).value

@@ -130,7 +130,7 @@ def test_how_long_a_hook_has(
 
 @pytest.mark.rule("DEF-1")
 def test_a_set_takes_the_place_of_the_last_one(hooks: DefinedHooks) -> None:
-    """What is new is there, what is gone is not, what changed is as it is now; hooks of the program stay."""
+    """An installation adds new hooks, removes missing ones and replaces changed ones; the program's own hooks stay."""
     registry = hooks.registry
     registry.on("tool:pre", lambda event, data: None, name="code")
     changes: list[Any] = []
@@ -177,7 +177,7 @@ def test_replacing_is_like_starting_anew(history: list[tuple[list[str], dict[str
 
 @pytest.mark.rule("DEF-1")
 def test_nothing_is_half_installed(hooks: DefinedHooks) -> None:
-    """Where one hook of a set is refused, all that was registered stays as it was, and nobody is told of a change."""
+    """If one hook of a set is refused, all registrations stay as they were, and no change is reported."""
     registry = hooks.registry = HookRegistry(strict_events=True)
     install(hooks, hook("a"))
     changes: list[Any] = []
@@ -200,7 +200,7 @@ def test_nothing_is_half_installed(hooks: DefinedHooks) -> None:
 
 @pytest.mark.rule("DEF-1")
 def test_what_did_not_change_stays_as_it_is(hooks: DefinedHooks) -> None:
-    """A hook that somebody switched off, or that is in quarantine, is so after another hook was changed, too."""
+    """A hook that is switched off or in quarantine stays so when another hook changes."""
     install(hooks, hook("a"), hook("b"))
     hooks.registry.disable("a")
     before = hooks.registry.hooks()
@@ -262,8 +262,8 @@ def test_what_cannot_be_built_has_its_line(hooks: DefinedHooks, tmp_path: Path) 
     path = tmp_path / "hooks.yaml"
     library = "version: 1\nlibrary:\n  rate_limit:\n    calls: 1\n"
     path.write_text(
-        f"{library}  nobody:\nhooks:\n"
-        "- name: a\n  event_type: tool:pre\n  handler_ref: house:nobody\n"
+        f"{library}  absent:\nhooks:\n"
+        "- name: a\n  event_type: tool:pre\n  handler_ref: house:absent\n"
         "- name: b\n  event_type: tool:pre\n  handler_ref: command\n  config:\n    argv:\n    - sh\n    - 3\n"
     )
     with pytest.raises(InvalidDefinitions) as refused:
@@ -294,7 +294,7 @@ def test_nothing_runs_where_hooks_are_off(hooks: DefinedHooks) -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"handler": "house:nobody"}, "module 'house' has no 'nobody'"),
+        ({"handler": "house:absent"}, "module 'house' has no 'absent'"),
         ({"handler": "no.where"}, "there is no module 'no'"),
         ({"handler": "command"}, "'argv' is missing; add it"),
         ({"handler": "command", "config": {"argv": []}}, "'argv' is []"),
@@ -324,11 +324,11 @@ def test_what_cannot_be_built(hooks: DefinedHooks, said: dict[str, Any], problem
 
 @pytest.mark.rule("TEN-1")
 async def test_a_hook_that_cannot_be_built_fails_alone(hooks: DefinedHooks) -> None:
-    """Where sets are put together, the failure of one stands in for it: closed denies, and others notice nothing."""
-    hooks.tenant_handlers = {"house:say", "house:nobody", "nowhere:x"}
+    """In a tolerant plan, a hook that cannot be built fails: a closed one denies, and other hooks are unaffected."""
+    hooks.tenant_handlers = {"house:say", "house:absent", "nowhere:x"}
     found = DefinitionSet(
         definitions=(
-            hook("closed", "house:nobody", priority=1, tenant_id="acme"),
+            hook("closed", "house:absent", priority=1, tenant_id="acme"),
             hook("open", "nowhere:x", tenant_id="other"),
             hook("ours"),
         )
@@ -345,8 +345,8 @@ async def test_a_hook_that_cannot_be_built_fails_alone(hooks: DefinedHooks) -> N
     hooks.install(hooks.plan(found, tolerant=True))
     assert hooks.registry.hooks() == before
     outcome = await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})
-    assert "has no 'nobody'" in str(outcome.answers[0].error)
-    sys.modules["house"].nobody = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
+    assert "has no 'absent'" in str(outcome.answers[0].error)
+    sys.modules["house"].absent = lambda event, data: None  # type: ignore[attr-defined]  # a module of this test
     assert str(hooks.install(hooks.plan(found, tolerant=True))) == "0 added, 1 changed, 0 removed"
     assert not (await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})).denied
 
@@ -457,7 +457,7 @@ class Runs:
 
 @pytest.mark.rule("DEF-2")
 async def test_an_agent_from_a_definition(hooks: DefinedHooks) -> None:
-    """Whoever starts agents is handed in; an agent's answer counts, and one that only observes is just started."""
+    """The host's runs start an agent, whose answer counts; an agent that only observes is started without waiting."""
     runs = Runs()
     hooks.builders = {"agent": agent_builder(runs)}
     install(
@@ -588,8 +588,8 @@ async def test_a_ready_made_hook(hooks: DefinedHooks) -> None:
     assert hooks.registry.version_of("rate_limit") != version
     with pytest.raises(InvalidDefinitions, match="there is no setting 'cals'; did you mean 'calls'"):
         hooks.plan(found(cals=1))
-    with pytest.raises(InvalidDefinitions, match="no installed package has a hook called 'nobody'"):
-        hooks.plan(DefinitionSet(library=(ReadyMadeEntry(name="nobody", config={}),)))
+    with pytest.raises(InvalidDefinitions, match="no installed package has a hook called 'absent'"):
+        hooks.plan(DefinitionSet(library=(ReadyMadeEntry(name="absent", config={}),)))
 
 
 @pytest.mark.rule("DEF-1", "LIB-2")
@@ -634,7 +634,7 @@ def test_a_ready_made_hook_at_one_of_its_points(hooks: DefinedHooks) -> None:
 
 @pytest.mark.fault("F-API-09")
 def test_a_changed_definition_is_another_version(hooks: DefinedHooks) -> None:
-    """What was approved for one version of a definition is not approved for the next."""
+    """An approval for one version of a definition does not hold for the next version."""
     install(hooks, hook("a"))
     before = hooks.registry.version_of("a")
     install(hooks, hook("a"))
@@ -706,7 +706,7 @@ async def test_two_tenants_and_the_system(hooks: DefinedHooks, house: ModuleType
 
 @pytest.mark.rule("DEF-1")
 def test_a_row_for_a_list(hooks: DefinedHooks) -> None:
-    """Who lists definitions is told the band, and what stands for everything that was not said."""
+    """A row of a list shows the band of a definition, and the defaults of all fields that it leaves out."""
     row = definition_row(hook("a", priority=60, matcher="Write"), DefinitionSet())
     assert {key: row[key] for key in ("name", "band", "fail_mode", "timeout_ms", "kind", "matcher", "where")} == {
         "name": "a", "band": "governance", "fail_mode": "closed", "timeout_ms": 200, "kind": "python",
@@ -812,7 +812,7 @@ async def test_points_of_a_hook(
 @pytest.mark.rule("DEF-2")
 @pytest.mark.parametrize("event", ["tool:post", "tool:pre"])
 def test_who_is_told_anyway_is_no_background_hook(hooks: DefinedHooks, house: ModuleType, event: str) -> None:
-    """A hook that says itself that it watches or wraps is not also one that nobody waits for."""
+    """A hook that is an observer or middleware by itself cannot run in the background as well."""
     house.Pointed, house.Wrapper = Pointed, Wrapper  # type: ignore[attr-defined]
     name = "house:Pointed" if event == "tool:post" else "house:Wrapper"
     with pytest.raises(InvalidDefinitions, match="mode async: "):

@@ -23,7 +23,7 @@ class Desk:
     launched: int = 0
 
     async def run(self, order: AgentOrder) -> AgentResult:
-        """How the agent ends."""
+        """Return the prepared result of the agent, or raise its error."""
         self.orders.append(order)
         if isinstance(self.said, Exception):
             raise self.said
@@ -100,6 +100,6 @@ async def test_an_agent_that_is_no_gate() -> None:
 @pytest.mark.rule("DEF-2")
 async def test_an_agent_nobody_waits_for() -> None:
     """A detached agent is started, and says nothing."""
-    desk = Desk(HookUnavailable("nobody asks"))
+    desk = Desk(HookUnavailable("not asked for"))
     answer = await AgentHook(agent_name="note", runs=desk, detached=True)("tool:post", CALL)
     assert (answer.action, desk.launched) == ("continue", 1)

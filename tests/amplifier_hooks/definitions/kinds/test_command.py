@@ -29,12 +29,12 @@ def shell(script: str, **options: Any) -> CommandHook:
 
 
 async def ask(hook: CommandHook, event: str = "tool:pre", data: dict[str, Any] | None = None) -> HookResult:
-    """What it answers."""
+    """Return the answer of a hook."""
     return await hook(event, CALL if data is None else data)
 
 
 async def gated(hook: CommandHook, timeout: float | None = 20.0) -> Outcome:
-    """What becomes of a tool call with this hook as its gate."""
+    """Return the outcome of a tool call with this hook as its gate."""
     registry = HookRegistry()
     registry.gate("tool:pre", name="guard", timeout=timeout)(hook)
     return await registry.emit("tool:pre", CALL)
@@ -50,7 +50,7 @@ def processes() -> Iterator[list[str]]:
 async def until(true: Callable[[], bool]) -> None:
     """Come back when something outside of this process is so."""
     async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110  # nobody out there sets an event
+        while not true():  # noqa: ASYNC110  # no other process can set an event
             await asyncio.sleep(0.005)
 
 
@@ -60,7 +60,7 @@ async def gone(group: int) -> None:
 
 
 async def written(path: Path) -> str:
-    """What somebody writes into this file, once there is a line of it."""
+    """Return the content of a file once it has a whole line."""
     await until(lambda: path.exists() and path.read_text().endswith("\n"))
     return path.read_text()  # noqa: ASYNC240  # a few bytes
 
@@ -178,7 +178,7 @@ async def test_text_elsewhere_is_no_decision(text: str, tmp_path: Path) -> None:
     "ending", ["exit 1", "exit 3", "exit 126", "exit 127", "exit 255", "kill -9 $$", "kill -ABRT $$", "kill -SEGV $$"]
 )
 async def test_any_other_ending_is_a_failure(ending: str) -> None:
-    """Every other exit status, and every signal, is an error of the hook, which its gate denies and nobody chose."""
+    """Every other exit status, and every signal, is an error of the hook; its gate denies, and no decision is made."""
     outcome = await gated(shell(f'echo \'{{"action": "continue"}}\'; echo lost >&2; {ending}'))
     assert (outcome.action, outcome.cause) == ("deny", "hook_error")
     assert "lost" in (outcome.answers[0].error or "")
@@ -428,7 +428,7 @@ async def test_waiting_for_a_turn_counts(tmp_path: Path) -> None:
 
 
 def test_one_hook_serves_several_loops() -> None:
-    """The same hook works in one event loop after another."""
+    """One hook works in one event loop after another."""
     hook = shell("exit 2", programs=Programs(at_once=1))
 
     async def two() -> list[HookResult]:

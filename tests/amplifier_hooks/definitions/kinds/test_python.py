@@ -65,11 +65,11 @@ def test_an_entry_point_is_found_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "config", "said"),
     [
-        ("house_hooks.rules:nobody", {}, "there are: Broken, Limit, Ready, guard"),
-        ("house_hooks.rules.nobody", {}, "has no 'nobody'"),
+        ("house_hooks.rules:absent", {}, "there are: Broken, Limit, Ready, guard"),
+        ("house_hooks.rules.absent", {}, "has no 'absent'"),
         ("house_hooks.nowhere:x", {}, "there is no module 'house_hooks.nowhere'"),
         ("nowhere_to_be.found", {}, "there is no module 'nowhere_to_be'"),
-        ("nobody", {}, "no installed package has a hook called 'nobody'; there are: "),
+        ("absent", {}, "no installed package has a hook called 'absent'; there are: "),
         ("house_hooks.bad:x", {}, "needs the module 'nowhere_at_all', which is not installed"),
         ("house_hooks.exits:x", {}, "cannot be imported: SystemExit: bye"),
         ("house_hooks.rules:guard", {"a": 1}, "is no class, so nothing takes its config"),
@@ -79,7 +79,7 @@ def test_an_entry_point_is_found_by_its_name() -> None:
     ],
 )
 def test_what_is_not_there_is_said(module: str, name: str, config: Mapping[str, Any], said: str) -> None:
-    """A name nobody has, and a class that does not take its config, is an error that says what there is."""
+    """An unknown name, and a class that does not take its config, is an error with the known names or arguments."""
     with pytest.raises(HookUnavailable, match=said):
         build_hook(name, config)
 

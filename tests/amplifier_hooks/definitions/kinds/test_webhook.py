@@ -30,7 +30,7 @@ OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
 @define
 class Request:
-    """What the service was sent."""
+    """A request that the service received."""
 
     line: str
     headers: dict[str, str]
@@ -111,7 +111,7 @@ CONTINUE: Any = {"action": "continue"}
 
 
 async def gated(hook: WebhookHook, timeout: float = 60.0) -> Outcome:
-    """What becomes of a tool call with this hook as its gate."""
+    """Return the outcome of a tool call with this hook as its gate."""
     registry = HookRegistry()
     registry.gate("tool:pre", name="remote", timeout=timeout)(hook)
     return await registry.emit("tool:pre", CALL)
@@ -393,7 +393,7 @@ async def test_a_dripping_answer_ends_with_the_time(start: bytes) -> None:
 @pytest.mark.fault("F-WH-05")
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "gzip, identity"])
 async def test_a_content_coding_is_refused(coding: str) -> None:
-    """An answer in a content coding is refused unread, for nobody asked for one."""
+    """An answer in a content coding, which the request did not ask for, is refused unread."""
     bomb = gzip.compress(b"0" * 10_000_000)
     async with serving(saying(bomb, headers=f"content-encoding: {coding}\r\n")) as service:
         outcome = await gated(service.hook())
@@ -579,10 +579,10 @@ async def test_one_tenants_failures_leave_a_service_to_the_others() -> None:
 
 @pytest.mark.rule("TEN-1", "DEF-5")
 async def test_a_name_that_hangs_holds_up_its_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While look-ups of one tenant's hang, others' go on: nobody's name server takes the threads of somebody else."""
+    """While lookups of one tenant hang, lookups of others go on: each tenant has resolver threads of its own."""
     release = threading.Event()
 
-    def look_up(host: str, port: int, *_: object) -> list[object]:  # the operating system, which nobody can ask to hang
+    def look_up(host: str, port: int, *_: object) -> list[object]:  # replaces the resolver of the operating system
         if host == "hangs.example":
             release.wait(10)
         return [(0, 0, 0, "", ("192.0.2.1", port))]

@@ -16,11 +16,11 @@ from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.injection.tokens.encodings import encoding
 from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick, tokenizer, utf8_size
 
-PROSE = "The quick brown fox jumps over the lazy dog; nobody minds.\n"
+PROSE = "The quick brown fox jumps over the lazy dog; the cat nods.\n"
 
 
 def bare(text: str, name: str = "o200k_base") -> int:
-    """What tiktoken says."""
+    """Return tiktoken's own count."""
     found = encoding(name)
     assert isinstance(found, tiktoken.Encoding)
     return len(found.encode_ordinary(text))
@@ -112,7 +112,7 @@ def test_stops_at_the_limit(stretches: list[str]) -> None:
 
 @pytest.mark.rule("INJ-4")
 def test_much_too_long(stretches: list[str]) -> None:
-    """A text of more than 128 characters a token is over the limit without a look."""
+    """A text of more than 128 characters per token of the limit is over the limit without counting."""
     assert count(PROSE * 200_000, limit=1_000).over_limit
     assert not stretches
 
@@ -162,7 +162,7 @@ def test_only_a_stretch_without_cuts_is_counted_as_bytes(stretches: list[str]) -
 
 
 class PanicException(BaseException):
-    """What a panic in Rust looks like."""
+    """An exception named like a panic in Rust."""
 
 
 @pytest.mark.rule("INJ-4")
@@ -213,7 +213,7 @@ async def test_first_use_by_fifty(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def load(name: str) -> object:
         loaded.append(threading.get_ident())
-        assert ticking.wait(10)  # were this the loop's thread, nobody would tick
+        assert ticking.wait(10)  # if this were the loop's thread, no task would tick
         return original(name)
 
     monkeypatch.setattr(encodings, "_load", load)

@@ -40,7 +40,7 @@ def test_counts_with_ctok(model: str, version: str) -> None:
 
 @pytest.mark.usefixtures("ctok")
 def test_fits_with_ctok() -> None:
-    """What fits is found by asking ctok."""
+    """The part that fits is found by asking ctok."""
     kept, found = fit("one two three four", 6, "claude-opus-5")
     assert found.tokens <= 6
     assert "one two three four"[:kept].split() == ["one", "two", "three"]

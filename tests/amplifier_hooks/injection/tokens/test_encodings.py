@@ -23,12 +23,12 @@ RANKS = ROOT / "amplifier_hooks" / "injection" / "tokens" / "ranks"
 
 
 def vocabulary(name: str) -> list[bytes]:
-    """What ships."""
+    """Return the shipped vocabulary."""
     return unpack((RANKS / f"{name}.xz").read_bytes())
 
 
 def by_tiktoken(name: str, ranks: object) -> dict[str, Any]:
-    """How tiktoken defines an encoding, with its loader replaced."""
+    """Return tiktoken's definition of an encoding, with its loader replaced."""
     with patch.object(openai_public, "load_tiktoken_bpe", lambda _source, expected_hash: ranks):
         definition: dict[str, Any] = getattr(openai_public, name)()
     return definition
@@ -88,7 +88,7 @@ def test_hash_stands_beside(name: str) -> None:
 @pytest.mark.slow
 @given(st.lists(st.binary(max_size=255)))
 def test_packing_loses_nothing(vocabulary: list[bytes]) -> None:
-    """What was packed is unpacked, and the text form is read back."""
+    """A packed vocabulary is unpacked unchanged, and the text form is read back."""
     assert unpack(pack(vocabulary)) == vocabulary
     if vocabulary and all(vocabulary):
         assert from_text(to_text(vocabulary)) == vocabulary

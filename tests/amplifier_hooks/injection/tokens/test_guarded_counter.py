@@ -14,23 +14,23 @@ TEXT = "one two three four five six seven eight nine ten\n" * 20
 
 
 class Counter:
-    """Counts words, or does what it is told."""
+    """A counter that counts words, or calls a given function."""
 
     def __init__(self, instead: Callable[[str], Any] | None = None) -> None:
         self.instead = instead
         self.asked: list[str] = []
 
     def count(self, text: str) -> Any:
-        """What it is told, or words."""
+        """Return the result of the function, or the number of words."""
         self.asked.append(text)
         return self.instead(text) if self.instead else len(text.split())
 
 
 class Remote(Counter):
-    """The same, over a network."""
+    """An async counter, as if over a network."""
 
     async def count(self, text: str) -> Any:
-        """After a while."""
+        """Return the count, one step later."""
         await asyncio.sleep(0)
         found = super().count(text)
         return await found if asyncio.iscoroutine(found) else found
@@ -44,12 +44,12 @@ def guard(counter: Any, deadline: float = 30) -> GuardedCounter:
 
 
 def returning(value: Any) -> Callable[[str], Any]:
-    """Says this whatever it is asked."""
+    """Return a function that returns this for any text."""
     return lambda _text: value
 
 
 def raising(error: BaseException) -> Callable[[str], Any]:
-    """Raises this whatever it is asked."""
+    """Return a function that raises this for any text."""
 
     def fail(_text: str) -> Any:
         raise error
@@ -75,7 +75,7 @@ class Index:
 
 
 class BadIndex:
-    """Not even that."""
+    """A number whose `__index__` fails."""
 
     def __index__(self) -> int:
         raise RuntimeError
@@ -89,7 +89,7 @@ class BadIndex:
     ids=["-1", "0", "nan", "inf", "huge", "2.0", "2.5", "text", "None", "True", "bytes", "list", "object", "bad-index"],
 )
 async def test_nonsense(value: object, kind: type[Counter]) -> None:
-    """What cannot be a number of tokens is replaced by the bytes, and the count says so."""
+    """A value that cannot be a number of tokens is replaced by the bytes, and the count says so."""
     found = await guard(kind(returning(value))).count_async("naïve text")
     assert found == TokenCount(tokens=11, exact=False, method="bytes:counter-invalid")
 
@@ -141,7 +141,7 @@ async def test_hanging_in_a_thread(opened: threading.Event) -> None:
 
 @pytest.mark.fault("F-INJ-04")
 async def test_hanging_on_the_loop() -> None:
-    """A coroutine that ignores its cancellation holds nobody up."""
+    """A coroutine that ignores its cancellation delays no caller."""
     opened = asyncio.Event()
 
     async def stubborn() -> int:
@@ -165,7 +165,7 @@ async def test_hanging_on_the_loop() -> None:
 
 
 async def test_cancelled() -> None:
-    """Who is cancelled while counting is cancelled, and so is the counter."""
+    """Cancelling a caller while it counts cancels the caller, and the counter, too."""
     cancelled = asyncio.Event()
     entered = asyncio.Event()
 
@@ -190,7 +190,7 @@ async def test_cancelled() -> None:
 @pytest.mark.parametrize("kind", [Counter, Remote])
 @pytest.mark.parametrize("limit", [0, -1, 5, 50, 199, 200, 1_000])
 async def test_fitting(limit: int, kind: type[Counter]) -> None:
-    """What is kept fits, by the counter's own word; all is kept if all fits."""
+    """The kept part fits, by the counter's own count; all is kept if all fits."""
     inner = kind()
     kept, found = await guard(inner).fit_async(TEXT, limit)
     assert found.tokens == len(TEXT[:kept].split())
@@ -221,13 +221,13 @@ async def test_fitting_when_it_hangs(opened: threading.Event) -> None:
 
 @pytest.mark.rule("INJ-4")
 async def test_much_too_long() -> None:
-    """A text of more than 128 characters a token is not even shown to the counter."""
+    """A text of more than 128 characters per token of the limit is not even shown to the counter."""
     inner = Counter()
     assert (await guard(inner).count_async("x" * 1_000, 7)).over_limit
     assert not inner.asked
 
 
 def test_ours_needs_no_guard() -> None:
-    """A counter of ours stays what it is."""
+    """A `Counter` of this package is returned unchanged."""
     ours = counter_for("gpt-5")
     assert guard_counter(ours, run=DaemonPool().run) is ours

@@ -20,19 +20,19 @@ class Seconds:
     now = 0.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 
 def written(text: str) -> Script[int]:
-    """Write one note; how many there are then."""
+    """Write one note, and return the number of notes."""
     yield Statement("INSERT INTO {schema}.note VALUES ($1)", (text,))
     ((count,),) = yield Statement("SELECT count(*) FROM {schema}.note")
     return int(count)
 
 
 async def test_opened_when_needed(tmp_path: Path) -> None:
-    """The file is made by the first use; closing and using it again goes on where it was."""
+    """The first use creates the file; closing and using the database again goes on with its content."""
     path = tmp_path / "notes.db"
     book = HookDatabase("hook", TABLES, database_opener(str(path), ""))
     assert not path.exists()
@@ -45,13 +45,13 @@ async def test_opened_when_needed(tmp_path: Path) -> None:
 
 
 def test_each_loop_opens_it(tmp_path: Path) -> None:
-    """A book that was used in one event loop can be used in another one."""
+    """A database that was used in one event loop can be used in another one."""
     book = HookDatabase("hook", TABLES, database_opener(str(tmp_path / "notes.db"), ""))
     assert [asyncio.run(book.run(lambda: written("a"))) for _ in range(2)] == [1, 2]
 
 
 async def test_left_alone_for_a_while(tmp_path: Path) -> None:
-    """A database that failed is not tried again at once; then it is."""
+    """A database that failed is not tried again at once, but later."""
     clock, folder = Seconds(), tmp_path / "later"
     book = HookDatabase("hook", TABLES, database_opener(str(folder / "notes.db"), ""), clock)
     with pytest.raises(StoreUnavailable, match="No such file"):
@@ -75,7 +75,7 @@ async def test_left_alone_for_a_while(tmp_path: Path) -> None:
 
 
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place is a file, memory, a PostgreSQL server, or a file in this user's state folder."""
+    """An address is a file, memory, a PostgreSQL server, or a file in the user's state folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     made = [database_opener(place, "x.db")(TABLES) for place in ("a.db", "~/b.db", ":memory:", "")]
@@ -87,7 +87,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no place for the state of this user, the store is unavailable like any other."""
+    """Without a place for the user's state, the store is unavailable like any other."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(StoreUnavailable, match="Not a directory"):

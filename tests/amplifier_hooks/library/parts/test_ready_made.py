@@ -46,7 +46,7 @@ class KettleSettings(HookSettings):
 
 
 class Kettle(ReadyMade[KettleSettings]):
-    """Two points, one of which can be made impossible."""
+    """A hook with two points, one of which can be made impossible."""
 
     name = "kettle"
     Settings = KettleSettings
@@ -56,7 +56,7 @@ class Kettle(ReadyMade[KettleSettings]):
         self._second = second
 
     def points(self) -> tuple[Point, ...]:
-        """A gate, and something after it."""
+        """Return a gate, and a hook after it."""
         match = self.settings.match
         return (
             Point(event="tool:pre", call=self.say, intent="gate", priority=60, match=match, timeout=2.0, recheck=False),
@@ -64,17 +64,17 @@ class Kettle(ReadyMade[KettleSettings]):
         )
 
     async def say(self, event: str, data: Mapping[str, Any]) -> HookResult:
-        """Say how hot."""
+        """Inject the temperature."""
         return HookResult.inject(f"{self.settings.degrees} degrees")
 
 
 def hooks() -> list[type[ReadyMade[Any]]]:
-    """Every ready-made hook."""
+    """Return every ready-made hook."""
     return [getattr(library, name) for name in library.__all__]
 
 
 def modules() -> list[str]:
-    """The module of every ready-made hook."""
+    """Return the module of every ready-made hook."""
     return sorted(hook.__module__.rpartition(".")[2] for hook in hooks())
 
 
@@ -169,14 +169,14 @@ def test_settings_that_cannot_work(config: Any, sentence: str) -> None:
     ],
 )
 def test_settings_that_look_right(hook: str, config: dict[str, Any], sentence: str) -> None:
-    """What could only fail later is refused when the hook is made, in its name."""
+    """Settings that could only fail later are refused when the hook is created, in the hook's name."""
     with pytest.raises(InvalidHookSettings) as caught:
         getattr(library, hook).from_config(config)
     assert str(caught.value).startswith(sentence)
 
 
 def test_every_problem_at_once() -> None:
-    """An error about settings names all that is wrong with them, and no value, which may be a secret."""
+    """An error about settings names all mistakes, and no value, which may be a secret."""
     with pytest.raises(InvalidHookSettings) as caught:
         Kettle.from_config({"degrees": "hunter2", "tea": 1})
     assert len(caught.value.problems) == 2
@@ -184,7 +184,7 @@ def test_every_problem_at_once() -> None:
 
 
 def test_settings_stay_as_they_are() -> None:
-    """Nothing can be assigned to settings."""
+    """A field of settings cannot be assigned."""
     with pytest.raises(ValidationError):
         Kettle().settings.degrees = 3
 
@@ -209,7 +209,7 @@ def test_entry_points() -> None:
 
 @pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook.name)
 def test_what_every_hook_has(hook: type[ReadyMade[Any]]) -> None:
-    """A name as its module's, described settings with defaults that refuse unknown fields, points in a band."""
+    """Each hook has its module's name, described settings with defaults, no unknown fields, and points in a band."""
     assert hook.name == hook.__module__.rpartition(".")[2]
     assert hook.Settings.model_config["extra"] == "forbid"
     assert hook.Settings.model_config["frozen"]
@@ -225,7 +225,7 @@ def test_what_every_hook_has(hook: type[ReadyMade[Any]]) -> None:
     "module", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in modules()]
 )
 def test_examples_run(module: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
-    """The example in the docstring of a hook's module runs, and prints what stands below it."""
+    """The example in the docstring of a hook's module runs, and prints the output below it."""
     monkeypatch.chdir(tmp_path)
     found = importlib.import_module(f"amplifier_hooks.library.{module}")
     blocks = FENCE.findall(inspect.getdoc(found) or "")
@@ -251,7 +251,7 @@ def test_table_is_current() -> None:
 
 @pytest.mark.rule("PKG-1")
 def test_loads_lightly() -> None:
-    """The library loads a hook when it is first asked for, and no other."""
+    """The library loads a hook on first use, and no other."""
     code = (
         "import sys, amplifier_hooks.library as library; library.RateLimit\n"
         "print(*sorted(m for m in sys.modules if m.startswith('amplifier_hooks.library.')))"
@@ -261,11 +261,11 @@ def test_loads_lightly() -> None:
     assert done.stdout.split() == [f"amplifier_hooks.library.{name}" for name in loaded]
 
 
-# -- what hooks remember -----------------------------------------------------------------------------------------------
+# -- the memory of hooks -----------------------------------------------------------------------------------------------
 
 
 def test_one_value_for_each_session() -> None:
-    """Sessions are apart, those of two tenants as well, and the one unheard of for longest is forgotten first."""
+    """Sessions are apart, also those of two tenants, and the least recently used one is forgotten first."""
     kept: PerSession[list[int]] = PerSession(list, most=2)
     kept.of({"session_id": "a"}).append(1)
     kept.of({"session_id": "a", "tenant_id": "acme"}).append(2)
@@ -279,7 +279,7 @@ def test_one_value_for_each_session() -> None:
 
 
 def test_once() -> None:
-    """The first time is the only one, in each session, until it is forgotten; of very many the first are."""
+    """`Once` is true once in each session until that is forgotten; of very many entries, the first are forgotten."""
     once = Once()
     session, other = {"session_id": "a"}, {"session_id": "b"}
     assert [once.is_first(session, "x", 1), once.is_first(session, "x", 1), once.is_first(other, "x", 1)] == [

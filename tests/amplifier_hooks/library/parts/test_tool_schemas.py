@@ -12,7 +12,7 @@ pytestmark = pytest.mark.rule("LIB-1")
 
 
 def shape(schema: dict[str, Any], **more: Any) -> Shape:
-    """The shape of a tool with this schema."""
+    """Return the shape of a tool with this schema."""
     return Shape(ToolShape(input_schema=schema, **more))
 
 
@@ -42,7 +42,7 @@ def test_a_schema_with_a_name_takes_required_fields() -> None:
 
 
 def test_values_stay_out_of_what_is_said() -> None:
-    """What is said names places and rules, never a value; it is short, however much is wrong."""
+    """A message names places and rules, never a value, and is short, however many mistakes there are."""
     found = shape({"additionalProperties": {"type": "integer", "maximum": 3}})
     wrong = found.wrong({f"field{number}": "hunter2" for number in range(20)})
     assert len(wrong) == 20
@@ -54,7 +54,7 @@ def test_values_stay_out_of_what_is_said() -> None:
 
 
 def test_only_the_first_of_very_much() -> None:
-    """In a large input, and by a schema that refers to itself, only the first mistake is looked for."""
+    """In a large input, and with a schema that refers to itself, only the first mistake is searched for."""
     found = shape({"items": {"type": "integer"}})
     assert len(found.wrong(["a"] * 5_000)) == 1
     doubling = shape({"allOf": [{"properties": {"a": {"$ref": "#"}}}] * 2, "type": "object"})
@@ -66,7 +66,7 @@ def test_only_the_first_of_very_much() -> None:
 
 @pytest.mark.parametrize("value", [{"a": object()}, {1: 2}, {"a": "\ud800"}, {"a": {1, 2}}])
 def test_what_is_no_json(value: object) -> None:
-    """What JSON cannot hold is an error of its kind, or wrong."""
+    """A value that JSON cannot hold is an error of its kind, or a mistake."""
     found = shape({"additionalProperties": {"type": "integer"}, "propertyNames": {"pattern": "^a$"}})
     try:
         assert found.wrong(value)
@@ -101,12 +101,12 @@ def test_what_is_no_json(value: object) -> None:
     ],
 )  # fmt: skip
 def test_examples(schema: dict[str, Any], example: object) -> None:
-    """An example is the schema's own, or the least that it asks for."""
+    """An example is the schema's own, or the smallest that the schema allows."""
     assert example_of(schema) == example
 
 
 def test_recursion_ends() -> None:
-    """A schema that requires itself has no example that could be written, and making one ends."""
+    """A schema that requires itself has no finite example, and the search for one ends."""
     schema = {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}
     assert example_of(schema)
     assert shape(schema).example == ""
@@ -132,14 +132,14 @@ SCHEMAS = st.recursive(
 
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)))
 def test_an_example_that_is_shown_is_right(schema: dict[str, Any]) -> None:
-    """Whatever the schema, the example that is shown satisfies it; one that would not is not shown."""
+    """For every schema, the example that is shown satisfies it; an example that would not is not shown."""
     found = shape(schema)
     if found.example:
         assert found.wrong(json.loads(found.example)) == ()
 
 
 def test_an_example_of_ones_own() -> None:
-    """It is shown as it is, and refused where it breaks the schema itself."""
+    """A given example is shown as it is, and refused if it breaks the schema."""
     schema = {"required": ["a"]}
     assert shape(schema, example={"a": "ü"}).example == '{"a": "ü"}'
     with pytest.raises(ValueError, match=r'its example is wrong itself: "a" is a required property'):

@@ -1,4 +1,4 @@
-"""Signed notes, as C2SP has them."""
+"""Signed notes in the format of C2SP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplifier_hooks.record.record_errors import BadNote
 from amplifier_hooks.record.write.log_files import AuditKey
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
-"""The verifier key of the Go implementation's examples, and the note it signs."""
+"""The verifier key of the Go implementation's examples, and a note with its signature."""
 SAID = (
     "If you think cryptography is the answer to your problem,\n"
     "then you don't know what your problem is.\n"
@@ -27,7 +27,7 @@ VKEY = VerifierKey(CHECKPOINT.origin, KEY.public)
 
 @pytest.mark.rule("AUD-2")
 def test_foreign_key_and_note() -> None:
-    """A key and a signature of another implementation are understood: only what was signed is no checkpoint."""
+    """A key and a signature of another implementation verify; only the signed text is no checkpoint."""
     key = VerifierKey.parse(PETER)
     assert str(key) == PETER
     with pytest.raises(BadNote, match="three lines"):
@@ -48,7 +48,7 @@ def test_note() -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_other_signatures() -> None:
-    """Signatures of witnesses are passed over; a second one under the log's own name is not."""
+    """Signatures of witnesses are ignored; a second signature under the log's own name is not."""
     note = sign_checkpoint(CHECKPOINT, KEY)
     witness = sign_checkpoint(Checkpoint("witness", 1, HEAD), KEY).rpartition("\n\n")[2]
     assert open_note(note + witness, VKEY) == CHECKPOINT
@@ -79,7 +79,7 @@ def test_every_character_counts() -> None:
     ],
 )
 def test_no_checkpoint(text: str) -> None:
-    """What is not written in the one way there is, is no checkpoint."""
+    """A checkpoint in any other than its only spelling is refused."""
     with pytest.raises(BadNote):
         Checkpoint.parse(text)
 

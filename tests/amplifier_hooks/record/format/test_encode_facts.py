@@ -1,4 +1,4 @@
-"""Any value becomes a line, or a statement about what is not in it."""
+"""Any value becomes a line, or a statement about its omission."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIDING = Encoder(Redactor(b"k" * 32, environment={}))
 
 
 def told(facts: object, encoder: Encoder = PLAIN) -> Any:
-    """The facts as a reader finds them; the bytes are ASCII, on one line and within their room."""
+    """Return the facts as a reader decodes them. The bytes are ASCII, one line, and within their room."""
     data = encoder.encode("note", facts, patient=True)  # type: ignore[arg-type]  # some are no mapping
     assert data.isascii()
     assert b"\n" not in data
@@ -38,7 +38,7 @@ def told(facts: object, encoder: Encoder = PLAIN) -> Any:
 
 
 def sha256(text: str) -> str:
-    """The digest of a text, half characters included."""
+    """Return the digest of a text, lone surrogates included."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -56,7 +56,7 @@ class Rude:
 
 
 class Loud(str):
-    """A text that says something else when it is asked."""
+    """A text whose `str` is another text."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Loud(str):
 
 
 def nested(depth: int) -> list[Any]:
-    """A list in a list in a list, and so on."""
+    """Return lists nested to a depth."""
     value: list[Any] = []
     for _ in range(depth):
         value = [value]
@@ -112,7 +112,7 @@ REPLACED: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("case", REPLACED)
 @pytest.mark.parametrize("encoder", [PLAIN, HIDING], ids=["plain", "hiding"])
 def test_values(case: str, encoder: Encoder) -> None:
-    """Every value has its rule: it is written as it is, as something readable, or as what it was."""
+    """Every type has its rule: the value is written unchanged, as something readable, or as an omission."""
     value, written = REPLACED[case]
     assert told({"value": value}, encoder) == {"value": written}
 
@@ -120,7 +120,7 @@ def test_values(case: str, encoder: Encoder) -> None:
 @pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-11")
 def test_deep() -> None:
-    """What is nested without end is cut at a depth, and says so there."""
+    """Endless nesting is cut at a depth, and the record says so there."""
     value, depth = told({"value": nested(5_000)})["value"], 1
     while isinstance(value, list):
         (value,), depth = value, depth + 1
@@ -131,7 +131,7 @@ def test_deep() -> None:
 @pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-11")
 def test_large() -> None:
-    """What is too large for a line stands in it by its digest, the largest first; what is small stays readable."""
+    """Values too large for a line are replaced by their digest, the largest first; small values stay readable."""
     large = "x" * 10_000_000
     found = told({"large": large, "middle": ["y" * 9_000] * 9, "small": "z" * 900})
     assert found["large"] == {"$omitted": "str", "why": "size", "length": len(large), "sha256": sha256(large)}
@@ -144,7 +144,7 @@ def test_large() -> None:
 @pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-11")
 def test_more_than_there_are_atoms() -> None:
-    """Containers that hold each other many times over are given up, not walked through."""
+    """Containers that hold each other many times are omitted, not walked through."""
     value: list[Any] = [1]
     for _ in range(60):
         value = [value, value]
@@ -159,7 +159,7 @@ def test_more_than_there_are_atoms() -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_heavy() -> None:
-    """What takes long is refused by those who cannot wait, and every kind of it is seen."""
+    """The encoder refuses every heavy record of an impatient caller."""
     for value in ("x" * 40_000, b"x" * 40_000, [[0] * 300] * 300, {"a": nested(40_000)}, [CIRCULAR] * 2_000):
         with pytest.raises(Heavy):
             PLAIN.encode("note", {"value": value})
@@ -176,7 +176,7 @@ JSON = st.recursive(
 @pytest.mark.rule("AUD-4")
 @given(value=st.dictionaries(st.text(st.characters()), JSON, max_size=5), kind=st.text(st.characters()))
 def test_anything(value: dict[str, Any], kind: str) -> None:
-    """Whatever the facts and the kind are, they become one line; and the way of it makes no difference."""
+    """Any kind and facts become one line, and the short way and the long way give equal lines."""
     assert json.loads(b"{" + PLAIN.encode(kind, value) + b"}")
     data = HIDING._encode_plain(value)
     if data is not None:
@@ -186,7 +186,7 @@ def test_anything(value: dict[str, Any], kind: str) -> None:
 @pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-11")
 async def test_written(tmp_path: Path) -> None:
-    """What takes long to encode is encoded beside the loop, and is on record all the same."""
+    """A record that takes long to encode is encoded beside the event loop, and is on record all the same."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=AuditKey(b"\x07" * 32))
     await log.write("note", {"value": "x" * 5_000_000}, durable=True)
     await log.close()

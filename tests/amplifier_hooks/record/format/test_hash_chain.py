@@ -1,4 +1,4 @@
-"""What ties the lines together."""
+"""The chain that ties the lines together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPENING = Opening(log="5b" * 16, segment=2, previous="9f" * 32, tenant="acme", s
 
 @pytest.mark.rule("AUD-2")
 def test_first_value() -> None:
-    """The chain begins with a hash of the seven texts that say whose segment it is, each with its length."""
+    """The chain begins with a hash of the seven texts of the opening, each with its length."""
     told = b"amplifier-hooks/audit/1/segment\n"
     for text in ("5b" * 16, "2", "9f" * 32, "acme", "s1", "0.1.0", "k"):
         told += len(text).to_bytes(8, "big") + text.encode()
@@ -48,7 +48,7 @@ def test_every_text_counts() -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_opening_reads_back() -> None:
-    """The first line says the same opening again; the name it signs under names log and segment."""
+    """The first line states the opening again; the signing name consists of log and segment."""
     assert Opening.of(OPENING.facts()) == OPENING
     assert OPENING.origin == f"amplifier-hooks/audit/1/{'5b' * 16}/2"
 
@@ -56,6 +56,6 @@ def test_opening_reads_back() -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.parametrize("change", [{"format": "x/2"}, {"segment": 0}, {"segment": True}, {"log": 7}, {"key": None}])
 def test_no_opening(change: dict[str, object]) -> None:
-    """A first line that does not say whose it is opens nothing."""
+    """A first line that states no opening opens nothing."""
     with pytest.raises(MalformedLine):
         Opening.of({**OPENING.facts(), **change})

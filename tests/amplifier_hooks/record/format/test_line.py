@@ -35,7 +35,7 @@ def test_seal() -> None:
     ],
 )
 def test_no_line(line: bytes, problem: str) -> None:
-    """What cannot be a line is refused without its JSON being read."""
+    """Bytes that cannot be a line are refused without reading their JSON."""
     with pytest.raises(MalformedLine, match=problem):
         unseal(line)
 
@@ -63,6 +63,6 @@ def test_read() -> None:
     ],
 )
 def test_unreadable(body: bytes, problem: str) -> None:
-    """A body that says something else, or says it twice, or nests without end, is refused with its reason."""
+    """A body with other members, duplicate members or endless nesting is refused with its reason."""
     with pytest.raises(MalformedLine, match=problem):
         read(body)

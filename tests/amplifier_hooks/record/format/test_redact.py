@@ -1,4 +1,4 @@
-"""Secrets are taken out before anything is written."""
+"""The redactor hides secrets before the log writes anything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SENTENCES = [
 
 @pytest.mark.rule("AUD-4")
 def test_names() -> None:
-    """A name is taken apart into its words, however it is written; a word within a word is none."""
+    """A name is split into its words in any spelling; a word within a word does not count."""
     assert [name for name in SECRET_NAMES.split() if not is_secret_name(name)] == []
     assert [name for name in OTHER_NAMES.split() if is_secret_name(name)] == []
 
@@ -73,7 +73,7 @@ def test_names() -> None:
     "text", ["{}", "use {} now", "a\n{}\nb", "url?key={}&x", '"{}"', "x " * 100 + "{}" + " y" * 100, "é{} ü" + "é" * 60]
 )
 def test_shapes(secret: str, text: str) -> None:
-    """A secret is found by its shape or its value wherever it stands, and nothing of it is left."""
+    """The redactor finds a secret by its shape or its value in any place, and leaves nothing of it."""
     left = REDACTOR.redact(text.format(secret))
     assert secret[4:12] not in left
     assert "{$secret " in left
@@ -82,7 +82,7 @@ def test_shapes(secret: str, text: str) -> None:
 @pytest.mark.rule("AUD-4")
 @pytest.mark.parametrize("text", SENTENCES)
 def test_sentences(text: str) -> None:
-    """What is called a password, and what follows `Bearer`, is hidden in a text as well; its neighbours stay."""
+    """The value of a password and the token after `Bearer` are hidden in a text as well; their neighbours stay."""
     left = REDACTOR.redact(f"{'before ' * 20}{text}{' after' * 20}")
     assert "hunter22" not in left
     assert "abcdefgh" not in left
@@ -115,7 +115,7 @@ def test_innocent() -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_keyed() -> None:
-    """What stands there is a keyed hash and the length: equal for equal secrets, and different under another key."""
+    """A keyed hash and the length replace a secret: equal for equal secrets, and different under another key."""
     hidden = REDACTOR.replacement_of("hunter2")
     assert hidden == {"$secret": hmac.digest(KEY, b"hunter2", "sha256")[:16].hex(), "length": 7}
     assert Redactor(b"other", environment={}).replacement_of("hunter2") != hidden
@@ -123,7 +123,7 @@ def test_keyed() -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_many() -> None:
-    """A text with more secrets than are worth telling apart is hidden as a whole."""
+    """A text with too many secrets to distinguish is hidden as a whole."""
     few, many = ("word " * 9 + "ghp_" + "a1B2" * 9 + " ") * 4, ("word " * 9 + "ghp_" + "a1B2" * 9 + " ") * 5
     assert REDACTOR.redact(few).count("{$secret") == 4
     assert REDACTOR.redact(many).count("{$secret") == 1
@@ -133,7 +133,7 @@ def test_many() -> None:
 @pytest.mark.rule("AUD-4")
 @given(before=st.text(max_size=300), after=st.text(max_size=300), secret=st.sampled_from(TEXTS))
 def test_anywhere(before: str, after: str, secret: str) -> None:
-    """Whatever stands around a secret, it is gone; and what is left is not taken for one again."""
+    """A secret is hidden whatever its surroundings, and the redacted text has no secret."""
     left = REDACTOR.redact(f"{before} {secret} {after}")
     assert secret not in left
     assert not REDACTOR.suspects(left)
@@ -141,7 +141,7 @@ def test_anywhere(before: str, after: str, secret: str) -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_under_a_name() -> None:
-    """What stands under a secret's name is hidden whatever it is; that there is nothing is no secret."""
+    """Every value under a secret's name is hidden, except a missing one."""
     facts = {"password": "x", "token": {"a": ["y", 7, None, True]}, "api_key": b"z", "tokens": 5, "pwd": 1234}
     data = Encoder(REDACTOR).encode("note", facts)
     written = json.loads(b"{" + data + b"}")["facts"]
@@ -154,7 +154,7 @@ def test_under_a_name() -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_beside_a_name() -> None:
-    """What stands beside a secret's name is hidden as well as what stands under it."""
+    """A value beside a secret's name is hidden as well as one under it."""
     data = Encoder(REDACTOR).encode(
         "note", {"env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "a", "value": "y"}]}
     )
@@ -207,7 +207,7 @@ async def test_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shaped
 
 @pytest.mark.rule("AUD-4")
 async def test_switched_off(tmp_path: Path) -> None:
-    """Whoever asks for it gets every value as it is."""
+    """A log without redaction has every value unchanged."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=AuditKey(b"\x07" * 32), redact=False)
     await log.write("note", {"password": "hunter2"}, durable=True)
     await log.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.rule("AUD-5")
 def test_lines(tmp_path: Path) -> None:
-    """Lines come with their newline; what has none comes without, 64 KiB at most."""
+    """Lines come with their newline; an unfinished or overlong line comes without, 64 KiB at most."""
     path = tmp_path / "record.jsonl"
     path.write_bytes(b"one\n\ntwo\n" + b"x" * (LONGEST_LINE - 1) + b"\n" + b"y" * LONGEST_LINE + b"rest")
     with open_segment(path) as pages:
@@ -47,7 +47,7 @@ def test_lines(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_growing(tmp_path: Path) -> None:
-    """A file that grows with every line that is read has an end all the same; so has one that shrinks."""
+    """The reading of a file that grows with every line ends; so does that of a file that shrinks."""
     path = tmp_path / "record.jsonl"
     path.write_bytes(b"line\n" * 100_000)
     with open_segment(path) as pages, path.open("ab", buffering=0) as file:
@@ -63,7 +63,7 @@ def test_growing(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_memory(tmp_path: Path) -> None:
-    """However long a line or a file is, less than a mebibyte of it is held."""
+    """However long a line or a file is, the reader holds less than a mebibyte of it."""
     path = tmp_path / "record.jsonl"
     path.touch()
     os.truncate(path, 1 << 26)
@@ -91,7 +91,7 @@ def test_no_plain_file(tmp_path: Path) -> None:
         pass
 
 
-# -- what a line says --------------------------------------------------------------------------------------------------
+# -- the content of a line ---------------------------------------------------------------------------------------------
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -108,7 +108,7 @@ VALUES = st.recursive(
     st.sampled_from([(",", ":"), (", ", ": ")]),
 )
 def test_same_as_read(record: dict[str, Any], separators: tuple[str, str]) -> None:
-    """The fast way and the thorough way say the same of every line."""
+    """The fast parser and the thorough parser agree on every line."""
     ordered = {name: record[name] for name in ("seq", "time", "kind", "facts") if name in record}
     body = json.dumps(ordered, separators=separators).removesuffix("}").encode("ascii")
     expected: object
@@ -130,7 +130,7 @@ def test_same_as_read(record: dict[str, Any], separators: tuple[str, str]) -> No
     ['{"x":1,"x":1}', '{"x":{"a":1,"a":2}}', "{", "{}}", "{},", '{"x":"\\ud800}', "[" * 60_000, '{"x":1e999,"y":NaN'],
 )
 def test_refused(facts: str) -> None:
-    """What the thorough way refuses, the fast way does not let through."""
+    """The fast parser accepts nothing that the thorough parser refuses."""
     body = f'{{"seq":1,"time":"2026","kind":"outcome","facts":{facts}'.encode("ascii")
     with pytest.raises(MalformedLine):
         read(body)
@@ -140,7 +140,7 @@ def test_refused(facts: str) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_odd_numbers() -> None:
-    """Numbers that are read in another way than they are written are what the thorough way says."""
+    """Numbers that JSON reads differently than they are written come out as the thorough parser reads them."""
     body = b'{"seq":1,"kind":"a","facts":{"x":%s,"y":1e5,"z":-0.0,"w":1E+2}' % (b"9" * 30)
     assert parse_entry(body) == LogEntry(1, "a", {"x": int("9" * 30), "y": 1e5, "z": -0.0, "w": 100.0})
 
@@ -148,7 +148,7 @@ def test_odd_numbers() -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.parametrize("byte", [b"\t", b"\r", b"\n", b"\x00", b"\x1f", b"\x80", b"\xff"])
 def test_bytes(byte: bytes) -> None:
-    """Bytes that no line may have are refused wherever they stand."""
+    """Bytes that no line may have are refused in every place."""
     for body in (
         b'{"seq":1,"kind":"a","facts":{%s}',
         b'{"seq":1,%s"kind":"a","facts":{}',

@@ -1,4 +1,4 @@
-"""A log of a hundred lines with anything changed: never intact, and a stranger's verifier says the same."""
+"""A log of a hundred lines with anything changed is never intact, and an independent verifier agrees."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WHOLE: Final = b"".join(LINES)
 STARTS: Final = [sum(map(len, LINES[:number])) for number in range(len(LINES) + 1)]
 
 Change = tuple[bytes, int | None]
-"""The log as it is then, and the line that is the first wrong one; a cut between lines leaves none."""
+"""A changed log, and its first wrong line; a cut between lines leaves no wrong line."""
 
 
 def refuse(folder: Path, changes: Iterable[Change]) -> int:
-    """Both verifiers refuse every change and name its line. Hands back how many there were."""
+    """Check that both verifiers refuse every change and name its line. Return the number of changes."""
     path, independent, count = folder / "record.jsonl", stranger(), 0
     for count, (data, line) in enumerate(changes, 1):  # noqa: B007  # counted
         path.write_bytes(data)
@@ -42,12 +42,12 @@ def refuse(folder: Path, changes: Iterable[Change]) -> int:
 
 
 def line_at(place: int) -> int:
-    """The number of the line in which a byte stands."""
+    """Return the number of the line that holds a byte."""
     return next(number for number, (_, end) in enumerate(pairwise(STARTS), 1) if place < end)
 
 
 def bytes_changed(places: Iterable[int]) -> Iterable[Change]:
-    """At each place another value: a bit flipped, a newline, another digit or letter."""
+    """Yield the log with another value at each place: a bit flipped, a newline, another digit or letter."""
     for place in places:
         there = WHOLE[place]
         for value in {there ^ 1, 0x0A, 0x30 if there != 0x30 else 0x31} - {there}:
@@ -55,20 +55,20 @@ def bytes_changed(places: Iterable[int]) -> Iterable[Change]:
 
 
 def bytes_moved(places: Iterable[int]) -> Iterable[Change]:
-    """At each place a byte taken out, one put in, and one written twice."""
+    """Yield the log with a byte removed, and with one inserted, at each place."""
     for place in places:
         yield WHOLE[:place] + WHOLE[place + 1 :], line_at(place)
         yield WHOLE[:place] + b"0" + WHOLE[place:], line_at(place)
 
 
 def cut(places: Iterable[int]) -> Iterable[Change]:
-    """All that stands before each place."""
+    """Yield the part of the log before each place."""
     for place in places:
         yield WHOLE[:place], None if place in STARTS else line_at(place)
 
 
 def lines_moved() -> Iterable[Change]:
-    """Every line left out, written twice, and changed for every other."""
+    """Yield the log with every line removed, doubled, and swapped with every other."""
     for one, line in enumerate(LINES):
         yield b"".join(LINES[:one] + LINES[one + 1 :]), one + 1 if one < len(LINES) - 1 else None
         yield b"".join([*LINES[: one + 1], line, *LINES[one + 1 :]]), one + 2
@@ -79,7 +79,7 @@ def lines_moved() -> Iterable[Change]:
 
 
 def test_as_written(tmp_path: Path) -> None:
-    """Nothing changed: both verifiers call it intact, and say so of no other key."""
+    """Both verifiers call an unchanged log intact, but not under another key."""
     book = hundred()
     (file,) = book.files(tmp_path).values()
     assert verify({1: file}, keys=[pinned()]).verdict is LogVerdict.INTACT
@@ -96,7 +96,7 @@ EVERY = [pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)], id
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_bytes_changed(tmp_path: Path, step: int) -> None:
-    """Three values at every byte: never intact, and the line is named."""
+    """A log with another value at any byte is never intact, and the line is named."""
     assert refuse(tmp_path, bytes_changed(range(0, len(WHOLE), step))) > 250
 
 
@@ -104,7 +104,7 @@ def test_bytes_changed(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_bytes_moved(tmp_path: Path, step: int) -> None:
-    """Every byte left out, and one more before it: never intact, and the line is named."""
+    """A log with any byte removed or inserted is never intact, and the line is named."""
     assert refuse(tmp_path, bytes_moved(range(0, len(WHOLE), step))) > 200
 
 
@@ -112,7 +112,7 @@ def test_bytes_moved(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_cut(tmp_path: Path, step: int) -> None:
-    """Cut behind every byte, and behind every line: never intact; a torn line is named, a missing one cannot be."""
+    """A log that is cut anywhere is never intact; a torn line is named, a missing one cannot be."""
     places = sorted({*range(0, len(WHOLE), step), *STARTS[:-1]})
     assert refuse(tmp_path, cut(places)) == len(places)
 
@@ -121,14 +121,14 @@ def test_cut(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_lines_moved(tmp_path: Path, step: int) -> None:
-    """Every line left out, written twice, and changed for every other: never intact, and the line is named."""
+    """A log with any line removed, doubled or swapped is never intact, and the line is named."""
     assert refuse(tmp_path, islice(lines_moved(), 0, None, min(step, 17))) > 300
 
 
 @pytest.mark.rule("AUD-2", "AUD-6")
 @pytest.mark.fault("F-AUD-03")
 def test_made_anew(tmp_path: Path) -> None:
-    """Every line changed, left out or put in, with all hashes behind it made anew: a signature gives it away."""
+    """A signature reveals any line changed, removed or inserted, even if all later hashes are computed anew."""
     path, independent = tmp_path / "record.jsonl", stranger()
     bodies = [line[:-SEAL] for line in LINES]
     first = Opening.of(read(bodies[0]).facts).head()
@@ -141,7 +141,7 @@ def test_made_anew(tmp_path: Path) -> None:
 
 
 def made_anew(bodies: Iterable[bytes], head: bytes) -> bytes:
-    """Lines with these bodies, numbered and chained as they should be."""
+    """Return lines with these bodies, correctly numbered and chained."""
     lines = []
     for number, body in enumerate(bodies, 1):
         numbered = re.sub(rb'^\{"seq":\d+', b'{"seq":%d' % number, body)

@@ -1,4 +1,4 @@
-"""What is said about a log, and never more than was checked."""
+"""The verdict on a log never claims more than was checked."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ FIRST, SECOND = "record.jsonl", "record.000002.jsonl"
 
 
 def said(report: Report) -> list[str]:
-    """Every finding with its place."""
+    """Return every finding with its place."""
     return [": ".join(filter(None, (finding.location, finding.text))) for finding in report.findings]
 
 
 def wrong(folder: Path, book: Book, **known: Any) -> str:
-    """The only thing that is said about a log in which one line is wrong."""
+    """Return the only finding about a log with one wrong line."""
     report = verify(book.files(folder), keys=[pinned()], **known)
     assert report.verdict is LogVerdict.TAMPERED
     assert report.bad is report.findings[0]
@@ -50,7 +50,7 @@ def wrong(folder: Path, book: Book, **known: Any) -> str:
 
 @pytest.mark.rule("AUD-2")
 def test_intact(tmp_path: Path) -> None:
-    """A closed log that a pinned key signed is intact, and the report says what was read."""
+    """A closed log that a pinned key signed is intact, and the report describes the segments."""
     files = hundred().files(tmp_path)
     assert verify(files, keys=[pinned(OTHER_KEY), pinned()]) == Report(
         log=LOG,
@@ -110,7 +110,7 @@ def test_segments(tmp_path: Path) -> None:
     ids=["none pinned", "unsigned", "unsigned though pinned", "unknown key", "other algorithm"],
 )
 def test_key(tmp_path: Path, book: Book, pins: list[VerifierKey], finding: str) -> None:
-    """Without a pinned key, without a signature or by another key, nobody can tell, and which it is is said."""
+    """Without a pinned key or a signature, or by another key, the verdict is "cannot tell", with the reason."""
     report = verify(book.files(tmp_path), keys=pins)
     assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [finding.removeprefix(": ")])
     assert not report.segments[0].pinned
@@ -120,7 +120,7 @@ def test_key(tmp_path: Path, book: Book, pins: list[VerifierKey], finding: str) 
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-15")
 def test_key_rotated(tmp_path: Path) -> None:
-    """A key that was changed is named; whether the new one is pinned decides."""
+    """A changed key is named; the pinned keys decide the verdict."""
     book = Book().add().rotate(OTHER_KEY).close()
     changed = f"{SECOND}: another key signs from here on: {pinned(OTHER_KEY).fingerprint}"
     report = verify(book.files(tmp_path), keys=[pinned(), pinned(OTHER_KEY)])
@@ -139,7 +139,7 @@ def test_key_rotated(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-15")
 def test_signer_away(tmp_path: Path) -> None:
-    """That the key did not sign for a while is said; what a later checkpoint covers is intact all the same."""
+    """A pause of the signer is reported; the lines that a later checkpoint covers are intact all the same."""
     book = Book().add("log.unsigned", {"error": "no answer"}).add().checkpoint()
     book.add("log.unsigned", {"error": "again"}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
@@ -159,7 +159,7 @@ def test_signer_away(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2", "AUD-5")
 @pytest.mark.fault("F-AUD-02")
 def test_cut_at_line_ends(tmp_path: Path) -> None:
-    """Without a head nobody can tell whether lines were cut off, and the missing end is named; with one it is sure."""
+    """Without a head the verifier cannot exclude a cut, and names the missing end; with a head it can."""
     book = hundred()
     lines, known = book.segments[0], book.known
     for kept in range(1, 100):
@@ -180,7 +180,7 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_heads(tmp_path: Path) -> None:
-    """A head or an anchor that the log reaches answers for all before it, whoever signed, and for nothing after it."""
+    """A head or an anchor in the log proves all lines before it, whatever key signed them, and no line after it."""
     book = Book().add()
     head, note = book.known, book.checkpoint().known
     files = book.add().files(tmp_path)
@@ -204,7 +204,7 @@ def test_heads(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-03")
 def test_other_head(tmp_path: Path) -> None:
-    """A log that was written again, or another log in its place, is not the one that the head or the name knows."""
+    """A log that was written again, or another log in its place, is not the one of the head or the name."""
     known = Book().add("outcome", {"allowed": False}).close().known
     files = Book().add("outcome", {"allowed": True}).close().files(tmp_path)
     report = verify(files, keys=[pinned()], heads=[known])
@@ -224,7 +224,7 @@ def test_other_head(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_unknown_head(tmp_path: Path) -> None:
-    """A store that was asked and knows no such log leaves open whether it is the right one."""
+    """A store that knows no such log leaves open if it is the right store."""
     report = verify(Book().close().files(tmp_path), keys=[pinned()], heads=[], anchors=[Book().known])
     assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, ["the store that was asked knows no such log"])
     for origin in (
@@ -241,7 +241,7 @@ def test_unknown_head(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_head_behind_damage(tmp_path: Path) -> None:
-    """A head behind a line that is wrong was not compared; one in a segment that is not there was not reached."""
+    """A head after a wrong line was not compared; one in a missing segment was not reached."""
     book = Book().add().add()
     known = book.known
     book.rotate().close()
@@ -262,7 +262,7 @@ def test_head_behind_damage(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_not_begun(tmp_path: Path) -> None:
-    """A log that is to go on in a segment that is not there may have been cut there; a head can tell."""
+    """A log whose next segment is missing may have been cut there; a head can tell."""
     book = Book().end("segment.closed", {"next": 2})
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.CANNOT_TELL
@@ -272,7 +272,7 @@ def test_not_begun(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_missing_segments(tmp_path: Path) -> None:
-    """Segments that are not there, while later ones are, were taken away."""
+    """Missing segments before existing ones were removed."""
     files = Book().rotate().rotate().rotate().close().files(tmp_path)
     for missing, which in (
         ([2], "segment 2 is"),
@@ -290,7 +290,7 @@ def test_missing_segments(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-5")
 def test_torn(tmp_path: Path) -> None:
-    """A torn last line is named; whether anything else is missing, nobody can tell."""
+    """A torn last line is named; the verifier cannot tell if anything else is missing."""
     book = Book().add().close()
     whole = book.segments[0].copy()
     for tail in (whole[-1][:-1], b"{", b"\0" * 5, b"\0" * 200_000):
@@ -314,7 +314,7 @@ def test_torn(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-5")
 def test_empty(tmp_path: Path) -> None:
-    """Nothing can be told about nothing; a first segment that is empty while the second is not was emptied."""
+    """An empty log allows no verdict; an empty first segment before another one was emptied."""
     assert verify({}) == Report(
         log="", verdict=LogVerdict.CANNOT_TELL, findings=(LogFinding(Observation.EMPTY),), segments=()
     )
@@ -332,7 +332,7 @@ def test_empty(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-5")
 def test_repaired(tmp_path: Path) -> None:
-    """What crashes tore off and writers cut off is said, with how much it was."""
+    """The report counts the bytes that crashes tore off and writers cut off."""
     book = Book().add("log.recovered", {"bytes": 7, "digest": ""}).add("log.resumed", {"closed": False, "size": 1})
     book.close().add("log.recovered", {"bytes": 5}).add("log.resumed", {"closed": True, "size": 5}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
@@ -352,7 +352,7 @@ def test_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-5")
 def test_recovered_behind_the_end(tmp_path: Path) -> None:
-    """A torn line behind the end of a segment or log leaves the end an end."""
+    """A torn line after the end of a segment or log leaves the end valid."""
     book = Book().end("segment.closed", {"next": 2}).add("log.recovered", {"bytes": 9}).checkpoint().begin()
     book.close().add("log.recovered", {"bytes": 9}).add("log.unsigned", {"error": ""}).checkpoint()
     report = verify(book.files(tmp_path), keys=[pinned()])
@@ -368,7 +368,7 @@ def test_recovered_behind_the_end(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-18")
 def test_clock(tmp_path: Path) -> None:
-    """A clock that went back is mentioned, and changes nothing, also from one segment to the next."""
+    """A clock that went back is mentioned, and changes no verdict, also from one segment to the next."""
     book = Book().add()
     book.minute = 0
     book.add().add()
@@ -390,7 +390,7 @@ def test_clock(tmp_path: Path) -> None:
 
 
 def left(why: str, behind: bytes = b"", **changes: Any) -> Book:
-    """A log whose first segment was left for this reason after three lines, with something behind them."""
+    """Return a log whose first segment was left for this reason after three lines, with bytes after them."""
     book = Book().add().add()
     about = {"dropped": len(behind), "digest": sha256(behind).hexdigest()} if behind else {}
     said = {"why": why, "bytes": sum(map(len, book.segments[0])), **about, **changes}
@@ -419,7 +419,7 @@ def left(why: str, behind: bytes = b"", **changes: Any) -> Book:
     ],
 )
 def test_left(tmp_path: Path, why: str, verdict: LogVerdict, text: str) -> None:
-    """A segment without an end is what the next one says of it, and what lies behind its last line is mentioned."""
+    """The next segment explains a segment without an end, and the bytes after its last line are mentioned."""
     report = verify(left(why).files(tmp_path), keys=[pinned()])
     assert (report.verdict, said(report)) == (verdict, [f"{FIRST}: {text}"])
     report = verify(left(why, b"{broken}\nrest").files(tmp_path), keys=[pinned()])
@@ -436,7 +436,7 @@ def test_left(tmp_path: Path, why: str, verdict: LogVerdict, text: str) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_evidence(tmp_path: Path) -> None:
-    """Evidence that is not what was found is tampering; so is a segment that ends elsewhere than the next one says."""
+    """Changed evidence is tampering; so is a segment with another end than the next segment states."""
     changed = f"{FIRST}: what was kept behind the last line that counts is not what was found there"
     for book in (
         left("failure", b"abc", digest="00"),
@@ -463,7 +463,7 @@ def test_evidence(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_no_end(tmp_path: Path) -> None:
-    """A segment without an end, of which the next one says nothing, is tampered with."""
+    """A segment without an end that the next segment does not explain is tampered with."""
     for book in (
         Book().add().begin().close(),
         Book().add().checkpoint().begin().close(),
@@ -497,7 +497,7 @@ def test_no_end(tmp_path: Path) -> None:
     ],
 )
 def test_line(tmp_path: Path, book: Book, problem: str) -> None:
-    """A line whose hash is good and whose contents are not is named with what is wrong."""
+    """A line with a right hash and wrong contents is named with its fault."""
     assert wrong(tmp_path, book) == f"{FIRST}, line 2: the line {problem}"
 
 
@@ -516,14 +516,14 @@ def test_line(tmp_path: Path, book: Book, problem: str) -> None:
     ],
 )
 def test_behind_the_end(tmp_path: Path, book: Book, place: int, problem: str) -> None:
-    """Nothing follows the end of a segment, and the end of a log only what says that it was opened again."""
+    """No line follows the end of a segment, and only a resumption follows the end of a log."""
     report = verify(book.files(tmp_path))
     assert report.verdict is LogVerdict.TAMPERED
     assert said(report)[-2 if book.key else -1] == f"{FIRST}, line {place}: the line {problem}"
 
 
 def opening(**changes: Any) -> Book:
-    """A log whose first line is another one."""
+    """Return a log with another first line."""
     book = Book()
     book.segments, book.seq, book.head = [], 0, b""
     return book.begin(**changes)
@@ -546,13 +546,13 @@ def opening(**changes: Any) -> Book:
     ],
 )
 def test_opening(tmp_path: Path, book: Book, problem: str) -> None:
-    """A first line that opens another segment than this one is named with what is wrong."""
+    """A first line that opens another segment is named with its fault."""
     assert wrong(tmp_path, book) == f"{FIRST}, line 1: the line {problem}"
 
 
 @pytest.mark.rule("AUD-2")
 def test_first_line(tmp_path: Path) -> None:
-    """A first line of another kind, or with another hash than its own, is named, and nothing behind it is believed."""
+    """A first line of another kind, or with a wrong hash, is named, and no line after it counts."""
     book = Book()
     book.segments, book.seq = [[]], 0
     book.add("x" * 90)
@@ -568,7 +568,7 @@ def test_first_line(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_first_number(tmp_path: Path) -> None:
-    """The first line of a log is line 1, and that of a later segment goes on with the number that is due."""
+    """The first line of a log is line 1, and that of a later segment continues the numbers."""
     book = Book()
     book.segments, book.seq, book.head = [], 1, b""
     assert wrong(tmp_path, book.begin().close()) == f"{FIRST}, line 1: the line has the number 2, and 1 is due"
@@ -579,7 +579,7 @@ def test_first_number(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 def test_other_segments(tmp_path: Path) -> None:
-    """A segment of another log, another segment of this one, and one that was begun anew do not fit."""
+    """A segment of another log, another segment of this log, and a segment that was begun anew do not fit."""
     one, other = Book().rotate().rotate().close(), Book(log="00" * 16).rotate().rotate().close()
     one.segments[1] = other.segments[1]
     assert wrong(tmp_path, one) == (
@@ -597,7 +597,7 @@ def test_other_segments(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_behind_a_wrong_line(tmp_path: Path) -> None:
-    """Behind a wrong line only the rest of its segment goes unread; what the next one hangs on is then unknown."""
+    """After a wrong line only the rest of its segment goes unread; the link to the next segment is then unknown."""
     book = Book().add().rotate().add().rotate().close()
     book.segments[0][1] = book.segments[0][1].replace(b"outcome", b"outcomE")
     report = verify(book.files(tmp_path), keys=[pinned()])
@@ -630,7 +630,7 @@ def test_behind_a_wrong_line(tmp_path: Path) -> None:
     ids=["line", "hash", "log", "key", "text", "more", "surrogate", "number"],
 )
 def test_checkpoint(tmp_path: Path, change: Callable[[Book], Any], problem: str) -> None:
-    """A checkpoint of another line, hash, log or key, or with anything more in it, is named with what is wrong."""
+    """A checkpoint of another line, hash, log or key, or with an extra member, is named with its fault."""
     book = Book().add()
     book.checkpoint(change(book))
     origin = book.opening.origin
@@ -641,7 +641,7 @@ def test_checkpoint(tmp_path: Path, change: Callable[[Book], Any], problem: str)
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-15")
 def test_checkpoint_written_otherwise(tmp_path: Path) -> None:
-    """A checkpoint can be written in one way only, and in an unsigned segment not at all."""
+    """A checkpoint has one spelling only, and an unsigned segment has no checkpoint."""
     book = Book().add()
     note = json.dumps(book.note())
     for text in (
@@ -664,7 +664,7 @@ def test_checkpoint_written_otherwise(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_endless_line(tmp_path: Path) -> None:
-    """A line without an end, and a file that is nothing but a hole, are refused after the first 64 KiB."""
+    """A line without an end, and a file that is only a hole, are refused after the first 64 KiB."""
     path = tmp_path / FIRST
     path.write_bytes(hundred().segments[0][0])
     with path.open("ab") as file:
@@ -683,7 +683,7 @@ def test_endless_line(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_deep(tmp_path: Path) -> None:
-    """JSON a hundred thousand deep fits no line, and as deep as a line can hold it is refused."""
+    """JSON a hundred thousand deep fits no line, and JSON as deep as a line can hold is refused."""
     for depth, problem in ((100_000, "does not end in a hash and a newline"), (32_000, "is not JSON: ")):
         book = Book().put('{"seq":2,"kind":"a","facts":{"x":' + "[" * depth + "]" * depth + "}}")
         assert wrong(tmp_path, book).startswith(f"{FIRST}, line 2: the line {problem}")
@@ -692,7 +692,7 @@ def test_deep(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file that grows only what was there is read; that it grew, or shrank, is said."""
+    """The verifier reads only the bytes that a growing file had at first, and reports that it grew or shrank."""
     book = hundred()
     files = book.files(tmp_path)
     length = 0
@@ -720,7 +720,7 @@ def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-19")
 def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is being written while the file is read is torn, with all of it that is there by then."""
+    """A line that is being written during the reading is torn, with all bytes that are there by then."""
     book = Book().add()
     book.segments[0].append(b"{torn")
     path = book.files(tmp_path)[1]
@@ -741,7 +741,7 @@ def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.rule("AUD-5")
 def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fails on the way leaves open what follows, and is said."""
+    """A disk that fails during the reading leaves the rest open, and is reported."""
 
     def take(walk: Walk, body: bytes, head: bytes) -> int:
         if walk.lines == 2:
@@ -759,7 +759,7 @@ def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("AUD-5")
 def test_no_file(tmp_path: Path) -> None:
-    """What cannot be read, or is no file, leaves open what it holds, and is said."""
+    """A file that cannot be read, or is not plain, leaves its content open, and is reported."""
     os.mkfifo(tmp_path / "pipe")
     for name, problem in (
         ("nothing", f"[Errno 2] No such file or directory: '{tmp_path / 'nothing'}'"),
@@ -776,7 +776,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_every_verdict_has_a_meaning() -> None:
-    """Every verdict is explained, and every finding leads to one or to none."""
+    """Every verdict has a meaning, and every finding leads to one verdict or to none."""
     assert list(MEANING) == list(LogVerdict)
     assert {found.value.verdict for found in Observation} == {
         LogVerdict.TAMPERED,
@@ -789,7 +789,7 @@ def test_every_verdict_has_a_meaning() -> None:
 
 @pytest.mark.parametrize("found", Observation, ids=lambda found: found.name)
 def test_head_answers(found: Observation) -> None:
-    """A head makes up only for what leaves open how far a log goes and who wrote it."""
+    """A head answers only the doubts about the length of a log and its writer."""
     answered = {
         Observation.NO_KEY,
         Observation.UNSIGNED,

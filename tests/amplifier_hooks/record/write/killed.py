@@ -1,4 +1,4 @@
-"""Writers that are killed: `killed.py FOLDER COUNT SEED` prints, a line each, what they were told is on disk.
+"""Writers that are killed: `killed.py FOLDER COUNT SEED` prints the acknowledged numbers of each writer on one line.
 
 Each is a fork of this process, which itself only opens the log between them, as the next writer would.
 """
@@ -21,7 +21,7 @@ TASKS = 8
 
 
 def write(path: Path, first: int, told: int) -> None:
-    """Write until killed, and tell each number once its record is on disk."""
+    """Write until killed, and report each number once its record is on disk."""
 
     async def task(log: AuditLog, start: int) -> None:
         for number in range(start, start + 10_000, TASKS):
@@ -37,7 +37,7 @@ def write(path: Path, first: int, told: int) -> None:
 
 
 def killed(path: Path, first: int, after: int) -> list[int]:
-    """One writer, killed when so many of its records are on disk; their numbers."""
+    """Kill one writer when `after` of its records are on disk, and return the acknowledged numbers."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -58,7 +58,7 @@ def killed(path: Path, first: int, after: int) -> list[int]:
 
 
 def main(folder: str, count: str, seed: str) -> None:
-    """Kill so many, one after the other."""
+    """Kill the given number of writers, one after the other."""
     path, chance = Path(folder) / "record.jsonl", random.Random(int(seed))  # not for secrets
     for turn in range(int(count)):
         sys.stdout.write(json.dumps(killed(path, turn * 10_000, chance.randint(1, 60))) + "\n")

@@ -1,4 +1,4 @@
-"""Disks that fail, power cuts, torn and damaged files: nothing acknowledged is lost, and the log says what was."""
+"""Disks that fail, power cuts, torn and damaged files: acknowledged records survive, and the log states the damage."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 KEY = AuditKey(b"\x07" * 32)
 OFTEN = WriteSchedule(lines=3, segment=1_500, retry=0)
-"""Checkpoints and segments come often, and what failed is tried again at once."""
+"""A schedule with frequent checkpoints and segments, and immediate retries."""
 
 
-MEMORY = Path("/dev/shm")  # a folder is made in it
+MEMORY = Path("/dev/shm")  # the fixture makes a folder in it
 
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one: what is synced a thousand times need not be synced for real."""
+    """Yield a folder in memory, if the system has one, because the tests sync a thousand times."""
     if not MEMORY.is_dir():
         yield tmp_path
         return
@@ -44,12 +44,12 @@ def quick(tmp_path: Path) -> Iterator[Path]:
 
 
 def opened(path: Path, **options: Any) -> AuditLog:
-    """A log with this test's key."""
+    """Open a log with this test's key."""
     return AuditLog.open(path, key=KEY, **{"pace": OFTEN, **options})
 
 
 async def scenario(path: Path, files: FaultyFiles) -> list[int]:
-    """Open, write with and without waiting, turn to new segments, close, open again; the acknowledged numbers."""
+    """Open, write with and without waiting, begin new segments, close, open again; return the acknowledged numbers."""
     acknowledged: list[int] = []
     number = 0
     for _ in range(2):
@@ -70,7 +70,7 @@ async def scenario(path: Path, files: FaultyFiles) -> list[int]:
 
 
 def decisions(path: Path) -> list[int]:
-    """The numbers of the decisions on record."""
+    """Return the numbers of the recorded decisions."""
     return [fact["number"] for fact in facts(path, "decision")]
 
 
@@ -78,7 +78,7 @@ def decisions(path: Path) -> list[int]:
 
 
 async def calls_of_scenario(path: Path) -> list[str]:
-    """What the scenario asks of the disk while all is well."""
+    """Return the scenario's calls of the file system on a healthy disk."""
     files = FaultyFiles()
     assert await scenario(path, files) == list(range(1, 9))
     return files.calls
@@ -89,7 +89,7 @@ async def calls_of_scenario(path: Path) -> list[str]:
 @pytest.mark.parametrize("error", FAULTS)
 @pytest.mark.parametrize("times", [1, 2, 1_000_000])
 async def test_fails_at_every_call(quick: Path, error: str, times: int) -> None:
-    """Whichever call fails, once or from then on: what was acknowledged is in a log that holds, and is there once."""
+    """Whichever call fails, once or for ever, acknowledged records are in a log that holds, each once."""
     count = len(await calls_of_scenario(quick / "well.jsonl"))
     assert count > 30
     for first in range(1, count + 1):
@@ -108,7 +108,7 @@ async def test_fails_at_every_call(quick: Path, error: str, times: int) -> None:
 
 @pytest.mark.rule("AUD-5")
 async def test_short_writes(tmp_path: Path) -> None:
-    """A disk that takes a third of what it is given, each time, gets all of it."""
+    """A disk that takes a third of the given bytes each time gets all of them."""
     files = FaultyFiles()
     files.short = True
     assert await scenario(tmp_path / "record.jsonl", files) == list(range(1, 9))
@@ -118,8 +118,8 @@ async def test_short_writes(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-3")
 @pytest.mark.fault("F-AUD-08")
 async def test_sync_fails_once(tmp_path: Path) -> None:
-    """After a failed sync the file is never touched again; the record is acknowledged from a new segment."""
-    files = FaultyFiles(3, errno.EIO, only=("sync",))  # the first line's and the first decision's go well
+    """After a failed sync the writer never touches the file again, and a new segment acknowledges the record."""
+    files = FaultyFiles(3, errno.EIO, only=("sync",))  # the syncs of the first line and the first decision succeed
     log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule())
     await log.write("decision", {"number": 1}, durable=True)
     length = (tmp_path / "record.jsonl").stat().st_size
@@ -169,7 +169,7 @@ async def test_full_disk_denies(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-3")
 @pytest.mark.fault("F-AUD-07")
 async def test_not_tried_too_often(tmp_path: Path) -> None:
-    """A disk that fails is left alone for a while, and whoever writes meanwhile is refused at once."""
+    """A failing disk gets a pause, and records of that time are refused at once."""
     files = FaultyFiles(error=errno.ENOSPC, times=1_000_000)
     log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule(retry=1_000))
     files.first = len(files.calls) + 1
@@ -186,7 +186,7 @@ async def test_not_tried_too_often(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_closing_fails(tmp_path: Path) -> None:
-    """A log that cannot be closed says so, and lets go of its lock all the same."""
+    """A log that cannot be closed raises, and still releases its lock."""
     files = FaultyFiles(error=errno.EIO, times=1_000_000)
     log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule())
     files.first = len(files.calls) + 1
@@ -226,7 +226,7 @@ async def test_power_cut(quick: Path, seed: int) -> None:
 
 
 async def scenario_from(path: Path, files: FaultyFiles, start: int) -> list[int]:
-    """One writer that numbers its decisions from there on; it stops when one is not acknowledged."""
+    """Write numbered decisions, and return those that were acknowledged; stop at the first that was not."""
     acknowledged: list[int] = []
     with suppress(OSError):
         log = opened(path, files=files)
@@ -244,7 +244,7 @@ async def scenario_from(path: Path, files: FaultyFiles, start: int) -> list[int]
 
 
 async def a_log(path: Path, **options: Any) -> bytes:
-    """A log with three records that was not closed, as its writer's death leaves it."""
+    """Write a log with three records that is not closed, as after its writer's death, and return its bytes."""
     log = opened(path, **{"pace": WriteSchedule(), **options})
     for number in (1, 2, 3):
         await log.write("decision", {"number": number, "text": "é\n"}, durable=True)
@@ -262,7 +262,7 @@ async def a_log(path: Path, **options: Any) -> bytes:
     ids=["one byte", "half a line", "half a character", "NULs", "longer than a line"],
 )
 async def test_torn_tail(tmp_path: Path, tail: bytes) -> None:
-    """A line without an end is cut off, and the next line says how long it was and what its hash is."""
+    """A line without an end is cut off, and the next line states its length and its hash."""
     path = tmp_path / "record.jsonl"
     data = await a_log(path)
     path.write_bytes(data + tail)
@@ -277,7 +277,7 @@ async def test_torn_tail(tmp_path: Path, tail: bytes) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-04")
 async def test_torn_everywhere(quick: Path) -> None:
-    """Wherever a log was cut off, the next writer goes on with what is whole."""
+    """Wherever a log was cut off, the next writer continues after its whole lines."""
     data = await a_log(quick / "whole.jsonl")
     ends = [place for place in range(len(data) + 1) if data[:place].endswith(b"\n")]
     for place in range(0, len(data) + 1, 7):
@@ -294,7 +294,7 @@ async def test_torn_everywhere(quick: Path) -> None:
 @pytest.mark.fault("F-AUD-05")
 @pytest.mark.parametrize("line", [1, 2, 3])
 async def test_damaged_line(tmp_path: Path, line: int) -> None:
-    """A complete line that is wrong is never gone past: a new segment begins, and names what it left behind."""
+    """No writer continues after a complete but wrong line: a new segment begins, and names the rest."""
     path = tmp_path / "record.jsonl"
     data = await a_log(path)
     lines = data.splitlines(keepends=True)
@@ -317,7 +317,7 @@ async def test_damaged_line(tmp_path: Path, line: int) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 async def test_other_key(tmp_path: Path) -> None:
-    """With another key the log goes on in a segment of that key's own."""
+    """With another key the log continues in a segment with that key."""
     path = tmp_path / "record.jsonl"
     data = await a_log(path)
     log = AuditLog.open(path)
@@ -333,7 +333,7 @@ async def test_other_key(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-13")
 async def test_segments(tmp_path: Path) -> None:
-    """A log that grows goes on in new files, with numbers in their names and one chain over all of them."""
+    """A growing log continues in new files, with numbers in their names and one chain over all of them."""
     path = tmp_path / "record.jsonl"
     log = opened(path)
     for number in range(20):
@@ -352,7 +352,7 @@ async def test_segments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", ["after the checkpoint", "before the checkpoint", "in the checkpoint", "in the close"])
 @pytest.mark.parametrize("signed", [True, False])
 async def test_cut_while_turning(tmp_path: Path, cut: str, *, signed: bool) -> None:
-    """A crash anywhere between the old segment and the new leaves one that is written, and one chain."""
+    """A crash between the old segment and the new one leaves one segment that is written, and one chain."""
     path = tmp_path / "record.jsonl"
     options = {} if signed else {"signed": False}
     log = opened(path, **options)
@@ -385,7 +385,7 @@ async def test_cut_while_turning(tmp_path: Path, cut: str, *, signed: bool) -> N
 
 @pytest.mark.rule("AUD-5")
 async def test_empty_segment(tmp_path: Path) -> None:
-    """A new segment without a whole first line begins anew, and goes on from the one before."""
+    """A new segment without a whole first line begins anew, and continues the one before."""
     path = tmp_path / "record.jsonl"
     log = opened(path)
     while numbers_of(path) == [1]:
@@ -399,7 +399,7 @@ async def test_empty_segment(tmp_path: Path) -> None:
 
 
 async def test_loop_that_is_gone(tmp_path: Path) -> None:
-    """Somebody whose event loop is gone is no reason not to write."""
+    """The log still writes for a caller whose event loop is gone."""
     log = opened(tmp_path / "record.jsonl", pace=WriteSchedule())
 
     def elsewhere() -> None:

@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).with_name("killed.py")
     "count", [15, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(900)])], ids=["a few", "five hundred"]
 )
 async def test_killed(tmp_path: Path, count: int) -> None:
-    """No acknowledged record is lost, however often writers are killed; each next one repairs the log and says so."""
+    """However often writers are killed, acknowledged records survive, and the next writer repairs the log."""
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(count), "1"]
     run = subprocess.run(  # noqa: ASYNC221  # nothing else is to happen meanwhile
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""The record as files: what is written, and when it is on disk."""
+"""The record as files: their content, and the moment when it is on disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HOSTILE = [
 @pytest.mark.fault("F-AUD-10")
 @pytest.mark.parametrize("value", HOSTILE)
 async def test_one_line_per_record(tmp_path: Path, value: str) -> None:
-    """A record is one physical line of ASCII, for whoever splits lines, and reads back as the same value."""
+    """A record is one physical line of ASCII for every tool that splits lines, and reads back as an equal value."""
     path = tmp_path / "record.jsonl"
     log = AuditLog.open(path, key=KEY)
     await log.write("note", {"value": value, value: 1})
@@ -57,7 +57,7 @@ async def test_one_line_per_record(tmp_path: Path, value: str) -> None:
 
 @pytest.mark.rule("AUD-1")
 async def test_mode(tmp_path: Path) -> None:
-    """Only the owner can read the files, whatever the umask says."""
+    """Only the owner can read the files, whatever the umask is."""
     before = os.umask(0)
     try:
         log = AuditLog.open(tmp_path / "record.jsonl")
@@ -70,7 +70,7 @@ async def test_mode(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-1", "AUD-5")
 async def test_append_only(tmp_path: Path) -> None:
-    """Opening the file again goes on behind what is there, and says that it was closed."""
+    """Opening the file again continues after its last line, and records that it was closed."""
     for number in (1, 2):
         log = AuditLog.open(tmp_path / "record.jsonl")
         await log.write("note", {"number": number}, durable=True)
@@ -91,7 +91,7 @@ async def test_append_only(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 async def test_first_line(tmp_path: Path) -> None:
-    """The first line says whose log it is and which key signs it; two logs never begin alike."""
+    """The first line states the owner of the log and the key that signs it; two logs never begin alike."""
     for name in ("a", "b"):
         log = AuditLog.open(tmp_path / name, tenant="acme", session="s\n1", key=KEY)
         await log.close()
@@ -104,7 +104,7 @@ async def test_first_line(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 async def test_checkpoints(tmp_path: Path) -> None:
-    """A checkpoint follows after so many lines, and one follows the end."""
+    """A checkpoint follows after a number of lines, and at the end."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, pace=WriteSchedule(lines=4))
     for number in range(10):
         await log.write("note", {"number": number}, durable=True)
@@ -115,7 +115,7 @@ async def test_checkpoints(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-3")
 async def test_time_passes(tmp_path: Path) -> None:
-    """What nobody waits for is synced, and signed, when its time has come."""
+    """A record that no caller waits for is synced and signed when its time has come."""
     files, anchored = FaultyFiles(), asyncio.Queue[str]()
     log = AuditLog.open(
         tmp_path / "record.jsonl",
@@ -134,7 +134,7 @@ async def test_time_passes(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_durable(tmp_path: Path) -> None:
-    """A durable record is synced when `write` returns, together with what came before it."""
+    """A durable record is synced when `write` returns, together with all records before it."""
     files = FaultyFiles()
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, files=files)
     await log.write("first", {})
@@ -147,7 +147,7 @@ async def test_durable(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_many_at_once(tmp_path: Path) -> None:
-    """Those who wait at the same time share a sync."""
+    """Callers that wait at once share a sync."""
     files = FaultyFiles()
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, files=files)
     before = files.calls.count("sync")
@@ -158,7 +158,7 @@ async def test_many_at_once(tmp_path: Path) -> None:
 
 
 async def test_closed(tmp_path: Path) -> None:
-    """A closed record cannot be written; closing it twice is harmless."""
+    """A closed record cannot be written; a second close does nothing."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY)
     await log.close()
     await log.close()
@@ -198,13 +198,13 @@ async def test_unsigned(tmp_path: Path) -> None:
 
 
 class Moody:
-    """A signer that fails while it is told to."""
+    """A signer that fails on demand."""
 
     public = KEY.public
     fails = True
 
     def sign(self, data: bytes) -> bytes:
-        """The signature."""
+        """Return the signature, or fail."""
         if self.fails:
             raise RuntimeError("no token in the slot")
         return KEY.sign(data)
@@ -212,7 +212,7 @@ class Moody:
 
 @pytest.mark.rule("AUD-2")
 async def test_signer_fails(tmp_path: Path) -> None:
-    """A signer that fails does not stop the record, and the record says so, once, until it signs again."""
+    """A signer that fails does not stop the record, and the record states that once, until the signer works again."""
     signer = Moody()
     log = AuditLog.open(tmp_path / "record.jsonl", key=signer, pace=WriteSchedule(lines=2))
     for _ in range(6):
@@ -227,7 +227,7 @@ async def test_signer_fails(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-AUD-18")
 async def test_clock_jumps_back(tmp_path: Path) -> None:
-    """A clock that jumps back is recorded as it was read, and the numbers go on."""
+    """A clock that jumps back is recorded as it was read, and the numbers continue."""
     clock = ManualClock()
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, clock=clock)
     await log.write("note", {}, durable=True)
@@ -246,7 +246,7 @@ async def test_clock_jumps_back(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-AUD-14")
 async def test_refused_places(tmp_path: Path) -> None:
-    """A link, a pipe, a folder, a file others may write, and a folder in which others can put files are refused."""
+    """A link, a pipe, a folder, a file or folder that other users may write to are refused."""
     target = tmp_path / "elsewhere"
     (tmp_path / "link").symlink_to(target)
     os.mkfifo(tmp_path / "pipe", 0o600)
@@ -280,10 +280,10 @@ async def test_refused_places(tmp_path: Path) -> None:
 @pytest.mark.fault("F-AUD-14")
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files away")
 async def test_somebody_elses(tmp_path: Path) -> None:
-    """A file that belongs to somebody else is refused."""
+    """A file of another user is refused."""
     (tmp_path / "record.jsonl").touch(0o600)
     os.chown(tmp_path / "record.jsonl", 12_345, 12_345)
-    with pytest.raises(UnsafeLog, match="belongs to somebody else"):
+    with pytest.raises(UnsafeLog, match="belongs to another user"):
         AuditLog.open(tmp_path / "record.jsonl", key=KEY)
 
 
@@ -299,7 +299,7 @@ async def test_one_writer(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F-AUD-12")
 async def test_other_process(tmp_path: Path) -> None:
-    """Another process is refused as well, and may have the log once this one has let go of it."""
+    """Another process is refused as well, and may open the log once this one has released it."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY)
     program = f"from amplifier_hooks import AuditLog\nAuditLog.open({str(tmp_path / 'record.jsonl')!r})"
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE)
@@ -339,7 +339,7 @@ async def test_fork(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-3", "AUD-9")
 @pytest.mark.fault("F-AUD-09")
 async def test_sync_hangs(tmp_path: Path) -> None:
-    """A sync that hangs is a record that cannot be written, and a check says so; another log is not held up."""
+    """A sync that hangs makes a record fail, and a check says so; another log is not held up."""
     hanging = threading.Event()
     hanging.set()
     log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.05, files=FaultyFiles(hanging=hanging))
@@ -361,7 +361,7 @@ async def test_sync_hangs(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-3")
 @pytest.mark.fault("F-AUD-09")
 async def test_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the disk hangs, no more records are taken than there is room for."""
+    """While the disk hangs, the log takes no more records than it has room for."""
     monkeypatch.setattr("amplifier_hooks.record.write.writer.MOST_QUEUED", 100_000)
     hanging = threading.Event()
     hanging.set()

@@ -26,7 +26,7 @@ class Hanging(CollectingAudit):
 
 @pytest.mark.rule("AUD-3")
 async def test_both() -> None:
-    """Both have every record."""
+    """Both sinks have every record."""
     first, second = CollectingAudit(), CollectingAudit()
     await TwoSinks(first, second).write("note", {"x": 1}, durable=True)
     assert first.records == second.records
@@ -37,7 +37,7 @@ async def test_both() -> None:
 @pytest.mark.parametrize("bad", [CollectingAudit(OSError("full")), Hanging()], ids=["fails", "hangs"])
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
 async def test_one_is_enough(bad: CollectingAudit, *, first: bool) -> None:
-    """What one of them has is on record, although the other fails or hangs; where both are needed, it is not."""
+    """One sink that has the record suffices, although the other fails or hangs, unless both are needed."""
     good = CollectingAudit()
     pair = (bad, good) if first else (good, bad)
     await TwoSinks(*pair).write("note", {}, durable=True)
@@ -48,7 +48,7 @@ async def test_one_is_enough(bad: CollectingAudit, *, first: bool) -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_neither() -> None:
-    """When both fail, the record cannot be written, and the error says why for each."""
+    """If both sinks fail, the record cannot be written, and the error has both reasons."""
     pair = TwoSinks(CollectingAudit(OSError("full")), CollectingAudit(OSError("gone")))
     with pytest.raises(LogUnavailable, match=r"0 of 2 .*(full; gone|gone; full)"):
         await pair.write("note", {}, durable=True)

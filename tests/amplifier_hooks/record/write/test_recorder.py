@@ -1,4 +1,4 @@
-"""The front of a session to its record."""
+"""The recorder between a session and its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplifier_hooks.testing import CollectingAudit, ManualClock
 
 @pytest.mark.rule("AUD-1")
 async def test_recorder() -> None:
-    """Every record says who, when, and in which order."""
+    """Every record has session, tenant, time and number."""
     audit = CollectingAudit()
     recorder = Recorder(audit, ManualClock(), "s1", "acme")
     await recorder.write("one", {"x": 1})
@@ -23,7 +23,7 @@ async def test_recorder() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_recorder_fails() -> None:
-    """What precedes something raises when it cannot be written; what follows something does not."""
+    """A failed record raises if it precedes an act, and only logs if it follows one."""
     recorder = Recorder(CollectingAudit(RuntimeError("gone")), ManualClock(), "s1", "")
     with pytest.raises(RecordUnavailable, match=r"audit_unavailable.*RuntimeError: gone"):
         await recorder.write("decision", {})
@@ -31,6 +31,6 @@ async def test_recorder_fails() -> None:
 
 
 async def test_no_record() -> None:
-    """A session that keeps no record writes to one that forgets."""
+    """A session without a record writes to a sink that keeps nothing."""
     record = NoRecord()
     await record.write("note", {}, durable=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.rule("AUD-2")
 def test_made_once(tmp_path: Path) -> None:
-    """The first use makes a key that only its owner can read, with its public half beside it; the next ones read it."""
+    """The first use creates a key that only its owner can read, with its public half beside it; later uses read it."""
     before = os.umask(0)
     try:
         key = AuditKey.open(tmp_path / "audit.key")
@@ -36,7 +36,7 @@ def test_made_once(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_made_at_the_same_time(tmp_path: Path) -> None:
-    """Many that open a key at once all have the same one."""
+    """Many that open a key at once all get one key."""
     found: list[bytes] = []
     threads = [
         threading.Thread(target=lambda: found.append(AuditKey.open(tmp_path / "audit.key").public)) for _ in range(16)
@@ -51,7 +51,7 @@ def test_made_at_the_same_time(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_refused(tmp_path: Path) -> None:
-    """A key that others may read, a link, a pipe and a file without a key are refused, and none is replaced."""
+    """A key that other users may read, a link, a pipe and a file without a key are refused, and none is replaced."""
     AuditKey.open(tmp_path / "audit.key")
     (tmp_path / "link").symlink_to(tmp_path / "audit.key")
     os.mkfifo(tmp_path / "pipe", 0o600)
@@ -73,7 +73,7 @@ def test_refused(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2")
 def test_other_kind(tmp_path: Path) -> None:
-    """A key of another kind is named as such."""
+    """The error names a key of another kind."""
     command = ["openssl", "genpkey", "-algorithm", "X25519", "-out", str(tmp_path / "audit.key")]
     subprocess.run(command, check=True, capture_output=True)
     (tmp_path / "audit.key").chmod(0o600)
@@ -83,7 +83,7 @@ def test_other_kind(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-4")
 def test_hiding() -> None:
-    """Secrets are hashed under a value of the key and the log; another key or another log gives another one."""
+    """A value of the key and the log hashes secrets; another key or another log gives another value."""
     one, other = AuditKey(b"\x01" * 32), AuditKey(b"\x02" * 32)
     values = {one.hash_key("a"), one.hash_key("b"), other.hash_key("a")}
     assert len(values) == 3

@@ -1,4 +1,4 @@
-"""A record held to its time."""
+"""A sink with a timeout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Slow(CollectingAudit):
 
 @pytest.mark.rule("AUD-3")
 async def test_in_time() -> None:
-    """What is written in time is written, with all that was said about it."""
+    """A record that is written in time has all its facts."""
     sink = Slow()
     sink.go.set()
     await PunctualSink(sink).write("x", {"a": 1}, durable=True)
@@ -42,7 +42,7 @@ async def test_in_time() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_too_late() -> None:
-    """A record that hangs is cancelled, and its time being up is an error."""
+    """A record that hangs is cancelled, and its timeout is an error."""
     sink = Slow()
     with pytest.raises(TimeoutError, match=r"not written within 0\.01 s"):
         await PunctualSink(sink, 0.01).write("x", {})
@@ -52,7 +52,7 @@ async def test_too_late() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_caller_is_cancelled() -> None:
-    """Cancelling the caller cancels the writing, and is no timeout."""
+    """Cancelling the caller cancels the write, and is no timeout."""
     sink = Slow()
     task = asyncio.create_task(PunctualSink(sink).write("x", {}))
     await sink.waiting.wait()
@@ -64,7 +64,7 @@ async def test_caller_is_cancelled() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_caller_is_closed() -> None:
-    """A caller whose coroutine is closed closes the writing."""
+    """A caller whose coroutine is closed closes the write."""
     sink = Slow()
     writing = PunctualSink(sink).write("x", {})
     writing.send(None)
@@ -74,7 +74,7 @@ async def test_caller_is_closed() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_its_own_errors() -> None:
-    """What a sink raises comes out as it is, at once or after waiting."""
+    """The sink's error reaches the caller unchanged, at once or after waiting."""
     for sink in (CollectingAudit(OSError("full")), Failing()):
         with pytest.raises(OSError, match="full"):
             await PunctualSink(sink).write("x", {})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.rule("PKG-2", "AUD-4")
 async def test_kept_and_purged(tmp_path: Path) -> None:
-    """Arguments are found by the digest on record until their time is over, and the record holds without them."""
+    """Arguments are found by the recorded digest until they expire, and the record holds without them."""
     clock, path = ManualClock(), tmp_path / "record.jsonl"
     given = {"file_path": "a.py", "content": "é"}
     async with SqliteDatabase(tmp_path / "arguments.db", ARGUMENTS) as database:
@@ -47,7 +47,7 @@ async def test_kept_and_purged(tmp_path: Path) -> None:
 
 @pytest.mark.rule("PKG-2")
 async def test_purge() -> None:
-    """Only what is over is forgotten, and a tenant's at once where that is asked for."""
+    """A purge deletes only expired arguments or, on demand, all of a tenant."""
     clock, audit = ManualClock(), CollectingAudit()
     async with MemoryDatabase(ARGUMENTS) as database:
         store = StoredArguments(database, clock, retention=timedelta(seconds=10))
@@ -69,7 +69,7 @@ async def test_purge() -> None:
 
 @pytest.mark.rule("PKG-2")
 async def test_store_is_away() -> None:
-    """Arguments that cannot be kept are no reason not to run: the digest is on record."""
+    """A call runs although its arguments cannot be stored, because the digest is on record."""
 
     class Away:
         async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:

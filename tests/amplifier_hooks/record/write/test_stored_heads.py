@@ -1,4 +1,4 @@
-"""Heads that are kept elsewhere: in a database, and with whoever is told of every checkpoint."""
+"""Heads in a database, and with an anchor that receives every checkpoint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEAD = Head(log="5b" * 16, segment=1, size=10, head="9f" * 32, note="signed")
 
 @asynccontextmanager
 async def heads_in(kind: str, folder: Path) -> AsyncIterator[StoredHeads]:
-    """A store of each kind, open and empty."""
+    """Yield a store of each kind, open and empty."""
     if kind == "postgres":
         from amplifier_hooks.storage.postgres import PostgresDatabase
 
@@ -54,7 +54,7 @@ async def heads_in(kind: str, folder: Path) -> AsyncIterator[StoredHeads]:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.parametrize("kind", ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def test_latest(tmp_path: Path, kind: str) -> None:
-    """The latest head of each log is kept, whatever order heads come in; two hashes for one line are refused."""
+    """The latest head of each log is stored, in whatever order heads come; two hashes for one line are refused."""
     async with heads_in(kind, tmp_path) as heads:
         assert await heads.latest(HEAD.log) is None
         later, next_segment = attrs.evolve(HEAD, size=12, head="aa" * 32), attrs.evolve(HEAD, segment=2, size=11)
@@ -72,7 +72,7 @@ async def test_latest(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.rule("AUD-2")
 async def test_mirrored(tmp_path: Path) -> None:
-    """Every checkpoint on disk is told to the anchor and kept in the store; the last one when the log is closed."""
+    """The anchor and the store get every checkpoint on disk, and the last one when the log is closed."""
     notes: list[str] = []
     async with MemoryDatabase(HEADS) as database:
         heads = StoredHeads(database)
@@ -97,17 +97,17 @@ class Broken:
     """A store that cannot be reached."""
 
     async def latest(self, log: str) -> Head | None:
-        """Nothing."""
+        """Fail."""
         raise StoreUnavailable("no route to host")
 
     async def put(self, head: Head) -> None:
-        """Nothing."""
+        """Fail."""
         raise StoreUnavailable("no route to host")
 
 
 @pytest.mark.rule("AUD-2", "AUD-3")
 async def test_store_is_away(tmp_path: Path) -> None:
-    """A log whose head cannot be compared is not written; a store that goes away later stops nothing."""
+    """A log whose head cannot be compared is not written; a store that fails later stops nothing."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY, heads=Broken())
     for _ in range(2):
         with pytest.raises(LogUnavailable, match="no route to host"):
@@ -128,7 +128,7 @@ async def test_store_is_away(tmp_path: Path) -> None:
 
 
 async def cut_log(path: Path, heads: StoredHeads) -> bytes:
-    """A log that lost its end, of which the store knows."""
+    """Write a log, cut off its end, of which the store knows, and return the rest."""
     log = AuditLog.open(path, key=KEY, heads=heads)
     for number in range(3):
         await log.write("note", {"number": number}, durable=True)
@@ -142,12 +142,12 @@ async def cut_log(path: Path, heads: StoredHeads) -> bytes:
 @pytest.mark.fault("F-ST-09")
 @pytest.mark.parametrize("change", ["cut", "rewritten"])
 async def test_cut(tmp_path: Path, change: str) -> None:
-    """A log that lacks what the store knows is neither written nor signed, until somebody says that it may be."""
+    """A log that lacks lines of its store is neither written nor signed, until the operator accepts that."""
     path = tmp_path / "record.jsonl"
     async with MemoryDatabase(HEADS) as database:
         heads = StoredHeads(database)
         data = await cut_log(path, heads)
-        if change == "rewritten":  # by somebody who has the key: longer than before, and all of it holds
+        if change == "rewritten":  # by an attacker with the key: longer than before, and all of it holds
             log = AuditLog.open(path, key=KEY)
             for _ in range(9):
                 await log.write("forged", {}, durable=True)
@@ -178,16 +178,16 @@ async def test_cut(tmp_path: Path, change: str) -> None:
 
 @asynccontextmanager
 async def written(path: Path, file: Path, **options: Any) -> AsyncIterator[AuditLog]:
-    """A log beside a store."""
+    """Open a log beside a store."""
     async with SqliteDatabase(file, HEADS) as database:
         log = AuditLog.open(path, key=KEY, heads=StoredHeads(database), **options)
         yield log
-        with suppress(StoreReplaced):  # the test has seen to it
+        with suppress(StoreReplaced):  # the test expects it
             await log.close()
 
 
 async def days(path: Path, file: Path, count: int) -> None:
-    """Some days' work beside a store."""
+    """Write the records of some days beside a store."""
     for number in range(count):
         async with written(path, file) as log:
             await log.write("note", {"day": number}, durable=True)
@@ -197,7 +197,7 @@ async def days(path: Path, file: Path, count: int) -> None:
 @pytest.mark.fault("F-ST-09")
 @pytest.mark.parametrize("change", ["older", "other", "new"])
 async def test_store_replaced(tmp_path: Path, change: str) -> None:
-    """Beside an older copy of its store, or another one, a log is not written, until somebody says that it may be."""
+    """Beside an older copy of its store, or another one, a log is not written, until the operator accepts that."""
     path, file = tmp_path / "record.jsonl", tmp_path / "store.db"
     await days(path, file, 1)
     older = file.read_bytes()
@@ -216,7 +216,7 @@ async def test_store_replaced(tmp_path: Path, change: str) -> None:
             await log.write("note", {}, durable=True)
     assert path.read_bytes() == before
     replacing = file.read_bytes()
-    file.write_bytes(newer)  # the right one is back
+    file.write_bytes(newer)  # the right store is back
     await days(path, file, 1)
     file.write_bytes(replacing)
     async with written(path, file, accept_store=True) as log:
@@ -228,7 +228,7 @@ async def test_store_replaced(tmp_path: Path, change: str) -> None:
 
 @pytest.mark.rule("AUD-8")
 async def test_marked_while_it_is_written(tmp_path: Path) -> None:
-    """With every checkpoint the log learns how far the store is; a mark alone is no reason for another."""
+    """With every checkpoint the log learns the store's mark; a mark alone does not cause another."""
     path, marked = tmp_path / "record.jsonl", asyncio.Event()
 
     class Counting(StoredHeads):
@@ -253,7 +253,7 @@ async def test_marked_while_it_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-8")
 async def test_the_mark_of_an_earlier_segment(tmp_path: Path) -> None:
-    """The last mark is found, however many segments ago it was made, and whatever stands behind it."""
+    """The last mark is found, however many segments ago it was written, and whatever follows it."""
     path = tmp_path / "record.jsonl"
     await days(path, tmp_path / "store.db", 1)
     log = AuditLog.open(path, key=KEY, pace=WriteSchedule(segment=400))
@@ -268,7 +268,7 @@ async def test_the_mark_of_an_earlier_segment(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-8", "AUD-3")
 @pytest.mark.fault("F-ST-09")
 async def test_calls_are_denied_beside_another_store(tmp_path: Path) -> None:
-    """As long as nobody has accepted the store, no tool runs, and the reason says why."""
+    """Until the operator has accepted the store, no tool runs, and the reason says so."""
     path, file = tmp_path / "record.jsonl", tmp_path / "store.db"
     await days(path, file, 2)
     file.unlink()

@@ -1,4 +1,4 @@
-"""What the writer leaves behind, as the verifiers read it."""
+"""The verifiers read the files of the writer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def session(path: Path, count: int = 20, **options: Any) -> None:
-    """A writer that opens a log, writes a few odd records, and closes it."""
+    """Open a log, write a few odd records, and close it."""
     log = AuditLog.open(path, **options)
     for number in range(count):
         await log.write(
@@ -34,14 +34,14 @@ async def session(path: Path, count: int = 20, **options: Any) -> None:
 
 
 def found(path: Path) -> Report:
-    """What is found in a log whose key lies beside it."""
+    """Return the verdict on a log whose key lies beside it."""
     files = {number: file_of(path, number) for number in numbers_of(path)}
     return verify(files, keys=[pinned(AuditKey.open(path.with_name("audit.key")))])
 
 
 @pytest.mark.rule("AUD-2", "AUD-5", "AUD-6")
 async def test_segments(tmp_path: Path) -> None:
-    """A log that was opened twice and went over many files is intact, and the stranger's verifier says so, too."""
+    """A log that was opened twice and has many files is intact, and the independent verifier agrees."""
     path = tmp_path / "record.jsonl"
     notes: list[str] = []
     for _ in range(2):
@@ -58,7 +58,7 @@ async def test_segments(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 async def test_crash(tmp_path: Path) -> None:
-    """A torn line is cut off by the next writer and told by both verifiers, wherever the file ended before."""
+    """The next writer cuts off a torn line, and both verifiers report it, wherever the file ended before."""
     path = tmp_path / "record.jsonl"
     await session(path, 3)
     whole = path.read_bytes()
@@ -74,7 +74,7 @@ async def test_crash(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 async def test_damage(tmp_path: Path) -> None:
-    """A writer that meets a line that is wrong begins the next segment, and the log is never intact again."""
+    """A writer that meets a wrong line begins the next segment, and the log is never intact again."""
     path = tmp_path / "record.jsonl"
     await session(path)
     path.write_bytes(path.read_bytes().replace(b'"number":7', b'"number":8'))
@@ -89,7 +89,7 @@ async def test_damage(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-15")
 async def test_key_lost(tmp_path: Path) -> None:
-    """A log that goes on under another key says so, and is intact only for who pins both."""
+    """A log that continues under another key says so, and is intact only with both keys pinned."""
     path = tmp_path / "record.jsonl"
     await session(path)
     old = pinned(AuditKey.open(tmp_path / "audit.key"))

@@ -19,7 +19,7 @@ FIELDS = {"event_type", "session_id", "run_id", "timestamp", "hook_type", "targe
 
 
 async def claimed(here: House, name: str = "writer", **options: Any) -> tuple[RunRecord, Holder]:
-    """A run in the hands of a runner."""
+    """Return a run in the hands of a runner."""
     await here.runs.submit(name, {"amount": 1}, **options)
     record = await here.runs.claim("runner", wait=60)
     assert record is not None
@@ -28,7 +28,7 @@ async def claimed(here: House, name: str = "writer", **options: Any) -> tuple[Ru
 
 @pytest.mark.rule("RUN-3", "RUN-10", "RUN-12")
 async def test_a_finish_hook_observes() -> None:
-    """A finish hook is given the run as it ended, with the parameters that ran; by then everybody can see the end."""
+    """A finish hook gets the run as it ended, with the parameters that ran; the end is visible before the hook runs."""
     seen: list[tuple[str, Any]] = []
 
     async with house(agent(start=python_hook("enrich"), finish=python_hook("audit"))) as here:
@@ -70,7 +70,7 @@ async def test_a_finish_hook_observes() -> None:
 @pytest.mark.parametrize("on_error", ["block", "continue", "ignore"])
 @pytest.mark.parametrize("answer", [{"status": "failed"}, "text", [], RuntimeError("broken")])
 async def test_a_finish_hook_changes_nothing(answer: Any, on_error: str, caplog: pytest.LogCaptureFixture) -> None:
-    """However a finish hook fails or whatever it answers, the run stays as it ended; on_error says how loud that is."""
+    """After any failure or answer of a finish hook, the run stays as it ended; on_error sets the log level."""
 
     def hook(event: str, data: Any) -> Any:
         if isinstance(answer, Exception):
@@ -93,7 +93,7 @@ async def test_a_finish_hook_changes_nothing(answer: Any, on_error: str, caplog:
 
 @pytest.mark.rule("RUN-5", "RUN-8", "RUN-10")
 async def test_a_finish_agent_is_a_run_of_its_own() -> None:
-    """A finish agent starts in a session of its own, linked to its parent, and nobody waits for it."""
+    """A finish agent starts in a session of its own, linked to its parent, and the run does not wait for it."""
     audit = agent("audit", start=python_hook("never"), finish=python_hook("never"))
     async with house(agent(finish=agent_hook("audit")), audit) as here:
         record, by = await claimed(here, tenant="acme")
@@ -117,12 +117,12 @@ async def test_a_finish_agent_is_a_run_of_its_own() -> None:
 
 @pytest.mark.rule("RUN-4", "RUN-5")
 async def test_a_finish_agent_that_cannot_start() -> None:
-    """A finish agent that is missing, or does not take what it would be given, is reported and no more."""
+    """A finish agent that is missing, or does not take its input, is reported and nothing more."""
     picky = agent("picky", parameters_schema={"required": ["nothing of it"]})
     async with house(
-        agent("one", finish=agent_hook("nobody")), agent("two", finish=agent_hook("picky")), picky
+        agent("one", finish=agent_hook("missing")), agent("two", finish=agent_hook("picky")), picky
     ) as here:
-        for name, words in (("one", "there is no agent 'nobody'"), ("two", "does not take")):
+        for name, words in (("one", "there is no agent 'missing'"), ("two", "does not take")):
             record, by = await claimed(here, name)
             await here.runs.complete(record.id, by, "failed", error="out of tokens")
             after = await here.until(record.id)
@@ -132,7 +132,7 @@ async def test_a_finish_agent_that_cannot_start() -> None:
 
 @pytest.mark.rule("RUN-8", "DEF-2")
 async def test_a_finish_hook_nobody_waits_for() -> None:
-    """With mode async a run is over while its finish hook still runs; what becomes of that is told when it is known."""
+    """With mode async a run is over while its finish hook still runs; the hook's end is reported later."""
     go, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(event: str, data: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ async def test_a_finish_hook_nobody_waits_for() -> None:
 
 
 def nested(depth: int) -> list[Any]:
-    """Lists in lists."""
+    """Return lists in lists."""
     found: list[Any] = []
     for _ in range(depth):
         found = [found]
@@ -222,7 +222,7 @@ async def test_a_result_comes_before_completion() -> None:
 
 @pytest.mark.rule("RUN-10", "RUN-16")
 async def test_completed_twice() -> None:
-    """A second completion that says the same changes nothing and starts no hook; one that says something else fails."""
+    """A second, equal completion changes nothing and starts no hook; a different one fails."""
     calls = []
     async with house(agent(finish=python_hook())) as here:
         here.functions["hook"] = lambda event, data: calls.append(data["run_id"])
@@ -298,7 +298,7 @@ async def test_hooks_of_agents_cannot_breed() -> None:
 
 @pytest.mark.rule("RUN-13")
 async def test_following_a_run() -> None:
-    """Whoever follows a run gets each of its events once, from wherever they left off, until nothing can follow."""
+    """A follower of a run gets each of its events once, from any starting point, until nothing can follow."""
     async with house(agent(finish=python_hook())) as here:
         here.functions["hook"] = lambda event, data: {}
         run = (await here.runs.submit("writer", {})).id
@@ -320,7 +320,7 @@ async def test_following_a_run() -> None:
 
 @pytest.mark.rule("RUN-11", "RUN-16")
 async def test_a_coordinator_that_closes() -> None:
-    """What a coordinator leaves behind when it closes is taken up by the next one, with the agents it had started."""
+    """The work that a coordinator leaves when it closes is taken up by the next one, with the agents it had started."""
     blueprints = (agent(start=agent_hook(), finish=python_hook()), agent("validator"))
     async with house(*blueprints) as first:
         run = (await first.runs.submit("writer", {})).id

@@ -1,4 +1,4 @@
-"""Hooks at the start of a run: what they may answer, and what becomes of the run."""
+"""Hooks at the start of a run: their possible answers, and the effects on the run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ENVELOPE = {"type": "object", "required": ["parameters", "agent_name", "session_
 
 
 def answering(answer: Any) -> Callable[..., Any]:
-    """A hook, or an agent, that answers this."""
+    """Return a hook, or an agent, that gives this answer."""
     return lambda *_: answer
 
 
 @pytest.mark.rule("RUN-2", "RUN-6", "RUN-7", "RUN-12")
 async def test_a_hook_that_enriches() -> None:
-    """A start hook is given the run, and what it makes of the parameters is what runs; both are kept."""
+    """A start hook gets the run, and the parameters it returns are those that run; both are kept."""
     seen: list[tuple[str, dict[str, Any]]] = []
 
     async def enrich(event: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.rule("RUN-4", "RUN-9", "RUN-12")
 async def test_answers_of_every_wrong_shape() -> None:
-    """What is no answer is a failure of the hook: the run fails with it, or goes on with what it was sent."""
+    """An invalid answer is a failure of the hook: the run fails with it, or goes on with its own parameters."""
     block = agent("blocking", start=python_hook(on_error="block"), parameters_schema=AMOUNT)
     go_on = agent("going-on", start=python_hook(on_error="continue"), parameters_schema=AMOUNT)
     answers: list[Any] = []
@@ -142,8 +142,8 @@ REFUSALS: list[tuple[Any, str]] = [
     ({"action": "block"}, "it said no and gave no reason"),
     ({"action": "block", "block_reason": " "}, "it said no and gave no reason"),
     ({"action": "block", "block_reason": "no", "parameters": {}}, "no"),
-    (HookResult.ask("Really?"), "there is nobody to answer it"),
-    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is nobody to answer it"),
+    (HookResult.ask("Really?"), "there is no approver to answer it"),
+    ({"action": "ask_user", "prompt": "a misspelt field"}, "there is no approver to answer it"),
     (HookResult.inject("Be careful."), "there is no context for it"),
     (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
     (HookResult.modify({"parameters": {"amount": 2}}, context_injection="text"), "there is no context for it"),
@@ -157,7 +157,7 @@ REFUSALS: list[tuple[Any, str]] = [
 @pytest.mark.rule("RUN-2", "RUN-9", "RUN-12")
 @pytest.mark.parametrize("on_error", ["block", "continue"])
 async def test_answers_that_keep_a_run_from_starting(on_error: str) -> None:
-    """A denial, and an answer that no run can carry out, blocks the run whatever on_error says."""
+    """A denial, and an answer that no run can carry out, block the run, whatever on_error says."""
     answers: list[Any] = []
     async with house(agent(start=python_hook(on_error=on_error), parameters_schema=AMOUNT)) as here:
         here.functions["hook"] = lambda event, data: answers[-1]
@@ -183,7 +183,7 @@ async def test_answers_that_keep_a_run_from_starting(on_error: str) -> None:
     ],
 )
 async def test_hook_results_that_let_a_run_start(answer: Any, amount: int) -> None:
-    """A HookResult that goes on starts the run with the parameters as they are, or as it has changed them."""
+    """A HookResult that goes on starts the run with the parameters unchanged, or as it has changed them."""
     async with house(agent(start=python_hook(), parameters_schema=AMOUNT)) as here:
         here.functions["hook"] = answering(answer)
         await here.runs.submit("writer", {"amount": 1})
@@ -195,7 +195,7 @@ async def test_hook_results_that_let_a_run_start(answer: Any, amount: int) -> No
 
 @pytest.mark.rule("RUN-2", "RUN-9")
 async def test_an_agent_that_denies() -> None:
-    """The object that a hook's agent answers denies in the words of a HookResult, too."""
+    """A hook's agent can deny in the form of a HookResult, too."""
     async with house(agent(start=agent_hook(on_error="continue")), agent("validator")) as here:
         run = (await here.runs.submit("writer", {})).id
         await here.work(validator=answering({"action": "deny", "reason": "no budget"}))
@@ -204,31 +204,31 @@ async def test_an_agent_that_denies() -> None:
 
 
 async def raises(event: str, data: Mapping[str, Any]) -> None:
-    """A hook with a mistake."""
+    """Raise an error."""
     raise ZeroDivisionError("division by zero")
 
 
 async def hangs(event: str, data: Mapping[str, Any]) -> None:
-    """A hook that never answers, and does not let itself be cancelled at once."""
+    """Never answer, and resist cancellation at first."""
     with suppress(asyncio.CancelledError):
         await asyncio.Event().wait()
     await asyncio.Event().wait()
 
 
 async def cancels(event: str, data: Mapping[str, Any]) -> None:
-    """A hook that says it was cancelled, which nobody did."""
+    """Raise a cancellation, although the hook was not cancelled."""
     raise asyncio.CancelledError
 
 
 class Mute(Exception):
-    """An error that cannot say what it is."""
+    """An error without a readable message."""
 
     def __str__(self) -> str:
         raise ValueError
 
 
 def raising(problem: BaseException) -> Callable[..., Any]:
-    """A hook that raises this."""
+    """Return a hook that raises this error."""
 
     def hook(event: str, data: Mapping[str, Any]) -> None:
         raise problem
@@ -237,7 +237,7 @@ def raising(problem: BaseException) -> Callable[..., Any]:
 
 
 async def leaves(event: str, data: Mapping[str, Any]) -> None:
-    """A hook that wants to end the program."""
+    """Try to end the program."""
     sys.exit(3)
 
 
@@ -253,7 +253,7 @@ async def leaves(event: str, data: Mapping[str, Any]) -> None:
     ids=["mute", "exit", "exit-in-a-coroutine", "group"],
 )
 async def test_no_hook_ends_its_coordinator(function: Any, words: str) -> None:
-    """What ends programs, or cannot be put into words, fails a hook like anything else; the run does not hang on it."""
+    """A hook fails, and the run goes on, also after an error that ends programs or has no message."""
     async with house(agent(start=python_hook(), finish=python_hook())) as here:
         here.functions["hook"] = function
         run = (await here.runs.submit("writer", {})).id
@@ -270,7 +270,7 @@ async def test_no_hook_ends_its_coordinator(function: Any, words: str) -> None:
         (python_hook(), cancels, "cancelled itself"),
         (python_hook("nowhere"), raises, "there is no function"),
         (python_hook("number"), raises, "cannot be called"),
-        (agent_hook("nobody"), raises, "there is no agent 'nobody'"),
+        (agent_hook("missing"), raises, "there is no agent 'missing'"),
         ({"type": "http", "url": "http://127.0.0.1/", "on_error": "block"}, raises, "scheme"),
         (
             {"type": "http", "url": "https://a.example/", "headers": {"x": "${NONE}"}, "on_error": "block"},
@@ -280,7 +280,7 @@ async def test_no_hook_ends_its_coordinator(function: Any, words: str) -> None:
     ],
 )
 async def test_hooks_that_fail(entry: dict[str, Any], function: Any, words: str) -> None:
-    """An error, a time-out, a missing function or agent and a service out of reach fail the hook, and are told."""
+    """An error, a timeout, a missing function or agent and a service out of reach fail the hook, and are reported."""
     async with house(agent(start=entry), agent("kind", start={**entry, "on_error": "continue"})) as here:
         here.functions.update(hook=function, number=5)
         failing = (await here.runs.submit("writer", {})).id
@@ -299,7 +299,7 @@ async def test_hooks_that_fail(entry: dict[str, Any], function: Any, words: str)
 
 @pytest.mark.rule("RUN-2")
 async def test_parameters_that_do_not_fit() -> None:
-    """Parameters against the schema are refused as they are submitted, and so is an agent nobody knows."""
+    """Parameters against the schema are refused at submission, and so is an unknown agent."""
     async with house(agent(parameters_schema=AMOUNT)) as here:
         for wrong in ({}, {"amount": "x"}, {"amount": 1, "odd": object()}):
             with pytest.raises(ParametersRefused, match="these are no parameters for 'writer'"):
@@ -311,7 +311,7 @@ async def test_parameters_that_do_not_fit() -> None:
 
 @pytest.mark.rule("RUN-2", "RUN-16")
 async def test_a_blueprint_that_changed_meanwhile() -> None:
-    """A run that waited while its agent's schema changed, or its agent went, fails and says so; nobody runs it."""
+    """A waiting run fails with a reason if its agent's schema changed or its agent is gone, and no runner runs it."""
     async with house(agent(start=python_hook())) as here:
         here.functions["hook"] = answering({"action": "continue", "parameters": {}})
         changed = (await here.runs.submit("writer", {})).id
@@ -330,7 +330,7 @@ async def test_a_blueprint_that_changed_meanwhile() -> None:
 
 @pytest.mark.rule("RUN-5", "RUN-11", "RUN-16")
 async def test_one_runner_and_a_hook_agent() -> None:
-    """A single runner runs the hook's agent while the run it belongs to is starting, and then that run."""
+    """A single runner runs the hook's agent while the parent run is starting, and then the parent run."""
     validator = agent("validator", parameters_schema=ENVELOPE, start=python_hook("never"))
     async with house(agent(start=agent_hook()), validator) as here:
         run = await here.runs.submit("writer", {"amount": 1}, tenant="acme")
@@ -352,7 +352,7 @@ async def test_one_runner_and_a_hook_agent() -> None:
 
 @pytest.mark.rule("RUN-5", "RUN-9")
 async def test_an_agent_that_answers_in_text() -> None:
-    """The answer of an agent that writes text is the object its text consists of."""
+    """The answer of an agent that writes text is the object in its text."""
     validator = agent("validator", type="autonomous")
     async with house(agent(start=agent_hook()), validator) as here:
         for text, status in (
@@ -386,7 +386,7 @@ async def test_an_agent_that_fails() -> None:
 
 @pytest.mark.rule("RUN-4", "RUN-5", "RUN-17")
 async def test_an_agent_that_takes_too_long() -> None:
-    """When the time of a hook's agent is up its run is stopped, whether a runner has it or not."""
+    """At the timeout of a hook's agent its run is stopped, with or without a runner."""
     entry = agent_hook(timeout_seconds=0.05)
     async with house(agent(start=entry), agent("validator")) as here:
         run = (await here.runs.submit("writer", {})).id
@@ -398,7 +398,7 @@ async def test_an_agent_that_takes_too_long() -> None:
 
 @pytest.mark.rule("RUN-9")
 async def test_an_agent_that_does_not_take_a_hook() -> None:
-    """Where the hook's input does not fit its agent's schema the run is blocked, whatever on_error says."""
+    """If the hook's input does not fit its agent's schema, the run is blocked, whatever on_error says."""
     picky = agent("validator", parameters_schema=AMOUNT)
     async with house(agent(start=agent_hook(on_error="continue")), picky) as here:
         run = (await here.runs.submit("writer", {"amount": 1})).id
@@ -415,7 +415,7 @@ async def test_an_agent_that_does_not_take_a_hook() -> None:
 
 @pytest.mark.rule("RUN-14", "RUN-6")
 async def test_registry_hooks_come_first() -> None:
-    """Hooks of the system, then the tenant's, then the blueprint's: each sees what the one before made."""
+    """Hooks of the system, then the tenant's, then the blueprint's: each sees the changes of the one before."""
     registry, order = HookRegistry(), []
 
     def adding(name: str) -> Any:
@@ -479,13 +479,13 @@ async def test_a_registry_hook_that_denies() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (HookResult.ask("Run this?", default="allow"), "there is nobody to answer it"),
+        (HookResult.ask("Run this?", default="allow"), "there is no approver to answer it"),
         (HookResult.inject("Be careful."), "there is no context for it"),
         (HookResult.proceed(context_injection="Be careful."), "there is no context for it"),
     ],
 )
 async def test_a_registry_hook_that_asks_or_injects(answer: HookResult, words: str) -> None:
-    """Before a run there is neither a person to ask nor a context: a question or a text blocks it, as a denial does."""
+    """Before a run there is neither an approver nor a context: a question or a text blocks the run."""
     registry = HookRegistry()
 
     @registry.gate("run:start", name="careful")
@@ -503,7 +503,7 @@ async def test_a_registry_hook_that_asks_or_injects(answer: HookResult, words: s
 
 @pytest.mark.rule("RUN-14", "RUN-4")
 async def test_a_hook_whose_time_is_up() -> None:
-    """The registry is told of a hook that took too long, with the run it belongs to."""
+    """The registry receives an event about a hook that took too long, with its run."""
     registry, heard = HookRegistry(), []
 
     @registry.observe("run:timeout")
@@ -522,7 +522,7 @@ async def test_a_hook_whose_time_is_up() -> None:
 @pytest.mark.rule("RUN-14", "RUN-2")
 @pytest.mark.parametrize("made", [{"amount": "x"}, None, [1], {"amount": object()}])
 async def test_what_registry_hooks_make_has_to_fit(made: Any) -> None:
-    """Parameters of the registry's hooks that are none, or break the schema, fail the run before its own hook."""
+    """Parameters of the registry's hooks that are invalid, or break the schema, fail the run before its own hook."""
     registry = HookRegistry()
     registry.register("run:start", lambda event, data: HookResult.modify({"parameters": made}), name="odd")
     async with house(agent(parameters_schema=AMOUNT, start=python_hook("never")), registry=registry) as here:
@@ -535,7 +535,7 @@ async def test_what_registry_hooks_make_has_to_fit(made: Any) -> None:
 
 @pytest.mark.rule("RUN-6", "RUN-12", "RUN-14")
 async def test_observers_hear_of_the_hooks_of_runs() -> None:
-    """Whoever watches hooks in the registry is told of those of runs, with the same fields."""
+    """Observers of hooks in the registry receive the hooks of runs, with the same fields."""
     registry, heard = HookRegistry(), []
 
     @registry.observe("hook:*")

@@ -34,7 +34,7 @@ class Place:
         return "here"
 
     async def slow(self) -> str:
-        """Answer when somebody says so."""
+        """Answer when the test says so."""
         self.began.set()
         try:
             await self.go.wait()
@@ -53,7 +53,7 @@ class Place:
         return StreamingResponse(parts())
 
     async def large(self) -> StreamingResponse:
-        """More than anybody takes in who does not read."""
+        """Return a stream that is larger than the buffers of a client that does not read."""
 
         async def parts() -> AsyncIterator[bytes]:
             self.began.set()
@@ -82,7 +82,7 @@ async def said(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.fault("F-API-07")
 @pytest.mark.parametrize(("asked", "head"), [(0, b""), (0, b"GET /quick HT"), (1, b"GET /quick HTTP/1.1\r\nhost:")])
 async def test_a_head_that_does_not_come(asked: int, head: bytes) -> None:
-    """Whoever says nothing, or half of a head, is hung up on; also after a request that was answered."""
+    """A connection without a whole head in time is closed, also after a request that was answered."""
     async with served(Place(), head=0.05) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(asked):
@@ -143,7 +143,7 @@ async def test_closing_while_a_request_is_under_way() -> None:
 
 @pytest.mark.rule("API-15")
 async def test_closing_lets_a_request_end() -> None:
-    """What ends by itself in time is answered as ever."""
+    """A request that ends in time while the server closes has its usual answer."""
     place = Place()
     async with served(place, farewell=ENOUGH) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -169,7 +169,7 @@ async def test_closing_under_a_stream(path: bytes) -> None:
 
 @pytest.mark.rule("API-15")
 async def test_another_protocol() -> None:
-    """Whoever asks for a WebSocket is answered over HTTP: there are none here."""
+    """A request for a WebSocket is answered over HTTP, as the server has no WebSockets."""
     asks = b"GET /quick HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\r\n"
     async with served(Place()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -8,7 +8,7 @@ from typing import Any
 from amplifier_hooks import HookResult
 
 LEFT: list[str] = []
-"""What handlers leave for a test to see."""
+"""Marks that handlers leave for a test to see."""
 GO = asyncio.Event()
 
 
@@ -34,7 +34,7 @@ def fails(event: str, data: Any) -> None:
 
 
 async def waits(event: str, data: Any) -> HookResult:
-    """Wait until somebody says so."""
+    """Wait until the test sets `GO`."""
     LEFT.append("began")
     await GO.wait()
     return HookResult.deny("it has waited")

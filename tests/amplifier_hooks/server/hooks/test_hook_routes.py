@@ -88,7 +88,7 @@ async def test_a_hook_is_made_and_read(there: Office) -> None:
 
 @pytest.mark.rule("API-1", "API-4")
 async def test_a_hook_is_in_force_at_once(there: Office) -> None:
-    """What was made runs with the next event of its tenant; what is switched off, changed or removed does not."""
+    """A new hook runs with the next event of its tenant; one that is switched off, changed or removed does not."""
     client = await there.client()
     hook = await made(client, python("strict", "denies"))
     place = f"/v1/hooks/{hook['hook_id']}"
@@ -164,7 +164,7 @@ async def test_scopes_of_routes(there: Office) -> None:
 @pytest.mark.fault("F-API-01")
 @pytest.mark.rule("TEN-1", "API-1")
 async def test_another_tenants_hook_is_not_there(there: Office) -> None:
-    """By id, cursor, filter or in any other way: 404, the very answer there is for what nobody has."""
+    """Another tenant's hook, by id, cursor, filter or in any other way, gets the 404 of a hook that does not exist."""
     client, other, admin = await there.client(), await there.client(tenant="b"), await there.admin()
     theirs = [await made(other, python(f"h{number}", "says")) for number in range(2)]
     await there.registry.emit("tool:pre", {**CALL, "tenant_id": "b"})
@@ -185,7 +185,7 @@ async def test_another_tenants_hook_is_not_there(there: Office) -> None:
         assert [answer.status_code for answer in answers] == [404] * 6
         assert {answer.json()["detail"] for answer in answers} == {"there is no such hook"}
     assert (await client.get(f"/v1/hooks/logs/{log}")).status_code == 404
-    for wanted in ({"tenant": "b"}, {"tenant": ""}, {"tenant": "nobody"}, {"cursor": cursor}):
+    for wanted in ({"tenant": "b"}, {"tenant": ""}, {"tenant": "absent"}, {"cursor": cursor}):
         assert (await client.get("/v1/hooks", params=wanted)).status_code == 404
     for place in ("logs", "stats"):
         assert (await client.get(f"/v1/hooks/{place}", params={"tenant": "b"})).status_code == 404
@@ -379,7 +379,7 @@ async def test_a_stale_version(there: Office) -> None:
 @pytest.mark.fault("F-API-08")
 @pytest.mark.rule("API-7")
 async def test_a_refused_address_is_not_repeated(there: Office) -> None:
-    """What is wrong with a URL is said without what may be a secret in it: name, password, path and query."""
+    """The problem of a URL repeats no part of it that may be secret: name, password, path and query."""
     client = await there.client()
     for address in (
         "https://ada:hunter2@hooks.example/hunter2?key=hunter2",
@@ -394,7 +394,7 @@ async def test_a_refused_address_is_not_repeated(there: Office) -> None:
 @pytest.mark.fault("F-API-08")
 @pytest.mark.rule("API-4")
 async def test_a_secret_is_not_sent_elsewhere(there: Office) -> None:
-    """Whoever cannot read a secret cannot have it sent to an address of their own either."""
+    """A caller that cannot read a secret cannot have it sent to another address either."""
     client = await there.client()
     hook = await made(client, {**new_hook(), "config": {"url": "https://hooks.example/", "headers": {"x-key": "k"}}})
     moved = {"config": {"url": "https://evil.example/", "headers": hook["config"]["headers"]}}
@@ -437,7 +437,7 @@ async def test_secrets_are_never_read_back(there: Office) -> None:
 @pytest.mark.fault("F-API-12")
 @pytest.mark.rule("API-12")
 async def test_every_change_is_on_record_first(there: Office) -> None:
-    """Who, and the digests before and after, durably, before the answer; also of trials."""
+    """The record has caller and digests of each change and trial, durably, before the answer."""
     client = await there.client()
     hook = await made(client, python("strict", "denies"))
     place = f"/v1/hooks/{hook['hook_id']}"
@@ -605,7 +605,7 @@ async def test_a_hook_that_cannot_be_built_any_more(there: Office) -> None:
 
 @pytest.mark.rule("API-11")
 async def test_what_others_write_is_in_force_here(there: Office) -> None:
-    """What another process puts into the store is in force here as soon as this one is woken."""
+    """A definition that another process stores is in force here as soon as this process is woken."""
     client = await there.client()
     hook = await made(client, python("strict", "denies"))
     store = there.api.keeper.store

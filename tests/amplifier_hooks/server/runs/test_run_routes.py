@@ -47,7 +47,7 @@ class Site:
         return (await self.tokens.create("ada", scopes=scopes, tenant=tenant))[1]
 
     async def client(self, tenant: str = "acme", scopes: tuple[str, ...] = SCOPES) -> httpx2.AsyncClient:
-        """Somebody with a token."""
+        """Return a client with a token."""
         return knocking(self.app, await self.secret(tenant, scopes))
 
 
@@ -60,7 +60,7 @@ async def site(*blueprints: Blueprint, **options: Any) -> AsyncIterator[Site]:
 
 
 def held(claimed: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """What a runner says of a run it has."""
+    """Return the body of a request of the runner that holds a run."""
     return {"runner": claimed["runner"], "attempt": claimed["attempt"], **fields}
 
 
@@ -196,7 +196,7 @@ async def test_the_list_of_runs() -> None:
         assert await found(has_hooks=True) == ["hooked", "hooked"]
         assert set(await found(blocked=True)) == {"hooked"}
         assert await found(status="running") == ["writer"]
-        assert await found(agent_name="nobody\0") == []
+        assert await found(agent_name="absent\0") == []
         assert await found(session_id=claimed["session_id"]) == ["writer"]
         for wrong in ({"cursor": "x"}, {"cursor": "9" * 30 + ".x"}, {"limit": 0}, {"status": "odd"}):
             assert (await client.get("/runs", params=wrong)).status_code in (400, 422)
@@ -206,7 +206,7 @@ async def test_the_list_of_runs() -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({"agent_name": "nobody"}, "unknown_agent"),
+        ({"agent_name": "absent"}, "unknown_agent"),
         ({"agent_name": "writer", "parameters": {"amount": "x"}}, "parameters_refused"),
         ({"agent_name": "writer", "parameters": {"amount": 1}, "session_id": "ses_none"}, "unknown_session"),
         ({"agent_name": "writer", "parameters": [1]}, "invalid"),
@@ -215,7 +215,7 @@ async def test_the_list_of_runs() -> None:
     ],
 )
 async def test_runs_nobody_can_queue(body: dict[str, Any], code: str) -> None:
-    """What cannot be a run is refused as a problem with a code; nothing is queued."""
+    """An invalid run is refused as a problem with a code, and nothing is queued."""
     schema = {"required": ["amount"], "properties": {"amount": {"type": "integer"}}}
     async with site(agent(parameters_schema=schema)) as here, await here.client() as client:
         answer = await client.post("/runs", json=body)
@@ -240,7 +240,7 @@ async def test_too_deep_over_http() -> None:
 
 @pytest.mark.rule("RUN-13", "TEN-1", "API-6")
 async def test_tenants_and_scopes() -> None:
-    """A tenant's runs are there for nobody else, and each route wants its scope."""
+    """No other tenant sees a tenant's runs, and each route needs its scope."""
     async with site(agent()) as here, await here.client() as mine, await here.client("other") as other:
         run = (await mine.post("/runs", json={"agent_name": "writer"})).json()["run_id"]
         assert (await other.get("/runs")).json()["runs"] == []
@@ -325,7 +325,7 @@ async def test_a_runner_that_hung_up() -> None:
 
 @pytest.mark.rule("RUN-22")
 async def test_a_run_that_came_as_the_runner_hung_up() -> None:
-    """What came at the very moment in which the other side hung up is undone."""
+    """A result that comes at the moment of the client's disconnect is undone."""
     undone: list[int] = []
 
     async def undo(found: int) -> None:
@@ -388,7 +388,7 @@ async def test_a_runner_serves() -> None:
 
 @pytest.mark.rule("RUN-10", "RUN-16", "RUN-17")
 async def test_a_runner_says_how_it_ended() -> None:
-    """What an agent raises fails its run, and so does a result of the wrong kind; one told to stop is cancelled."""
+    """An agent's error or result of the wrong kind fails its run; an agent that has to stop is cancelled."""
     cancelled = asyncio.Event()
 
     async def endless(task: RunnerTask) -> None:
@@ -422,7 +422,7 @@ async def test_a_runner_says_how_it_ended() -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_a_runner_that_was_overtaken() -> None:
-    """A runner whose run is somebody else's by now gives it up, and what it says changes nothing."""
+    """A runner whose run another runner holds by now gives it up, and its reports change nothing."""
     async with site(agent()) as here, runner_of(here, {"writer": lambda _: 1}) as runner:
         run = await runner.submit("writer", {})
         task = await runner.claim()
